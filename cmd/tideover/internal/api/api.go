@@ -74,8 +74,8 @@ type request struct {
 	id string // the part of the path that names a run, a session or a provider
 }
 
-// handler handles a request. It returns the value to encode as the response, a [reply] for another
-// status than 200, or [alreadyAnswered].
+// handler handles a request. It returns the value to encode as the response, a [reply] if the
+// status is not 200, or [alreadyAnswered].
 type handler func(r *request) (any, error)
 
 // reply is a response with a status other than 200.
@@ -97,7 +97,7 @@ func get[T any](load func(ctx context.Context) (T, error)) handler {
 	return getOne(func(ctx context.Context, _ string) (T, error) { return load(ctx) })
 }
 
-// getOne is get for a path with an id, which it passes to load.
+// getOne is like get for a path that contains an id. It passes the id to load.
 func getOne[T any](load func(ctx context.Context, id string) (T, error)) handler {
 	return func(r *request) (any, error) {
 		if err := r.query().err; err != nil {
@@ -107,8 +107,8 @@ func getOne[T any](load func(ctx context.Context, id string) (T, error)) handler
 	}
 }
 
-// answerTimeout limits the time of a request, except to routes that are long (see isLong). Without it,
-// a request could wait forever for a process of the cluster that does not answer.
+// answerTimeout limits how long a handler may take, so that a request does not wait forever for a
+// process of the cluster that does not answer. It does not apply if isLong is true.
 const answerTimeout = 45 * time.Second
 
 // isLong reports whether a request to the route may take longer than answerTimeout: a stream, a wait
@@ -282,7 +282,7 @@ func (r *request) by() (string, error) {
 	}
 }
 
-// change returns the name of the sender and the body of a request.
+// change returns the name of the sender and the parsed body of a request.
 func (r *request) change() (who string, o object, err error) {
 	if who, err = r.by(); err == nil {
 		o, err = r.body()
@@ -290,7 +290,7 @@ func (r *request) change() (who string, o object, err error) {
 	return who, o, err
 }
 
-// plainChange is change for a request that must not have a query.
+// plainChange is like change, but a query is an error.
 func (r *request) plainChange() (who string, o object, err error) {
 	if who, err = r.by(); err == nil {
 		err = r.query().err
@@ -302,7 +302,7 @@ func (r *request) plainChange() (who string, o object, err error) {
 }
 
 // read decodes the body of a request that must not have a query, and returns the name of the
-// sender. fields are those of [object.fields].
+// sender. fields alternates names and pointers, as in [object.fields].
 func (r *request) read(fields ...any) (who string, err error) {
 	who, o, err := r.plainChange()
 	if err == nil {

@@ -72,8 +72,8 @@ func readFilter(o object) (*control.Filter, error) {
 	return f, q.err
 }
 
-// rejectEmpty returns an error if a field of a filter is present but empty, and so matches every
-// run. An empty variable in a script must not change all runs.
+// rejectEmpty returns an error if a field of a filter is present but empty. Such a field would
+// match every run: an empty variable in a script must not change all runs.
 func (o object) rejectEmpty(f *control.Filter, since, until string) error {
 	blank := func(text string) bool { return strings.TrimSpace(text) == "" }
 	for _, c := range []struct {

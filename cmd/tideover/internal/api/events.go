@@ -106,7 +106,7 @@ func (f *eventFilter) matches(e *engine.Event) bool {
 }
 
 // id returns the id of an event in the stream: its number and a random text for this process. Each
-// process numbers its events from 1, so that the number alone would be ambiguous after a restart.
+// process numbers its events from 1, so the number alone would be ambiguous after a restart.
 func (h eventStream) id(seq uint64) string { return strconv.FormatUint(seq, 10) + "-" + h.process }
 
 // events sends the events that match a filter.
@@ -171,8 +171,8 @@ func (t *eventWriter) run(ctx context.Context) error {
 	}
 }
 
-// add adds an event to the next write if it matches the filter. Before it, add reports events that
-// were missed.
+// add adds an event to the next write if it matches the filter. If events were missed before it,
+// add first adds a message about them.
 func (t *eventWriter) add(e *eventWithGap) error {
 	t.position = t.handler.id(e.Seq)
 	if e.missed > 0 && t.filter.after != 0 {
@@ -270,8 +270,8 @@ func newStream(w http.ResponseWriter) *stream {
 	return &stream{w: w, rc: http.NewResponseController(w)}
 }
 
-// add adds an event with the data v to the next write. A client can continue after the event with
-// the id. name and id may be empty.
+// add adds an event with the data v to the next write. A client that reconnects sends the id of the
+// last event that it received, and gets the events after it. name and id may be empty.
 func (s *stream) add(name, id string, v any) error {
 	if id != "" {
 		s.buf.WriteString("id: " + id + "\n")
@@ -290,8 +290,8 @@ func (s *stream) add(name, id string, v any) error {
 }
 
 // beat adds a heartbeat to the next write: an empty comment, which shows that the connection works.
-// id is the current position, which the filter may have moved far beyond the last event that was
-// sent; it may be empty.
+// id is the current position in the stream, or empty. If the filter left out many events, it is far
+// beyond the last event that was sent.
 func (s *stream) beat(id string) {
 	if id != "" {
 		s.buf.WriteString("id: " + id + "\n")

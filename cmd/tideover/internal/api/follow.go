@@ -126,8 +126,9 @@ func (f *follower) run(ctx context.Context, info *engine.Info) error {
 	}
 }
 
-// live handles a live event of the engine. It sends progress at once. read reports whether the caller
-// must read the history again, because of another event of the run or because events were missed.
+// live handles an event that the engine has just reported. It sends a progress event to the client
+// at once. read is true if the caller must read the history again: after any other event of the
+// run, and if events were missed.
 func (f *follower) live(e *eventWithGap) (read bool, err error) {
 	ev := e.Event.Event
 	key := keyOf(&ev)
@@ -151,7 +152,7 @@ func (f *follower) send(err error) error {
 }
 
 // sendHistory sends the events of the history that were not sent before. over reports whether the
-// run has ended, and with it the stream.
+// run has ended; then the stream ends, too.
 func (f *follower) sendHistory(info *engine.Info) (over bool, err error) {
 	at := position{index: -1}
 	for _, e := range control.History(info) {

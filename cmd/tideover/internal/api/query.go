@@ -66,7 +66,7 @@ func (q *query) number(name string, def, most int) int {
 	return n
 }
 
-// yes parses a boolean parameter; def is the value of a missing one.
+// yes parses a boolean parameter. def is the value if the parameter is missing.
 func (q *query) yes(name string, def bool) bool {
 	text := q.values[name]
 	if text == "" {
@@ -79,7 +79,8 @@ func (q *query) yes(name string, def bool) bool {
 	return yes
 }
 
-// moment parses a time; a duration such as 2h means that long ago. A missing parameter returns zero.
+// moment parses a time, or a duration such as 2h, which means that long ago. It returns the zero
+// time if the parameter is missing.
 func (q *query) moment(name string) (t time.Time) {
 	text := q.values[name]
 	if text == "" {

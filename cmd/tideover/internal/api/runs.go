@@ -101,7 +101,7 @@ func (h runsHandler) result(r *request) (any, error) {
 	return output, nil
 }
 
-// await waits for the end of a run, for at most the time wait, and returns the run as it is then.
+// await waits until a run has ended, but no longer than the time wait. Then it returns the run.
 func (h runsHandler) await(r *request, id string, wait time.Duration) (*engine.Info, error) {
 	ctx, cancel := httpserver.LongRequest(r.w, r.Request, wait)
 	defer cancel()
@@ -114,7 +114,7 @@ func (h runsHandler) await(r *request, id string, wait time.Duration) (*engine.I
 }
 
 // read decodes the body of a request to change a run, and returns the id of the run and the name of
-// the sender. fields are those of [object.fields].
+// the sender. fields alternates names and pointers, as in [object.fields].
 func (h runsHandler) read(r *request, fields ...any) (id, who string, err error) {
 	who, o, err := r.change()
 	if err == nil {

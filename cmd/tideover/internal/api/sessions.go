@@ -28,8 +28,8 @@ func (h sessionsHandler) output(r *request) (any, error) {
 	return h.sessions.ReadOutput(r.Context(), r.id, q.values["after"])
 }
 
-// after returns the response to an operation that returned err: the error, or else the new state of
-// the session.
+// after returns the response to an operation on a session: err if it is not nil, else the new state
+// of the session.
 func (h sessionsHandler) after(r *request, err error) (any, error) {
 	if err != nil {
 		return nil, err

@@ -11,8 +11,8 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 )
 
-// openapi is the description of the API. docs/openapi.yaml is a copy: a module can embed only
-// files below it.
+// openapi is the description of the API. docs/openapi.yaml is a copy of the file: Go can embed only
+// files in the folder of the package.
 //
 //go:embed openapi.yaml
 var openapi string

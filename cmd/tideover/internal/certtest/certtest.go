@@ -52,8 +52,8 @@ func (a *Authority) Pool() *x509.CertPool {
 // Pair is a certificate and its private key, in PEM form.
 type Pair struct{ Cert, Key []byte }
 
-// Issue returns a server certificate for the host names and IP addresses. It is valid for
-// 90 days, which end at the time until.
+// Issue returns a server certificate for the host names and IP addresses. It expires at the time
+// until, and is valid for the 90 days before.
 func (a *Authority) Issue(t testing.TB, until time.Time, names ...string) Pair {
 	t.Helper()
 	template := &x509.Certificate{

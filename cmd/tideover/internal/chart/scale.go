@@ -8,14 +8,14 @@ import (
 
 const day = 24 * time.Hour
 
-// Scale maps durations to the range from 0 to 1. All series of a chart share one.
+// Scale maps durations to the range from 0 to 1. All series of a chart share one scale.
 type Scale struct {
 	Low, High time.Duration // durations at the positions 0 and 1; a linear scale ignores Low and begins with 0
 	Log       bool          // logarithmic; durations shorter than Low are at 0, too
 }
 
 // Include extends the scale, so that it contains these durations. It sets Low to half of the
-// shortest one above zero, which is then visible on a logarithmic scale.
+// shortest duration above zero, so that this duration is visible on a logarithmic scale.
 func (s *Scale) Include(ds ...time.Duration) {
 	for _, d := range ds {
 		s.High = max(s.High, d)
@@ -78,8 +78,8 @@ func thin(ds []time.Duration, n int) []time.Duration {
 	return out
 }
 
-// steps are the round distances between the ticks of a linear scale. decades are
-// the round durations that a logarithmic scale has ticks at.
+// steps are the round distances between the ticks of a linear scale. A logarithmic scale has its
+// ticks at decades, or at steps if it contains fewer than three decades.
 var steps, decades = func() (steps, decades []time.Duration) {
 	for d := time.Duration(1); d < 10*time.Second; d *= 10 {
 		steps = append(steps, d, 2*d, 5*d)

@@ -24,8 +24,8 @@ func (c runCalls) List(ctx context.Context, f control.Filter) (engine.Page, erro
 	}))
 }
 
-// Get returns a run with its whole history. id is the id of the run, the beginning of the id, or the
-// key of the run. So is the id of the other methods.
+// Get returns a run with its whole history. id is the id of the run, the beginning of the id, or
+// the key of the run. The other methods accept the same ids.
 func (c runCalls) Get(ctx context.Context, id string) (*engine.Info, error) {
 	return get[*engine.Info](ctx, c.connection, pathOf("runs", id), nil)
 }
@@ -45,7 +45,8 @@ func (c runCalls) Wake(ctx context.Context, id string) (control.Outcome, error) 
 	return post[control.Outcome](ctx, c.connection, pathOf("runs", id, "wake"), nil)
 }
 
-// Replay starts a new run in place of one that has ended. A nil input means that of the old run.
+// Replay starts a new run in place of one that has ended. A nil input means the input of the old
+// run.
 func (c runCalls) Replay(ctx context.Context, id string, input json.RawMessage) (control.Started, error) {
 	in := map[string]json.RawMessage{}
 	if input != nil {

@@ -21,8 +21,8 @@ func (c sessionCalls) Session(ctx context.Context, name string) (session.Status,
 	return get[session.Status](ctx, c.connection, pathOf("sessions", name), nil)
 }
 
-// SessionOutput returns a part of the output of a session after a position. The position "" is the
-// beginning of the kept output; that of the next part is the Next of this part.
+// SessionOutput returns the part of the output of a session that follows the position after. ""
+// means the beginning of the kept output. The position for the next call is the Next of this part.
 func (c sessionCalls) SessionOutput(ctx context.Context, name, after string) (session.OutputPart, error) {
 	return get[session.OutputPart](ctx, c.connection, pathOf("sessions", name, "output"), queryOf(map[string]any{"after": after}))
 }

@@ -21,8 +21,8 @@ import (
 // reconnect is the retry policy for requests to a server that has answered before.
 const reconnect = "exponential(50ms..20s) jitter=full attempts=unlimited"
 
-// untilBack calls do until it succeeds, with delays by the policy reconnect. It returns the first
-// permanent error, or the cause of the context's end.
+// untilBack calls do until it succeeds, with the delays of the policy reconnect. It stops at the
+// first permanent error, which it returns. If the context ends, it returns the cause.
 func (c *connection) untilBack(ctx context.Context, do func(context.Context) error) error {
 	err := retry.Must(reconnect, retry.WithOnRetry(func(_ context.Context, e retry.Event) error {
 		if c.OnReconnect != nil {
@@ -197,8 +197,8 @@ func (s *source) run(ctx context.Context, take func(name, data string) (bool, er
 }
 
 // open reads the stream until it ends, and calls take with each message until take returns false.
-// alive reports whether the server has sent data, or kept the stream open for a heartbeat; otherwise
-// the next attempt must wait.
+// alive reports whether the server sent data, or kept the stream open for longer than a heartbeat.
+// If not, the caller must wait before it opens the stream again.
 func (s *source) open(ctx context.Context, take func(name, data string) (bool, error)) (alive bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -38,8 +38,8 @@ func (c systemCalls) Dead(ctx context.Context, limit int, internal bool) (contro
 	return get[control.Dead](ctx, c.connection, "dead", queryOf(map[string]any{"internal": internal, "limit": max(limit, 0)}))
 }
 
-// BackupWithout copies all runs to the folder dir on the server's machine, except those of the lost
-// shards in the list.
+// BackupWithout copies all runs to the folder dir on the server's machine, except the runs of the
+// given shards, which must be lost.
 func (c systemCalls) BackupWithout(ctx context.Context, dir string, shards []int) (control.Backup, error) {
 	in := map[string]any{"dir": dir}
 	if len(shards) > 0 {
@@ -53,7 +53,7 @@ func (c systemCalls) Cluster(ctx context.Context) (control.Cluster, error) {
 	return get[control.Cluster](ctx, c.connection, "cluster", nil)
 }
 
-// Doctor returns the problems that the server's checks of its installation have found.
+// Doctor returns the problems that the server finds when it checks its installation.
 func (c systemCalls) Doctor(ctx context.Context) (control.Diagnosis, error) {
 	return get[control.Diagnosis](ctx, c.connection, "doctor", nil)
 }

@@ -34,7 +34,8 @@ func (e *trustError) Unwrap() error { return e.err }
 // errWantsTLS is the error of a plain HTTP request to a server that expects TLS.
 var errWantsTLS = &trustError{text: "the server speaks TLS: write https:// in place of http://"}
 
-// wantsTLS reports whether a Go server that expects TLS sent the response to a plain HTTP request.
+// wantsTLS reports whether the response is that of a Go server that expects TLS and got a plain
+// HTTP request.
 func wantsTLS(resp *http.Response, text []byte) bool {
 	return resp.StatusCode == http.StatusBadRequest && resp.TLS == nil && strings.Contains(string(text), "HTTP request to an HTTPS server")
 }

@@ -17,17 +17,18 @@ import (
 	"time"
 )
 
-// Reason is the limit because of which a connection or a request was rejected, or a connection closed.
+// Reason names the limit because of which a connection or a request was rejected, or an unused
+// connection was closed.
 type Reason string
 
-// The reasons.
+// The limits of a [Limiter].
 const (
 	ListenerLimit Reason = "listener-limit" // connections in total
 	AddressLimit  Reason = "address-limit"  // connections from one address
 	RequestLimit  Reason = "request-limit"  // concurrent requests; one HTTP/2 connection can have many
 )
 
-// Reasons has all reasons.
+// Reasons lists all values of [Reason].
 var Reasons = []Reason{ListenerLimit, AddressLimit, RequestLimit}
 
 const (
@@ -88,8 +89,9 @@ const (
 	inUse        = -1
 )
 
-// addressOf returns the key by which connections are counted: the IPv4 address, or the /64 network of an
-// IPv6 address, since one host usually has a whole /64 network. It is invalid for a Unix socket.
+// addressOf returns the key by which connections are counted: the IPv4 address, or the /64 network
+// of an IPv6 address, since one host usually has a whole /64 network. For a Unix socket it returns
+// an invalid prefix.
 func addressOf(a net.Addr) netip.Prefix {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {

@@ -67,7 +67,8 @@ func Silent(shards []int) string {
 	return fmt.Sprintf("shards %s did not answer; their runs are missing", numbers(shards))
 }
 
-// numbers formats a sorted list: three or more consecutive numbers as a range, such as "1, 4-7".
+// numbers formats a sorted list, such as "1, 4-7": three or more consecutive numbers become a
+// range.
 func numbers(list []int) string {
 	var parts []string
 	for i := 0; i < len(list); {

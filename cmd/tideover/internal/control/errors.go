@@ -114,8 +114,9 @@ func (e *Error) WithHint(hint string) *Error {
 	return e
 }
 
-// AsError converts an error to an [*Error]. It returns the one that err is or wraps, or else a new
-// one with the code of the cause; an unknown cause has [CodeInternal].
+// AsError converts an error to an [*Error]. If err is or wraps an [*Error], it returns that one.
+// Otherwise it returns a new one with the code of the cause, or [CodeInternal] if the cause is
+// unknown.
 func AsError(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e

@@ -172,7 +172,8 @@ func errText(err error) string {
 }
 
 // timedOut returns a sentence if the text of an attempt's error reports a timeout, else "". It
-// searches the text because the engine stores only that, and the step may have added to it.
+// searches the text because the engine stores errors only as texts, and the step may have added
+// words.
 func timedOut(text string) string {
 	_, rest, ok := strings.Cut(text, engine.ErrTimeout.Error()+" after ")
 	if !ok {
@@ -198,8 +199,8 @@ func TimeoutText(i *engine.Info) string {
 }
 
 // overdue returns a sentence with the timeout of the run if its deadline is not after the time at,
-// else "". The timeout counts from the start of the run, from its last retry, or, for a run that
-// was started for later, from its first attempt.
+// else "". The timeout counts from the start of the run, from its last retry, or, if its start was
+// delayed, from its first attempt.
 func overdue(i *engine.Info, at time.Time) string {
 	if i.Deadline == nil || at.Before(*i.Deadline) {
 		return ""

@@ -36,8 +36,8 @@ func (f *history) add(e retry.Event, number int) {
 	f.list = append(f.list, Event{Message: Describe(&e, number), Event: e})
 }
 
-// noteKinds has the kinds of events by the notes of a run. Notes about its end are not here,
-// because addEnd adds that event, nor those that lead to no event ("postponed", "reset").
+// noteKinds maps notes of a run to kinds of events. It does not contain the notes about the end of
+// a run, for which addEnd adds the event, and notes that have no event ("postponed", "reset").
 var noteKinds = map[string]retry.EventKind{
 	"started": retry.RunStarted, "canceled": retry.Canceled, "parked": retry.NeedsHandler,
 	"retried": retry.Resumed, "started now": retry.Resumed, "unparked": retry.Resumed,

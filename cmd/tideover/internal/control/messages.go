@@ -59,8 +59,8 @@ func (m *Messages) workflow(name string) (*engine.Workflow, error) {
 	return flow, nil
 }
 
-// SendTest starts a run that sends a test message. The run is retried and listed like that of any
-// other message. by names the user who requests it.
+// SendTest starts a run that sends a test message. The run is retried and listed like the run of
+// any other message. by names the user who requests it.
 func (m *Messages) SendTest(ctx context.Context, name, by string) error {
 	flow, err := m.workflow(name)
 	if err != nil {

@@ -146,7 +146,7 @@ func (f *Filter) exclude() []string {
 	return InternalNames()
 }
 
-// engine converts the filter to that of the engine.
+// engine converts the filter to an [engine.Filter].
 func (f *Filter) engine() engine.Filter {
 	return engine.Filter{
 		States: f.States, Workflow: f.Workflow, Exclude: f.exclude(), Search: f.Search, ErrorLike: f.Error, Since: f.Since, Until: f.Until,
@@ -169,8 +169,8 @@ func (r *Runs) List(ctx context.Context, f Filter) (engine.Page, error) {
 	return page, err
 }
 
-// checkWorkflow returns an error if the name is unknown: no workflow has it, and no run belongs to a
-// workflow that had it. An empty name is valid.
+// checkWorkflow returns an error if no workflow has the name now, and no run belongs to a former
+// workflow of that name. An empty name is valid.
 func (r *Runs) checkWorkflow(ctx context.Context, name string) error {
 	if _, ok := r.engine.Workflow(name); ok || name == "" {
 		return nil
@@ -189,7 +189,8 @@ func (r *Runs) checkWorkflow(ctx context.Context, name string) error {
 	return NewError(CodeNotFound, fmt.Sprintf("unknown workflow %q", Excerpt(name)), suggestWorkflow(name, r.engine.Workflows()))
 }
 
-// ListOf is [Runs.List], but an empty list is an error if the filter names an unknown workflow.
+// ListOf is like [Runs.List], but returns an error if the list is empty because the filter names an
+// unknown workflow.
 func (r *Runs) ListOf(ctx context.Context, f Filter) (engine.Page, error) {
 	page, err := r.List(ctx, f)
 	if err == nil && len(page.Runs) == 0 && f.After == "" {
@@ -263,7 +264,8 @@ func (r *Runs) repeatable(ctx context.Context, id string) (*engine.Info, error) 
 	return info, Repeatable(info)
 }
 
-// Replay starts a new run in place of one that has ended. A nil input means that of the old run.
+// Replay starts a new run in place of one that has ended. A nil input means the input of the old
+// run.
 func (r *Runs) Replay(ctx context.Context, id string, input json.RawMessage, by string) (Started, error) {
 	if _, err := r.repeatable(ctx, id); err != nil {
 		return Started{}, err
@@ -288,8 +290,8 @@ func (r *Runs) Rerun(ctx context.Context, q engine.RerunRequest) (Started, error
 
 // RetryLatest starts a new run in place of one that has ended. The new run uses the current
 // definition of the workflow and keeps the results of steps that have not changed. from is the step
-// to begin with; nil means the first that failed or has changed. A nil input means that of the old
-// run. from and input can't be combined.
+// to begin with; nil means the first step that failed or has changed. A nil input means the input
+// of the old run. from and input can't be combined.
 func (r *Runs) RetryLatest(ctx context.Context, id string, from *string, input json.RawMessage, by string) (Started, error) {
 	info, err := r.repeatable(ctx, id)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// System has the operations on the server itself. Only a server with an engine may call Status,
-// Stats, DiskUsage, Cluster and Backup.
+// System has the operations on the server itself. Status, Stats, DiskUsage, Cluster and Backup need
+// an engine.
 type System struct {
 	config  Config
 	engine  *engine.Engine // nil for a gateway alone
@@ -53,7 +53,7 @@ func (s *System) Settings() Settings { return call(s.config.Settings) }
 // ConfigFile returns the result of the last reload of the configuration file, for the API.
 func (s *System) ConfigFile() ConfigFile { return call(s.config.ConfigFile) }
 
-// Version returns Config.Version.
+// Version returns the name and the version of the program, as in [Config].
 func (s *System) Version() string { return s.config.Version }
 
 // Clustered reports whether the engine shares its work with other processes.

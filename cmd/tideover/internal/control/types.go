@@ -156,7 +156,7 @@ type Latest struct {
 	Input json.RawMessage `json:"input,omitempty"` // replaces the input of the run, and discards all results
 }
 
-// Done is the result of a Bulk.
+// Done is the result of [Runs.Bulk].
 type Done struct {
 	Matched int      `json:"matched"`
 	Done    int      `json:"done"`
@@ -165,7 +165,7 @@ type Done struct {
 	Silent  []int    `json:"silent,omitempty"` // shards that did not answer; their runs were not changed
 }
 
-// Failed is a run of a Bulk for which the operation failed.
+// Failed is a run that [Runs.Bulk] could not change.
 type Failed struct {
 	ID    string `json:"id"`
 	Error string `json:"error"`
@@ -205,7 +205,7 @@ type Backup struct {
 	LeftOut   []move.LeftOut `json:"left_out,omitempty"` // lost shards, whose runs are not in the copy
 }
 
-// Diagnosis has the problems that the doctor finds on a server.
+// Diagnosis has the findings of `tideover doctor` about a server.
 type Diagnosis struct {
 	Engine   string           `json:"engine"` // where runs are stored, such as "the folder /var/lib/tideover"
 	Findings []doctor.Finding `json:"findings"`

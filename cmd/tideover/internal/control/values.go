@@ -49,7 +49,8 @@ func (s *Span) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// ParseSpan parses a positive duration in the syntax of policies: that of Go, with d for days.
+// ParseSpan parses a positive duration in the syntax of retry policies: that of Go, plus d for
+// days.
 func ParseSpan(text string) (time.Duration, error) {
 	d, err := retry.ParseDuration(text)
 	switch {
@@ -107,7 +108,7 @@ func Excerpt[T ~string | ~[]byte](data T) string {
 }
 
 // Duplicate returns the path of the first name that occurs twice in the same object of a JSON text.
-// JSON parsers treat such a text differently. The text must be valid JSON.
+// JSON parsers disagree about the meaning of such a text. The text must be valid JSON.
 func Duplicate(data []byte) (path string, twice bool) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
@@ -115,8 +116,8 @@ func Duplicate(data []byte) (path string, twice bool) {
 	return strings.Join(names, "."), twice
 }
 
-// findDuplicate reads a value up to its end, or up to a name that occurs twice, whose path it
-// returns.
+// findDuplicate reads one value. If a name occurs twice in an object, it stops there and returns
+// the path of the name.
 func findDuplicate(dec *json.Decoder) (path []string, twice bool) {
 	start, _ := dec.Token()
 	if start != json.Delim('{') && start != json.Delim('[') {

@@ -58,7 +58,7 @@ func (c *Certificate) TLSConfig() *tls.Config {
 }
 
 // Current returns the certificate in use. The error says why newer files were rejected; nil means
-// that the certificate is that of the files.
+// that the certificate in use is the one in the files.
 func (c *Certificate) Current() (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,8 +78,8 @@ func (c *Certificate) Reload() {
 const pollInterval = time.Second
 
 // Run loads the files whenever they change, until the context ends. It logs the warnings that check
-// returns whenever they change: a warning with the number of days until the expiry changes once a
-// day.
+// returns whenever they change. A warning that contains the days until the expiry is therefore
+// logged once a day.
 func (c *Certificate) Run(ctx context.Context, check func() []Warning) error {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()

@@ -104,7 +104,8 @@ func replaceSocket(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// checkStale returns an error unless the path does not exist or is a socket without a listener.
+// checkStale returns nil if the path does not exist, or is a socket on which no process listens.
+// Otherwise it returns an error.
 func checkStale(path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -135,5 +136,5 @@ type socket struct {
 // Close removes the socket, unless another process has replaced it.
 func (s *socket) Close() error { return s.close() }
 
-// Addr returns the path of the socket. That of the inner listener is the path before the move.
+// Addr returns the path of the socket. The inner listener still has the path from before the move.
 func (s *socket) Addr() net.Addr { return &net.UnixAddr{Name: s.path, Net: "unix"} }

@@ -51,7 +51,7 @@ const readTimeout = 30 * time.Second
 // long the response may take (1 min).
 func Timely(h http.Handler) http.Handler { return TimelyWithin(h, readTimeout, writeTimeout) }
 
-// TimelyWithin is [Timely] with other limits.
+// TimelyWithin is like [Timely], but with the given limits.
 func TimelyWithin(h http.Handler, read, write time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rc := http.NewResponseController(w)
@@ -63,9 +63,9 @@ func TimelyWithin(h http.Handler, read, write time.Duration) http.Handler {
 	})
 }
 
-// LongRequest replaces the deadlines of [Timely] for a request whose handler may wait as long as
-// wait before it answers: it removes the read deadline, and moves the write deadline to wait plus one
-// minute from now. The context that it returns ends with the request, and when the server shuts down.
+// LongRequest replaces the deadlines of [Timely] for a handler that may take as long as wait to
+// answer: it removes the read deadline, and moves the write deadline to wait plus one minute from
+// now. The context that it returns ends with the request, and when the server shuts down.
 func LongRequest(w http.ResponseWriter, r *http.Request, wait time.Duration) (context.Context, context.CancelFunc) {
 	rc := http.NewResponseController(w)
 	_ = rc.SetReadDeadline(time.Time{}) // not all writers support deadlines

@@ -13,8 +13,8 @@ import (
 	"github.com/tideover/tideover/engine"
 )
 
-// askTime limits how long a scrape waits for the engine's numbers. After it, the scrape returns the
-// other metrics without them.
+// askTime limits how long a scrape waits for the engine's numbers. If they take longer, the scrape
+// returns only the other metrics.
 const askTime = 5 * time.Second
 
 // Source collects the gauges about the engine of this process, its files and its sessions.
@@ -91,7 +91,8 @@ func (s *Source) load(ch sink, stats *engine.Stats) {
 	ch.gauge(metricWarnings, float64(len(stats.Warnings)))
 }
 
-// disk collects the sizes of the files in the data folder, summed up by partOf.
+// disk collects the sizes of the files in the data folder: a sum for each label that partOf
+// returns.
 func (s *Source) disk(ch sink) {
 	files, err := s.Engine.DiskUsage()
 	if err != nil {

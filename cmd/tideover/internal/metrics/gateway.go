@@ -97,14 +97,14 @@ func (s scrape) gauge(d *prometheus.Desc, n float64, labels ...string) {
 	s.ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, n, append([]string{s.provider}, labels...)...)
 }
 
-// oneOf writes a gauge for each of the words: 1 for the one that holds, and 0 for the others.
-func (s scrape) oneOf(d *prometheus.Desc, all []string, holds string) {
-	for _, word := range all {
+// oneOf writes a gauge for each value of the label: 1 for the current value, and 0 for the others.
+func (s scrape) oneOf(d *prometheus.Desc, values []string, current string) {
+	for _, value := range values {
 		n := 0.0
-		if word == holds {
+		if value == current {
 			n = 1
 		}
-		s.gauge(d, n, word)
+		s.gauge(d, n, value)
 	}
 }
 

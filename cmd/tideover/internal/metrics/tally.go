@@ -41,7 +41,8 @@ type wait struct {
 	by    retry.Source
 }
 
-// NewTally returns a tally that knows no workflow yet: see [Tally.Know].
+// NewTally returns a tally that counts all workflows as [Other], until [Tally.Know] adds their
+// names.
 func NewTally() *Tally {
 	return &Tally{flows: map[storm.Subject]*flow{}, waits: map[wait]*histogram{}}
 }
@@ -178,7 +179,7 @@ const (
 	Provider     = "provider"
 )
 
-// Other is the name under which all workflows count that the tally does not know. It bounds the
+// Other is the name under which the tally counts all workflows that it does not know. It bounds the
 // number of label values.
 const Other = "other"
 

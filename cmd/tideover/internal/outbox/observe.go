@@ -31,7 +31,7 @@ type waitState struct {
 	until time.Time
 }
 
-// Observe processes an event and starts the messages for it.
+// Observe processes an event: it starts a run for each message about the event.
 func (o *Outbox) Observe(ev retry.Event) {
 	if withoutMessage(ev) {
 		return
@@ -56,8 +56,8 @@ func (o *Outbox) Observe(ev retry.Event) {
 	}
 }
 
-// recoverable is the age of a wait up to which [Outbox.Recover] sends its message, unless the
-// engine stores messages for a shorter time.
+// recoverable is the greatest age of a wait for which [Outbox.Recover] sends the message. Half of
+// the retention limits the age, too.
 const recoverable = 24 * time.Hour
 
 // Recover processes the current wait of a session's run when this process takes the run over. The
@@ -172,8 +172,8 @@ func screenLimit(l *session.ScreenLimit) notify.ScreenLimit {
 }
 
 // handedOver returns the message that a fallback assistant has taken the session over, or that the
-// session's own assistant continues. ok is false if neither happened. All events of the same turn
-// give the same message.
+// session's own assistant continues. ok is false if neither happened. A turn is the time in which
+// one assistant works; all events of a turn give the same message.
 func (o *Outbox) handedOver(ev retry.Event) (m notify.Message, ok bool) {
 	memo := session.ReadMemo([]byte(ev.Note))
 	turn, h := memo.CurrentTurn(), memo.Handover

@@ -140,8 +140,8 @@ func (o *Outbox) Workflows() []*engine.Workflow {
 	return list
 }
 
-// Alarm returns the workflow that the engine starts when a run of the named workflow gives up. It
-// sends a message by each of the named notifiers. It is nil if there are none.
+// Alarm returns the workflow that the engine starts when a run of the given workflow gives up. It
+// sends a message with each of the named notifiers. Alarm returns nil if names is empty.
 func (o *Outbox) Alarm(workflow string, names []string) (*engine.Workflow, error) {
 	if len(names) == 0 {
 		return nil, nil //nolint:nilnil // documented
@@ -160,8 +160,9 @@ func (o *Outbox) Alarm(workflow string, names []string) (*engine.Workflow, error
 	return engine.NewWorkflow(workflow+giveUpSuffix, parts...)
 }
 
-// Listen makes the notifiers send messages about the events of a session that they select. It
-// returns the workflow that sends the message when the session gives up, see [Outbox.Alarm].
+// Listen makes the named notifiers send messages about a session. Each notifier selects the events
+// that it sends messages about. Listen returns the workflow that sends the messages when the
+// session gives up, as [Outbox.Alarm] does.
 func (o *Outbox) Listen(s *session.Spec, names []string) (*engine.Workflow, error) {
 	workflow := session.Prefix + s.Name
 	var alarmed []string
@@ -284,8 +285,9 @@ func (o *Outbox) handle(message func(*engine.Task) (notify.Message, error)) engi
 	}
 }
 
-// admit passes the message through the notifier's gate. It returns the message as the gate has
-// changed it, or why it is held back. A message that an earlier attempt admitted passes again.
+// admit applies the rate limit and the deduplication of the notifier, its gate, to the message. It
+// returns the message to send, to which the gate may have added a text, or why the message is held
+// back. A message that an earlier attempt of the run admitted is admitted again.
 func (n *notifier) admit(t *engine.Task, message func(*engine.Task) (notify.Message, error)) (notify.Message, notify.Held, error) {
 	var before sent
 	if json.Unmarshal(t.Progress, &before) == nil && before.Admitted != nil {

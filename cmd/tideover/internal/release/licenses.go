@@ -111,8 +111,8 @@ func termsAbove(dir, module string) (files []string) {
 	return files
 }
 
-// isTerms reports whether the name is that of a licence file. A logo has its own terms, and is not
-// linked.
+// isTerms reports whether the name is that of a licence file. The terms of a logo do not count,
+// since no logo is linked.
 func isTerms(name string) bool {
 	return licenseName.MatchString(name) && filepath.Ext(name) != ".go" && !strings.HasSuffix(name, "-LOGO")
 }

@@ -220,7 +220,8 @@ func (a *keyAccounts) gatewayLimit(name string, known *account.Limit) *gateway.A
 	return l
 }
 
-// saveQuotas writes the quotas that have changed to their files. last is that of sync.
+// saveQuotas writes the quotas that have changed to their files. It skips quotas that were written
+// less than quotaInterval ago, unless last is true.
 func (a *keyAccounts) saveQuotas(last bool) {
 	now := time.Now()
 	due := map[string]map[string]gateway.QuotaWindow{}
@@ -245,9 +246,9 @@ func (a *keyAccounts) saveQuotas(last bool) {
 	}
 }
 
-// merge returns the quota with the windows added, and reports whether it has changed. It adds a
-// window of unknown length only if its reset is at least minWindow away, or if it was added before,
-// when its reset was still that far away.
+// merge returns the quota with the windows added, and reports whether it has changed. A window that
+// is not known to be long is added only if its reset is at least minWindow away, or if the quota
+// already has the window with the same reset.
 func (s savedQuota) merge(windows map[string]gateway.QuotaWindow, now time.Time) (next savedQuota, changed bool) {
 	next = savedQuota{now, maps.Clone(s.windows)}
 	if next.windows == nil {

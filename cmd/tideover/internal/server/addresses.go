@@ -49,8 +49,8 @@ func (a *addresses) hosts() []string {
 	return hosts
 }
 
-// ListenAddress returns the address on which a server with the configuration listens; that of a
-// gateway alone if gateway is true. It does not set the certificate.
+// ListenAddress returns the listen address of a server with the configuration, or of a gateway
+// alone if gateway is true. It does not set the certificate.
 func ListenAddress(cfg *config.Config, gateway bool) doctor.Door {
 	d := doctor.Door{Key: "server.listen", Address: cfg.Server.Listen}
 	if gateway {
@@ -120,7 +120,7 @@ func (a *addresses) serveTCP(h *http.Server) func(net.Listener) error {
 }
 
 // publicURL returns the URL of the page for users and other programs. Its host is the first of the
-// host names, with TLS the first that the certificate is valid for.
+// host names; with TLS, the first for which the certificate is valid.
 func (a *addresses) publicURL(addr net.Addr) string {
 	_, port, _ := net.SplitHostPort(addr.String())
 	known := hostNames(a.cfg, addr.String())

@@ -18,8 +18,8 @@ import (
 	"github.com/tideover/tideover/internal/logsample"
 )
 
-// checkStorage returns an error for a demo that the configuration makes impossible, and for a cluster
-// whose data folder still contains runs.
+// checkStorage returns an error if the demo can't run with the configuration, or if the server is
+// to join a cluster and its data folder still contains runs.
 func checkStorage(o Options, cfg *config.Config) error {
 	if o.Demo && cfg.Server.TLS.On() {
 		return errors.New("the demo calls the gateway without TLS: leave out --demo, or server.tls")

@@ -65,8 +65,8 @@ func (p *parts) providers(cfg *config.Config) ([]gateway.Spec, error) {
 	return specs, nil
 }
 
-// drain waits until the requests of the gateway have ended, for at most drainTime and not after hurry
-// ends. Then it records the limits that the last requests reported.
+// drain waits until the requests of the gateway have ended, but no longer than drainTime or until
+// the context hurry ends. Then it records the limits that the last requests reported.
 func (p *parts) drain(hurry context.Context) {
 	limit, cancel := context.WithTimeout(hurry, drainTime)
 	defer cancel()

@@ -93,7 +93,8 @@ func metricsHandler(list []prometheus.Collector) http.Handler {
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 }
 
-// certificateCollector collects the time when the certificate expires; nothing if it is nil.
+// certificateCollector collects the time when the certificate expires. Without a certificate it
+// collects nothing.
 type certificateCollector struct{ *httpserver.Certificate }
 
 var metricCertificate = prometheus.NewDesc("tideover_certificate_end_timestamp_seconds", "When the current certificate expires, in seconds since 1970; absent without TLS.", nil, nil)

@@ -80,8 +80,8 @@ func (b *observer) addWorkflows(workflows []*engine.Workflow) {
 	}
 }
 
-// publish sends an event of the gateway, or about a retry storm, to the subscribers of the engine's
-// events, of which observe is one. Without an engine it only records the event.
+// publish sends an event of the gateway, or about a retry storm, to all subscribers of the engine's
+// events; observe is one of them. Without an engine it only records the event.
 func (b *observer) publish(ev retry.Event) {
 	if e := b.engine.Load(); e != nil {
 		e.Tell(ev)

@@ -54,8 +54,8 @@ type parts struct {
 	sessionsReady chan struct{} // closed when sessions may start
 }
 
-// newParts returns the parts of a server. openGateway and openEngine create the gateway and the
-// engine.
+// newParts returns the parts of a server without the gateway and the engine, which openGateway and
+// openEngine create.
 func newParts(ctx context.Context, o Options, cfg *config.Config, current func() *config.Config, a *addresses, b *observer) (*parts, error) {
 	p := &parts{cfg: cfg, current: current, log: o.Log, redactor: o.Source.Redactor, addresses: a, observer: b, sessionsReady: make(chan struct{})}
 	if !o.Demo {
@@ -82,8 +82,8 @@ func (p *parts) startSessions(ctx context.Context, n plan) error {
 	return nil
 }
 
-// closeEngine closes the engine, if there is one. It waits for the running attempts, for at most
-// [Grace] and not after hurry ends.
+// closeEngine closes the engine, if there is one. It waits for the running attempts, but no longer
+// than [Grace] or until the context hurry ends.
 func (p *parts) closeEngine(hurry context.Context) error {
 	if p.engine == nil {
 		return nil

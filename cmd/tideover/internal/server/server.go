@@ -37,8 +37,8 @@ type Options struct {
 	// Ready is called when the server accepts connections.
 	Ready func(Page)
 
-	// Reload makes the server read its configuration and certificate again. It does that in any
-	// case when a file changes; Reload may be nil.
+	// A value from Reload makes the server read its configuration and certificate again. The server
+	// also reads them when a file changes. Reload may be nil.
 	Reload <-chan struct{}
 }
 
@@ -63,7 +63,7 @@ type server struct {
 }
 
 // Run runs a server until ctx ends, and then shuts it down. The shutdown waits for running requests
-// and attempts, until hurry ends.
+// and attempts, but no longer than until the context hurry ends.
 func Run(ctx, hurry context.Context, o Options) (err error) {
 	cfg, err := config.Load(o.Source)
 	if err != nil {

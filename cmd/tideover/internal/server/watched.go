@@ -14,11 +14,12 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/watch"
 )
 
-// watchTimeout is how long a watch may take to answer. The sessions of a slower watch are not shown.
+// watchTimeout is how long a `tideover watch` may take to answer. The page does not show the
+// sessions of a slower one.
 const watchTimeout = 2 * time.Second
 
-// inWatch is the value of Status.In for a session of a watch. If the server has a session of the same
-// name, the page shows that of the watch as "watch:NAME".
+// inWatch is the value of Status.In for a session that a `tideover watch` runs. If the server has a
+// session of the same name, the page shows the one of the watch as "watch:NAME".
 const inWatch = "watch"
 
 // pageSessions manages the sessions that the page shows: those of this server, and those of every
@@ -87,8 +88,8 @@ func callWatch(socket, by string, f func(*client.Client) error) error {
 	return f(c)
 }
 
-// owner returns the session of the name if a watch runs it, or nil if this server does. If neither
-// does, it returns the error for an unknown session.
+// owner returns the session with the name if a watch runs it, or nil if this server runs it.
+// Otherwise it returns the error for an unknown session.
 func (p *pageSessions) owner(ctx context.Context, name string) (*watched, error) {
 	if slices.Contains(p.Names(), name) {
 		return nil, nil //nolint:nilnil // nil means this server
@@ -103,7 +104,8 @@ func (p *pageSessions) owner(ctx context.Context, name string) (*watched, error)
 	return nil, err
 }
 
-// do calls local for a session of this server, and otherwise remote with a client of its watch.
+// do calls local if this server runs the session, else remote with a client of the watch that runs
+// it.
 func (p *pageSessions) do(ctx context.Context, name, by string, local func() error, remote func(c *client.Client, w *watched) error) error {
 	w, err := p.owner(ctx, name)
 	switch {

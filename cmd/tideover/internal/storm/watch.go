@@ -27,7 +27,7 @@ type Subject struct {
 	Name  string `json:"name"`
 }
 
-// Count is a number of attempts since the start. Both fields only grow.
+// Count has the numbers of attempts since the start. Both fields only grow.
 type Count struct {
 	Attempts uint64
 	First    uint64 // attempts that were not retries
@@ -156,7 +156,7 @@ func (p *part) update(r Rule, now time.Time) bool {
 	return p.storm
 }
 
-// mark sets since to the time since when a condition holds; zero if it does not hold now.
+// mark sets *since to the time since when a condition holds, or to zero if it does not hold now.
 func mark(since *time.Time, holds bool, now time.Time) {
 	if !holds {
 		*since = time.Time{}

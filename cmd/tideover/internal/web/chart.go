@@ -36,8 +36,8 @@ const (
 	labelled = 9   // least width of a bar with a label, in percent
 )
 
-// newChart returns the chart of a run. It leaves out bars that would only cover others of their class,
-// so that a run with thousands of attempts has a small chart.
+// newChart returns the chart of a run. It leaves out a bar that hardly extends beyond the previous
+// bar of its class, so that a run with thousands of attempts has a small chart.
 func newChart(i *engine.Info, now time.Time) chart {
 	c := chart{From: i.Created, To: i.Created}
 	for k := range i.Steps {
@@ -70,8 +70,8 @@ func (c *chart) stretch(t *time.Time) {
 	}
 }
 
-// ahead makes room for the rest of the current waits: about a third of the width at most, so that a
-// wait of days leaves room for the history.
+// ahead extends the chart into the future, up to the end of the current waits. The future gets at
+// most about a third of the width, so that a wait of days leaves room for the history.
 func (c *chart) ahead(i *engine.Info, now time.Time) {
 	limit := now.Add(now.Sub(c.From)/2 + time.Second)
 	for k := range i.Steps {

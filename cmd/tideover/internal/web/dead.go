@@ -33,9 +33,9 @@ type group struct {
 	engine.Group
 	Key    string // see groupKey
 	URL    string // URL of the list of its runs
-	Retry  string // URL of the question whether to retry all
-	Latest string // URL of the question whether to retry all with the current definition; "" for internal workflows
-	Drop   string // URL of the question whether to discard all
+	Retry  string // URL of the confirmation question for retrying all
+	Latest string // URL of the confirmation question for retrying all with the current definition; "" for internal workflows
+	Drop   string // URL of the confirmation question for discarding all
 	On     bool   // it is the selected group
 }
 

@@ -86,7 +86,7 @@ func (f *feed) unsubscribe(r *reader) {
 	delete(f.readers, r)
 }
 
-// latest returns the last event; one with Seq 0 if there was none.
+// latest returns the last event, or an event with Seq 0 if there was none.
 func (f *feed) latest() engine.Event {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -46,8 +46,8 @@ type reloadRow struct {
 	Problems []string
 }
 
-// unrelated is an id that no run has. A page that follows its events is updated at every heartbeat
-// instead of at every event.
+// unrelated is an id that no run has. A page that subscribes to its events is updated at every
+// heartbeat instead of at every event.
 const unrelated = "-"
 
 // healthPage shows the state of the server.

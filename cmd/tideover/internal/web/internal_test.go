@@ -65,7 +65,7 @@ func TestInternalRunsAreNotListed(t *testing.T) {
 	has(t, "a dead message", b.page("/runs/"+message), "/runs/"+message+"/retry")
 }
 
-// groupRetry returns the URL of the question whether to retry all runs of a group.
+// groupRetry returns the URL of the confirmation question for retrying all runs of a group.
 func groupRetry(t *testing.T, b *testSite, workflow string) string {
 	t.Helper()
 	for _, g := range must(b.h.groups(t.Context(), true)) {

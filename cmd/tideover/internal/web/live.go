@@ -27,12 +27,12 @@ type loader func(ctx context.Context, now time.Time) (part, error)
 // loaderOf returns the loader of a page for a request.
 type loaderOf func(*http.Request) loader
 
-// always returns the same loader for every request.
+// always returns a loaderOf that returns load for every request.
 func always(load loader) loaderOf { return func(*http.Request) loader { return load } }
 
-// live adds the routes of a page and of the stream that updates it. The page is updated at the events
-// of run; "" means all events. texts has the sentence for each action that the query parameter did may
-// name.
+// live adds the routes of a page and of the stream that updates it. The page is updated after each
+// event of the run; "" means the events of all runs. texts has the sentence to show after each
+// action, by the value of the query parameter did.
 func (h *Site) live(path, run string, of loaderOf, texts map[string]string) {
 	h.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
 		p, err := of(r)(r.Context(), time.Now())
@@ -122,8 +122,8 @@ func (s *stream) follow(ctx context.Context) {
 	}
 }
 
-// refresh sends the part if it has changed. It renders it for the time of the last one, so that
-// the times in it do not count as a change.
+// refresh sends the part if it has changed. It compares the part as it would have looked at the
+// time of the last update, so that the passing of time does not count as a change.
 func (s *stream) refresh(ctx context.Context) error {
 	p, b, err := s.paint(ctx, s.at)
 	if err != nil || bytes.Equal(b, s.last) {

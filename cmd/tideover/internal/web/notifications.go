@@ -183,7 +183,7 @@ func testURL(name string) string { return "/notifications/" + url.PathEscape(nam
 // notificationTexts has the sentence that is shown after a test message was queued.
 var notificationTexts = map[string]string{"test": "The test message is queued; the list shows its result."}
 
-// question returns the question whether to send a test message.
+// question returns the confirmation question for sending a test message.
 func (h notificationsPage) question(r *http.Request) (*question, error) {
 	name := r.PathValue("notifier")
 	return &question{

@@ -29,7 +29,7 @@ type overviewBody struct {
 	Next     []row             // runs that wait, by the end of the wait
 	Again    []row             // running runs whose current step has failed before
 	Due      []engine.Schedule // schedules, by their next start
-	Sick     []providerRow     // providers that are not up, or that an operator has forced
+	Sick     []providerRow     // providers that are not up, or that an operator has forced to count as up
 	Fleet    int               // number of all providers
 	Groups   []group
 	Sessions []sessionRow
@@ -130,7 +130,8 @@ func (h overviewPage) addFailures(ctx context.Context, b *overviewBody) (err err
 	return nil
 }
 
-// addSick adds the providers that are not up, or that an operator has forced.
+// addSick adds the providers that are not up, and those that count as up because an operator has
+// forced them.
 func (h overviewPage) addSick(b *overviewBody, now time.Time) {
 	list := h.control.Providers.List()
 	b.Fleet = len(list)

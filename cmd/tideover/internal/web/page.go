@@ -104,7 +104,8 @@ func (h *Site) showQuestion(w http.ResponseWriter, r *http.Request, status int, 
 	h.showDialog(w, r, status, "confirm", page{Title: q.Title, Body: q})
 }
 
-// showDialog sends a page; for a request by htmx, only its content, which a dialog shows.
+// showDialog sends a page. If htmx has sent the request, it sends only the content of the page, for
+// a dialog.
 func (h *Site) showDialog(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
 	if fromHTMX(r) {
 		name += "-part"

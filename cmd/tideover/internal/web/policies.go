@@ -107,7 +107,7 @@ func addUse(all map[string]*policyRow, text string, by named) {
 	row.Uses = append(row.Uses, by)
 }
 
-// useOf returns a link with the name of a step to the runs of its workflow.
+// useOf returns a link to the runs of a workflow, with the name of the step.
 func useOf(workflow, step string) named {
 	q := query{Workflow: workflow, Order: orders[0]}
 	name := workflow + " · " + step

@@ -162,8 +162,8 @@ func (r *providerRow) shorten() {
 	r.Handed, r.More = limitList(r.Handed, listedFailovers, r.More)
 }
 
-// limitList returns the first n elements of the list, and more plus the number of the elements that
-// it left out.
+// limitList shortens the list to n elements, and adds the number of the elements that it left out
+// to more. It returns both.
 func limitList[T any](list []T, n, more int) ([]T, int) {
 	if len(list) <= n {
 		return list, more
@@ -207,7 +207,7 @@ func isCooling(k *gateway.KeyInfo, now time.Time) bool {
 	return k.CoolUntil != nil && k.CoolUntil.After(now)
 }
 
-// question returns the question whether to apply an action to a provider.
+// question returns the confirmation question for an action on a provider.
 func (h providersPage) question(r *http.Request) (*question, error) {
 	name, action := r.PathValue("provider"), r.PathValue("action")
 	st, err := h.control.Providers.Get(name)

@@ -99,8 +99,8 @@ func (q query) url(path string) string {
 	return path
 }
 
-// pages returns the URL of the first page of a list, "" if the current page is the first one, and that
-// of the page after the cursor, "" without a cursor.
+// pages returns the URL of the first page of a list, and the URL of the page after the cursor.
+// first is "" if the current page is the first one; more is "" if there is no cursor.
 func (q query) pages(path, cursor string) (first, more string) {
 	if q.After != "" {
 		q.After = ""

@@ -87,8 +87,8 @@ func (h runPage) load(ctx context.Context, id string, all bool, now time.Time) (
 	return newRunPart(i, t.States["dead"], all, now), nil
 }
 
-// newRunPart returns the page of a run. dead is the number of dead letters, for the navigation; all
-// shows all attempts.
+// newRunPart returns the page of a run. dead is the number of dead letters, for the navigation. If
+// all is true, the page shows all attempts.
 func newRunPart(i *engine.Info, dead int, all bool, now time.Time) part {
 	b := runBody{
 		Info: i, By: waitSetter(setBy(i)), Why: inWords(i.Reason), Chart: newChart(i, now), Offers: offers(i), AllURL: runURL(i.ID) + "?all",

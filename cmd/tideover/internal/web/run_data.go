@@ -124,7 +124,8 @@ func (t *totals) chips(q query) []chip {
 	return chips
 }
 
-// workflows returns the names of all workflows that have runs or are defined, and that of the query.
+// workflows returns the names of all workflows that have runs or are defined, and the name in the
+// query.
 func (h *runData) workflows(t totals, q query) []string {
 	var names []string
 	for _, w := range t.Stats.Workflows {
@@ -145,7 +146,8 @@ func (h *runData) workflows(t totals, q query) []string {
 // answer in time are missing on the page.
 const listTimeout = 2 * time.Second
 
-// soon returns the context for a call that may ask other members of a cluster, with listTimeout.
+// soon returns the context for a call that may ask other members of a cluster. In a cluster, it
+// ends after listTimeout.
 func (h *runData) soon(ctx context.Context) (context.Context, context.CancelFunc) {
 	if !h.clustered() {
 		return ctx, func() {}
@@ -225,8 +227,8 @@ func (h *runData) waitSource(ctx context.Context, i *engine.Info) string {
 	return s.by
 }
 
-// setBy returns the source that set a wait of the run. Of several waits it takes the one that ends
-// first.
+// setBy returns the source that set the current wait of the run. If several steps wait, it is the
+// wait that ends first.
 func setBy(i *engine.Info) (by string) {
 	var first *time.Time
 	for k := range i.Steps {

@@ -160,7 +160,7 @@ func sessionOffers(s *session.Status) (list []offer) {
 	return list
 }
 
-// question returns the question whether to apply an action to a session.
+// question returns the confirmation question for an action on a session.
 func (h sessionsPage) question(r *http.Request) (*question, error) {
 	name, action := r.PathValue("session"), r.PathValue("action")
 	s, err := h.control.Sessions.Get(r.Context(), name)
