@@ -108,7 +108,7 @@ func TestAReloadInACluster(t *testing.T) {
 	write(t, a.file, shared+"sessions: {s: {start: [x]}}\n")
 	a.signal(syscall.SIGHUP)
 	testwait.Until(t, "sessions are refused", func() bool {
-		return strings.Contains(a.out.String(), "sessions: a cluster runs none, and this server is in a cluster until it is restarted")
+		return strings.Contains(a.out.String(), "sessions: a cluster can't run sessions, and this server is in a cluster until it is restarted")
 	})
 	wantCode(t, a.runCommand("run", "more", "--wait"), 0)
 }

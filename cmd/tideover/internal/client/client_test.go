@@ -25,7 +25,7 @@ func TestTargets(t *testing.T) {
 		{"the variable", "", map[string]string{ServerVar: "unix:/x", "HOME": "/h"}, "/x", ""},
 		{"the flag counts more", "http://127.0.0.1:1/", map[string]string{ServerVar: "unix:/x"}, "http://127.0.0.1:1", ""},
 		{"the form of addresses", "unix:///x", nil, "/x", ""},
-		{"no path", "unix:", nil, "", "no path"},
+		{"no path", "unix:", nil, "", "the path of the socket is missing"},
 		{"no scheme", "127.0.0.1:7878", nil, "", "must be unix:"},
 		{"another scheme", "ftp://x", nil, "", "must be unix:"},
 		{"a path", "http://x/y", nil, "", "must be unix:"},

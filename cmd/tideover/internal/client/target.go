@@ -74,8 +74,9 @@ func DefaultSocket(getenv func(string) string) (string, error) {
 	return filepath.Join(dir, "tideover", "tideover.sock"), nil
 }
 
-// UserFolder returns the path of a folder with the name that all processes of this user share,
-// independent of their data folders. It returns "" if there is no home folder.
+// UserFolder returns the path of the folder with the name beside the default socket. All processes
+// of this user share it, even if their data folders differ. It returns "" if there is no home
+// folder.
 func UserFolder(name string) string {
 	socket, err := DefaultSocket(os.Getenv)
 	if err != nil {
@@ -96,7 +97,7 @@ func (t Target) resolve() (socket, base string, err error) {
 	if path, ok := strings.CutPrefix(t.Server, "unix:"); ok {
 		path = strings.TrimPrefix(path, "//")
 		if path == "" {
-			return "", "", fmt.Errorf("server %q: no path", t.Server)
+			return "", "", fmt.Errorf("server %q: the path of the socket is missing", t.Server)
 		}
 		return path, "http://tideover", nil
 	}

@@ -93,7 +93,7 @@ func (p *parts) prepare(cfg *config.Config) (c change, err error) {
 		}
 	}
 	if p.cluster != nil && len(c.plan.specs) > 0 {
-		return c, errors.New("sessions: a cluster runs none, and this server is in a cluster until it is restarted")
+		return c, errors.New("sessions: a cluster can't run sessions, and this server is in a cluster until it is restarted")
 	}
 	return c, nil
 }

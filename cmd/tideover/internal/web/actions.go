@@ -65,7 +65,7 @@ func letterOffers(i *engine.Info) []offer {
 // runActions handles the actions on one run.
 type runActions struct{ *Site }
 
-// question returns the question whether to apply an action to a run.
+// question returns the confirmation question for an action on a run.
 func (h runActions) question(r *http.Request) (*question, error) {
 	id, action := r.PathValue("id"), r.PathValue("action")
 	i, err := h.control.Runs.Get(r.Context(), id)
@@ -117,7 +117,7 @@ func (h runActions) question(r *http.Request) (*question, error) {
 func (h runActions) currentSteps(i *engine.Info) ([]engine.StepInfo, error) {
 	flow, ok := h.control.Runs.Definition(i.Workflow)
 	if !ok {
-		return nil, fmt.Errorf("%w: there is no workflow %q now", engine.ErrState, i.Workflow)
+		return nil, fmt.Errorf("%w: workflow %q is no longer defined", engine.ErrState, i.Workflow)
 	}
 	return flow.Steps(), nil
 }
@@ -142,7 +142,7 @@ var runTexts = map[string]string{
 	"rerun": "This is the new run.", "replay": "This is the new run.", "latest": "This is the new run.",
 }
 
-// act applies an action to a run. The URL to is that of the new run if the action has started one.
+// act applies an action to a run. If the action starts a new run, to is the URL of that run.
 func (h runActions) act(r *http.Request) (did, to string, err error) {
 	ctx, id, by, action := r.Context(), r.PathValue("id"), h.actor(r), r.PathValue("action")
 	var next control.Started

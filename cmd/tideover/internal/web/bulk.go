@@ -63,8 +63,8 @@ func (e *bulkAction) states(q query) []string {
 	return slices.DeleteFunc(slices.Clone(q.States), func(s string) bool { return !slices.Contains(e.name.PossibleStates(), s) })
 }
 
-// words returns the verb of the action and its explanation. To cancel dead runs is called to discard
-// them.
+// words returns the verb of the action and its explanation. The verb for canceling dead runs is
+// Discard.
 func (e *bulkAction) words(states []string) (verb, what string) {
 	if e.danger && len(states) == 1 && states[0] == "dead" {
 		return "Discard", "They will not be retried. Their history is kept until their retention ends."
@@ -88,7 +88,7 @@ func bulkOffers(q query) (list []offer) {
 }
 
 // filter returns the filter for the runs that match the query and allow the action. It returns an
-// error if there can be none, or if the query matches every run.
+// error if no run can match, or if the query matches every run.
 func (h bulkActions) filter(ctx context.Context, e *bulkAction, q query) (control.Filter, error) {
 	q.After = ""
 	f := q.filter()
@@ -137,7 +137,7 @@ func (t *totals) count(q query, states []string) (n int) {
 	return n
 }
 
-// question returns the question whether to apply an action to all runs that match a query.
+// question returns the confirmation question for an action on all runs that match a query.
 func (h bulkActions) question(r *http.Request) (*question, error) {
 	q := parseQuery(r.URL.Query())
 	e, err := bulkActionOf(r)
@@ -195,7 +195,7 @@ func back(q query) string {
 	return q.url("/runs")
 }
 
-// earlier returns the earlier of two times. A zero t counts as later than or.
+// earlier returns the earlier of two times. If t is zero, it returns or.
 func earlier(t, or time.Time) time.Time {
 	if !t.IsZero() && t.Before(or) {
 		return t
@@ -229,7 +229,7 @@ func (h bulkActions) act(r *http.Request) (did, to string, err error) {
 	return h.forAll(r, e, f, to)
 }
 
-// groupQuestion returns the question whether to retry all runs of a group of dead letters.
+// groupQuestion returns the confirmation question for retrying all runs of a group of dead letters.
 func (h bulkActions) groupQuestion(r *http.Request) (*question, error) {
 	g, err := h.groupOf(r.Context(), r.URL.Query().Get("group"))
 	if err != nil {
@@ -257,7 +257,7 @@ func (h bulkActions) retryGroup(r *http.Request) (did, to string, err error) {
 func (h bulkActions) forAll(r *http.Request, a *bulkAction, f control.Filter, back string) (did, to string, err error) {
 	t, err := h.control.Runs.ForAll(r.Context(), a.name, f, h.actor(r))
 	if err != nil {
-		return "", "", fmt.Errorf("%d were %s, then: %w", t.Done, a.past, err)
+		return "", "", fmt.Errorf("%w; runs that were %s before this error: %d", err, a.past, t.Done)
 	}
 	v := url.Values{"did": {string(a.name) + "-all"}, "n": {strconv.FormatInt(t.Done, 10)}, "left": {strconv.FormatInt(t.Refused, 10)}}
 	if t.More {
@@ -270,8 +270,9 @@ func (h bulkActions) forAll(r *http.Request, a *bulkAction, f control.Filter, ba
 	return done(v), back + sign + v.Encode(), nil
 }
 
-// done returns the sentence about the last action, which the query of a URL names; "" for an unknown
-// name. A URL never contains the sentence itself, so that a link can't show any text on our page.
+// done returns the sentence about the action that the query of a URL names; "" if the name is
+// unknown. The URL does not contain the sentence itself, so that a link can't show any other text
+// on the page.
 func done(v url.Values) string {
 	did := v.Get("did")
 	i := slices.IndexFunc(bulkKinds, func(a bulkAction) bool { return string(a.name)+"-all" == did })
