@@ -55,7 +55,7 @@ var areas = map[string]area{
 		"internal/lockfile": 0, "internal/process": 0, "internal/release": 0, "internal/screen": 0, "internal/starter": 0,
 		"internal/strictyaml": 0,
 		// Tools of tests.
-		"internal/browsertest": 0, "internal/certtest": 0, "internal/commandtest": 0, "internal/detecttest": 0,
+		"internal/browsertest": 0, "internal/certtest": 0, "internal/detecttest": 0,
 
 		"internal/account": 1, "internal/audit": 1, "internal/chaosfile": 1, "internal/doctor": 1, "internal/guard": 1, "internal/httpserver": 1,
 		"internal/nip90client": 1, "internal/plan": 1, "internal/quota": 1, "internal/simulate": 1, "internal/storm": 1,

@@ -8,8 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-
-	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
 )
 
 // BenchmarkOutput sends a GiB through a pipe: with cat alone, and with cat under tideover exec, for
@@ -27,7 +25,7 @@ func BenchmarkOutput(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	binary := commandtest.Path(b)
+	binary := commandPath(b)
 	run := func(b *testing.B, name string, args ...string) {
 		b.Helper()
 		b.SetBytes(mebibytes << 20)
@@ -58,7 +56,7 @@ func BenchmarkOutput(b *testing.B) {
 
 // BenchmarkStart measures the cost of a command that does nothing.
 func BenchmarkStart(b *testing.B) {
-	binary := commandtest.Path(b)
+	binary := commandPath(b)
 	run := func(b *testing.B, name string, args ...string) {
 		b.Helper()
 		for b.Loop() {

@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
 	"github.com/tideover/tideover/internal/testwait"
 )
 
@@ -27,7 +26,7 @@ func inScript(t *testing.T, script string) *onTTY {
 		t.Skip("needs bash, which tells death by a signal from an exit code")
 	}
 	cmd, mark := command(t)
-	cmd.Path, cmd.Args = bash, []string{"bash", "--norc", "-c", script, commandtest.Path(t), self(t)}
+	cmd.Path, cmd.Args = bash, []string{"bash", "--norc", "-c", script, commandPath(t), self(t)}
 	return startSession(t, cmd, mark)
 }
 

@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
 	"github.com/tideover/tideover/internal/testwait"
 )
 
@@ -156,7 +155,7 @@ func TestChildrenFromBeforeAreNotTouched(t *testing.T) {
 	onlyLinux(t)
 	dir := t.TempDir()
 	cmd, mark := command(t)
-	cmd.Args = []string{"sh", "-c", fmt.Sprintf(`sleep 600 >/dev/null 2>&1 & echo $! > %s/sleep; exec %s exec -p '%s' -- false`, dir, commandtest.Path(t), quick)}
+	cmd.Args = []string{"sh", "-c", fmt.Sprintf(`sleep 600 >/dev/null 2>&1 & echo $! > %s/sleep; exec %s exec -p '%s' -- false`, dir, commandPath(t), quick)}
 	cmd.Path, _ = exec.LookPath("sh")
 	wantCode(t, finish(t, cmd), 1)
 	data, _ := os.ReadFile(filepath.Join(dir, "sleep"))
@@ -176,7 +175,7 @@ func TestOrphansOfChildrenFromBeforeAreNotTouched(t *testing.T) {
 	onlyLinux(t)
 	dir := t.TempDir()
 	cmd, mark := command(t)
-	cmd.Env = append(cmd.Env, "DIR="+dir, "TIDEOVER="+commandtest.Path(t))
+	cmd.Env = append(cmd.Env, "DIR="+dir, "TIDEOVER="+commandPath(t))
 	cmd.Args = []string{"sh", "-c", `
 		(sh -c 'echo $$ > $DIR/foreign; exec sleep 600' & while ! test -e $DIR/go; do sleep 0.01; done) >/dev/null 2>&1 &
 		while ! test -s $DIR/foreign; do sleep 0.01; done
@@ -237,7 +236,7 @@ func TestIgnoredHangupStaysIgnored(t *testing.T) {
 	s := &backgroundProcess{t: t, dir: t.TempDir()}
 	s.Cmd, s.mark = command(t)
 	s.Env = append(s.Env, "DIR="+s.dir)
-	s.Args = []string{"sh", "-c", `trap '' HUP; exec "$0" exec -- sh -c 'echo $$ > $DIR/ready; while ! test -e $DIR/go; do sleep 0.01; done'`, commandtest.Path(t)}
+	s.Args = []string{"sh", "-c", `trap '' HUP; exec "$0" exec -- sh -c 'echo $$ > $DIR/ready; while ! test -e $DIR/go; do sleep 0.01; done'`, commandPath(t)}
 	s.Path, _ = exec.LookPath("sh")
 	s.begin()
 	pid, _ := strconv.Atoi(s.sign("ready"))
@@ -263,7 +262,7 @@ func TestChildThatMayNotBeSignalledIsWaitedFor(t *testing.T) {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	// Copy the binaries, because other users can't read the folders that they are in.
 	plain, setuid := filepath.Join(dir, "tideover"), filepath.Join(dir, "setuid")
-	copyFile(t, commandtest.Path(t), plain)
+	copyFile(t, commandPath(t), plain)
 	copyFile(t, self(t), setuid)
 	for name, mode := range map[string]os.FileMode{dir: 0o755, plain: 0o755, setuid: 0o755 | os.ModeSetuid} {
 		if err := os.Chmod(name, mode); err != nil {

@@ -15,8 +15,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
 )
 
 // data returns n bytes without short repetitions, the same for the same n.
@@ -237,7 +235,7 @@ func TestOneAttemptGetsTheInputItself(t *testing.T) {
 	t.Parallel()
 	// Input that the command does not read stays in the pipe for the next reader.
 	cmd, _ := command(t)
-	cmd.Args = []string{"sh", "-c", `"$0" exec --attempts 1 -- true; cat`, commandtest.Path(t)}
+	cmd.Args = []string{"sh", "-c", `"$0" exec --attempts 1 -- true; cat`, commandPath(t)}
 	cmd.Path, _ = exec.LookPath("sh")
 	cmd.Stdin = strings.NewReader("unread")
 	if got := finish(t, cmd); got.out != "unread" {

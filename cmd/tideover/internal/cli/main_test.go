@@ -22,7 +22,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
 	"github.com/tideover/tideover/engine/jetstream/natstest"
 	"github.com/tideover/tideover/internal/testfile"
 	"github.com/tideover/tideover/internal/testwait"
@@ -193,7 +192,7 @@ func self(t *testing.T) string {
 // mark in their environment.
 func command(t *testing.T, args ...string) (cmd *exec.Cmd, mark string) {
 	t.Helper()
-	cmd = exec.CommandContext(testwait.Context(t), commandtest.Path(t), args...)
+	cmd = exec.CommandContext(testwait.Context(t), commandPath(t), args...)
 	mark = fmt.Sprintf("%s=%d.%s", markVar, os.Getpid(), crand.Text())
 	// By default, a program with the race detector, such as the helpers, sleeps for a second at
 	// its end.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/creack/pty"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
 	"github.com/tideover/tideover/internal/testwait"
 )
 
@@ -42,7 +41,7 @@ func underShell(t *testing.T, script string) *onTTY {
 		t.Skip("needs a shell with job control")
 	}
 	cmd, mark := command(t)
-	cmd.Path, cmd.Args = bash, []string{"bash", "--norc", "-c", "set -m; " + script, commandtest.Path(t), self(t)}
+	cmd.Path, cmd.Args = bash, []string{"bash", "--norc", "-c", "set -m; " + script, commandPath(t), self(t)}
 	return startSession(t, cmd, mark)
 }
 

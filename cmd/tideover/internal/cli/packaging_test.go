@@ -12,7 +12,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
 	"github.com/tideover/tideover/internal/testfile"
 	"github.com/tideover/tideover/internal/testwait"
 )
@@ -126,7 +125,7 @@ func TestTheSystemUnitIsGood(t *testing.T) {
 		return
 	}
 	// The binary and its manual are not installed here: replace their paths.
-	unit = strings.Replace(unit, "/usr/local/bin/tideover", commandtest.Path(t), 1)
+	unit = strings.Replace(unit, "/usr/local/bin/tideover", commandPath(t), 1)
 	unit = regexp.MustCompile(`(?m)^Documentation=.*\n`).ReplaceAllString(unit, "")
 	file := filepath.Join(t.TempDir(), "tideover.service")
 	if err := os.WriteFile(file, []byte(unit), 0o600); err != nil {

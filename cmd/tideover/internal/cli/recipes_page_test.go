@@ -12,8 +12,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
 )
 
 const docs = "../../../../docs/"
@@ -84,7 +82,7 @@ func emptyRecipe(t *testing.T) *recipe {
 			t.Fatal(err)
 		}
 	}
-	k.fake("tideover", `exec "`+commandtest.Path(t)+`" "$@"`)
+	k.fake("tideover", `exec "`+commandPath(t)+`" "$@"`)
 	k.env = []string{
 		"HOME=" + home, "PATH=" + k.bin + ":" + os.Getenv("PATH"), "TZ=UTC", "USER=tester", "TMPDIR=" + os.TempDir(), "NO_PROXY=127.0.0.1",
 	}

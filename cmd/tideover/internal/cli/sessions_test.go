@@ -19,7 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
@@ -95,7 +94,7 @@ func (h *sessionsEnv) serveSessions(socket string, scripts map[string]string) *s
 	t.Helper()
 	k := &sessionServer{t: t}
 	runner := &session.Runner{
-		Self: commandtest.Path(t), Locks: t.TempDir(),
+		Self: commandPath(t), Locks: t.TempDir(),
 		Open: func(*session.Spec) (session.Streams, error) {
 			return session.Streams{Stdout: io.Discard, Stderr: io.Discard, Close: func() error { return nil }}, nil
 		},

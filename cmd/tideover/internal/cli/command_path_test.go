@@ -1,36 +1,36 @@
-// Package commandtest builds the tideover command for tests as users run it, without the
-// race detector.
-package commandtest
+//go:build unix
+
+package cli
 
 import (
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
 )
 
-// Variable is the environment variable with the path of the command that tests start. If
-// it is not set, Path builds the command as `make build` does.
-const Variable = "TIDEOVER_TEST_COMMAND"
+// commandVar is the environment variable with the path of the command that tests start. If it is
+// not set, commandPath builds the command as `make build` does, without the race detector.
+const commandVar = "TIDEOVER_TEST_COMMAND"
 
-var built = sync.OnceValues(build)
+var builtCommand = sync.OnceValues(buildCommand)
 
-// Path returns the path of the command. Its first call in a process builds it, if necessary.
-func Path(t testing.TB) string {
+// commandPath returns the path of the tideover command. Its first call in a process builds the
+// command, if necessary.
+func commandPath(t testing.TB) string {
 	t.Helper()
-	path, err := built()
+	path, err := builtCommand()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return path
 }
 
-func build() (string, error) {
-	if path := os.Getenv(Variable); path != "" {
+func buildCommand() (string, error) {
+	if path := os.Getenv(commandVar); path != "" {
 		return path, nil
 	}
 	//nolint:noctx // go list ends by itself
@@ -40,9 +40,6 @@ func build() (string, error) {
 	}
 	source := strings.TrimSpace(string(out))
 	path := filepath.Join(filepath.Dir(filepath.Dir(source)), "bin", "tideover")
-	if runtime.GOOS == "windows" {
-		path += ".exe"
-	}
 	//nolint:noctx // go build ends by itself
 	if text, err := exec.Command("go", "build", "-C", source, "-o", path).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the command: %w\n%s", err, text)
