@@ -1,12 +1,9 @@
 package api
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"math/rand/v2"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,15 +62,12 @@ func (h eventStream) filter(r *request) (f eventFilter, err error) {
 	if q.err != nil {
 		return f, q.err
 	}
-	for kind := range strings.SplitSeq(q.values["kind"], ",") {
-		if kind == "" {
-			continue
-		}
+	f.kinds = strings.FieldsFunc(q.values["kind"], func(r rune) bool { return r == ',' })
+	for _, kind := range f.kinds {
 		if !slices.Contains(control.Kinds(), kind) {
 			e := control.Invalid("kind", "unknown kind %q", control.Excerpt(kind))
 			return f, e.WithHint("want one of " + strings.Join(control.Kinds(), ", "))
 		}
-		f.kinds = append(f.kinds, kind)
 	}
 	if run := q.values["run"]; run != "" {
 		if f.run, err = h.runs.Find(r.Context(), run); err != nil {
@@ -128,57 +122,49 @@ func (h eventStream) events(r *request) (any, error) {
 	if f.after == engine.Now {
 		f.after = h.runs.LastEvent()
 	}
-	out := &eventWriter{handler: h, stream: newStream(r.w), filter: f}
+	out := &eventWriter{handler: h, stream: newStream(r), filter: f, position: h.id(f.after)}
 	if f.restarted {
-		_ = out.stream.add("missed", "", control.Missed{Why: "the server was restarted"})
+		out.stream.AddJSON("missed", "", control.Missed{Why: "the server was restarted"})
 	}
-	out.position = h.id(f.after)
-	out.stream.beat(out.position) // starts the response, with the position
-	if out.stream.flush() == nil {
-		_ = out.run(ctx) // fails only if the client has disconnected
-	}
+	out.stream.Beat(out.position) // starts the response, with the position
+	out.run(ctx)
 	return alreadyAnswered{}, nil
 }
 
 // eventWriter sends events to one client.
 type eventWriter struct {
 	handler  eventStream
-	stream   *stream
+	stream   *httpserver.EventStream
 	filter   eventFilter
 	last     retry.Event // the previous event, sent or not
 	position string      // id of that event
 }
 
-func (t *eventWriter) run(ctx context.Context) error {
+// run sends events until the client disconnects or the feed ends.
+func (t *eventWriter) run(ctx context.Context) {
 	feed := newFeed(ctx, t.handler.runs, t.filter.after)
 	defer feed.stop()
-	for {
+	for t.stream.Flush() == nil {
 		batch, ok := feed.next()
 		if !ok {
-			return nil
+			return
 		}
 		for i := range batch {
-			if err := t.add(&batch[i]); err != nil {
-				return err
-			}
+			t.add(&batch[i])
 		}
 		if len(batch) == 0 {
-			t.stream.beat(t.position)
-		}
-		if err := t.stream.flush(); err != nil {
-			return err
+			t.stream.Beat(t.position)
 		}
 	}
 }
 
 // add adds an event to the next write if it matches the filter. If events were missed before it,
 // add first adds a message about them.
-func (t *eventWriter) add(e *eventWithGap) error {
+func (t *eventWriter) add(e *eventWithGap) {
 	t.position = t.handler.id(e.Seq)
 	if e.missed > 0 && t.filter.after != 0 {
-		if err := t.stream.add("missed", "", control.Missed{Count: e.missed, Why: "the client was too slow, or disconnected for too long"}); err != nil {
-			return err
-		}
+		missed := control.Missed{Count: e.missed, Why: "the client was too slow, or disconnected for too long"}
+		t.stream.AddJSON("missed", "", missed)
 	}
 	t.filter.after = e.Seq
 	ev := e.Event.Event
@@ -186,10 +172,10 @@ func (t *eventWriter) add(e *eventWithGap) error {
 		ev.Err = t.last.Err
 	}
 	t.last = ev
-	if !t.filter.matches(&e.Event) {
-		return nil
+	if t.filter.matches(&e.Event) {
+		event := control.Event{Seq: e.Seq, Message: control.Describe(&ev, 0), Member: e.Member, Event: ev}
+		t.stream.AddJSON("", t.position, event)
 	}
-	return t.stream.add("", t.position, control.Event{Seq: e.Seq, Message: control.Describe(&ev, 0), Member: e.Member, Event: ev})
 }
 
 // eventWithGap is an event, and how many events before it were missed.
@@ -255,56 +241,6 @@ func (f *feed) stop() {
 // readerTimeout is how long a write to a client may take before the stream is closed.
 const readerTimeout = 30 * time.Second
 
-// stream writes events to a client.
-type stream struct {
-	w   http.ResponseWriter
-	rc  *http.ResponseController
-	buf bytes.Buffer
-}
-
-func newStream(w http.ResponseWriter) *stream {
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("X-Accel-Buffering", "no") // nginx would buffer the events
-	w.WriteHeader(http.StatusOK)
-	return &stream{w: w, rc: http.NewResponseController(w)}
-}
-
-// add adds an event with the data v to the next write. A client that reconnects sends the id of the
-// last event that it received, and gets the events after it. name and id may be empty.
-func (s *stream) add(name, id string, v any) error {
-	if id != "" {
-		s.buf.WriteString("id: " + id + "\n")
-	}
-	if name != "" {
-		s.buf.WriteString("event: " + name + "\n")
-	}
-	text, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	s.buf.WriteString("data: ")
-	s.buf.Write(text) // has no line breaks
-	s.buf.WriteString("\n\n")
-	return nil
-}
-
-// beat adds a heartbeat to the next write: an empty comment, which shows that the connection works.
-// id is the current position in the stream, or empty. If the filter left out many events, it is far
-// beyond the last event that was sent.
-func (s *stream) beat(id string) {
-	if id != "" {
-		s.buf.WriteString("id: " + id + "\n")
-	}
-	s.buf.WriteString(": \n\n")
-}
-
-// flush writes everything that was added since the last flush.
-func (s *stream) flush() error {
-	_ = s.rc.SetWriteDeadline(time.Now().Add(readerTimeout)) // not all writers support deadlines
-	if _, err := s.w.Write(s.buf.Bytes()); err != nil {
-		return err
-	}
-	s.buf.Reset()
-	return s.rc.Flush()
+func newStream(r *request) *httpserver.EventStream {
+	return httpserver.NewEventStream(r.w, readerTimeout)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/retry"
 )
@@ -31,8 +32,8 @@ func (h eventStream) follow(r *request) (any, error) {
 		return nil, err
 	}
 	defer end()
-	f := &follower{runs: h.runs, stream: newStream(r.w), id: info.ID, opened: opened, resume: at, sent: map[eventKey]bool{}}
-	_ = f.run(ctx, info) // fails only if the client has disconnected, or the server shuts down
+	f := &follower{runs: h.runs, stream: newStream(r), id: info.ID, opened: opened, resume: at, sent: map[eventKey]bool{}}
+	f.run(ctx, info)
 	return alreadyAnswered{}, nil
 }
 
@@ -84,7 +85,7 @@ func keyOf(e *retry.Event) eventKey {
 // and live events look like those of the history.
 type follower struct {
 	runs   *control.Runs
-	stream *stream
+	stream *httpserver.EventStream
 	id     string
 	opened time.Time // when the stream began; earlier events are in the history
 	resume position  // of the last event that the client received on an earlier connection
@@ -92,68 +93,53 @@ type follower struct {
 	place  string // position of the last event that was sent
 }
 
-func (f *follower) run(ctx context.Context, info *engine.Info) error {
+// run sends events until the run has ended, the client disconnects, or the server shuts down.
+func (f *follower) run(ctx context.Context, info *engine.Info) {
 	feed := newFeed(ctx, f.runs, 0) // includes kept events from before the history was read
 	defer feed.stop()
-	for {
-		if info != nil {
-			over, err := f.sendHistory(info)
-			if err != nil || over {
-				return err
-			}
-		}
+	for over := f.addHistory(info); f.stream.Flush() == nil && !over; {
 		batch, ok := feed.next()
 		if !ok {
-			return nil
+			return
 		}
 		read := len(batch) == 0
+		if read {
+			f.stream.Beat(f.place)
+		}
 		for i := range batch {
-			again, err := f.live(&batch[i])
-			if err != nil {
-				return err
-			}
-			read = read || again
+			read = f.addLive(&batch[i]) || read
 		}
-		if info = nil; read {
-			var err error
-			if info, err = f.runs.Get(ctx, f.id); err != nil {
-				return err
-			}
+		if !read {
+			continue
 		}
-		if len(batch) == 0 {
-			f.stream.beat(f.place)
+		info, err := f.runs.Get(ctx, f.id)
+		if err != nil {
+			return
 		}
+		over = f.addHistory(info)
 	}
 }
 
-// live handles an event that the engine has just reported. It sends a progress event to the client
-// at once. read is true if the caller must read the history again: after any other event of the
-// run, and if events were missed.
-func (f *follower) live(e *eventWithGap) (read bool, err error) {
+// addLive handles an event that the engine has just reported. It adds a progress event to the next
+// write. read is true if the caller must read the history again: after any other event of the run,
+// and if events were missed.
+func (f *follower) addLive(e *eventWithGap) (read bool) {
 	ev := e.Event.Event
 	key := keyOf(&ev)
 	switch {
 	case ev.Run != f.id || f.sent[key]:
-		return e.missed > 0, nil
 	case ev.Kind != retry.Progressed:
-		return true, nil
-	case ev.Time.Before(f.opened):
-		return e.missed > 0, nil
+		return true
+	case !ev.Time.Before(f.opened):
+		f.sent[key] = true
+		f.stream.AddJSON("", "", control.Event{Message: control.Describe(&ev, 0), Event: ev})
 	}
-	f.sent[key] = true
-	return e.missed > 0, f.send(f.stream.add("", "", control.Event{Message: control.Describe(&ev, 0), Event: ev}))
+	return e.missed > 0
 }
 
-func (f *follower) send(err error) error {
-	if err != nil {
-		return err
-	}
-	return f.stream.flush()
-}
-
-// sendHistory sends the events of the history that were not sent before. over reports whether the
-// run has ended; then the stream ends, too.
-func (f *follower) sendHistory(info *engine.Info) (over bool, err error) {
+// addHistory adds the events of the history that were not sent before. over reports whether the run
+// has ended; then the stream ends, too.
+func (f *follower) addHistory(info *engine.Info) (over bool) {
 	at := position{index: -1}
 	for _, e := range control.History(info) {
 		now := e.Time.UnixNano()
@@ -166,18 +152,13 @@ func (f *follower) sendHistory(info *engine.Info) (over bool, err error) {
 			continue
 		}
 		f.sent[key] = true
-		if !f.resume.before(at) {
-			continue
-		}
-		f.place = at.String()
-		if err := f.stream.add("", f.place, e); err != nil {
-			return false, err
+		if f.resume.before(at) {
+			f.place = at.String()
+			f.stream.AddJSON("", f.place, e)
 		}
 	}
 	if over = info.Finished(); over {
-		if err := f.stream.add("end", "", control.NewOutcome(info)); err != nil {
-			return true, err
-		}
+		f.stream.AddJSON("end", "", control.NewOutcome(info))
 	}
-	return over, f.send(nil)
+	return over
 }

@@ -108,7 +108,7 @@ func (h runActions) question(r *http.Request) (*question, error) {
 		q.Title, q.Button, q.Input, q.Hidden = "Replay with this input?", "Replay", &text, !bytes.Equal(raw, i.Input)
 		q.Text = "A new run of the same workflow replaces this one."
 	default:
-		return nil, fmt.Errorf("%w: unknown action %q", engine.ErrNotFound, action)
+		return nil, unknownAction(action)
 	}
 	return q, nil
 }
@@ -144,7 +144,7 @@ var runTexts = map[string]string{
 
 // act applies an action to a run. If the action starts a new run, to is the URL of that run.
 func (h runActions) act(r *http.Request) (did, to string, err error) {
-	ctx, id, by, action := r.Context(), r.PathValue("id"), h.actor(r), r.PathValue("action")
+	ctx, id, by, action := r.Context(), r.PathValue("id"), h.actor, r.PathValue("action")
 	var next control.Started
 	switch action {
 	case "cancel":
@@ -166,7 +166,7 @@ func (h runActions) act(r *http.Request) (did, to string, err error) {
 			err = &inputError{err.Error(), r.PostForm.Get("input")}
 		}
 	default:
-		err = fmt.Errorf("%w: unknown action %q", engine.ErrNotFound, action)
+		err = unknownAction(action)
 	}
 	if next.ID != "" {
 		return "", runURL(next.ID) + "?did=" + action, err

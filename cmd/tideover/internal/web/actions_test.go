@@ -17,7 +17,7 @@ var htmx = []string{"HX-Request", "true"}
 
 func TestActions(t *testing.T) {
 	t.Parallel()
-	b := newTestSite(t, func(o *setup) { o.Actor = func(*http.Request) string { return "alice" } })
+	b := newTestSite(t, func(o *setup) { o.actor = "alice" })
 	none := url.Values{}
 
 	t.Run("retry now ends the wait", func(t *testing.T) {

@@ -49,7 +49,7 @@ func bulkActionOf(r *http.Request) (*bulkAction, error) {
 	name := r.PathValue("action")
 	i := slices.IndexFunc(bulkKinds, func(a bulkAction) bool { return string(a.name) == name })
 	if i < 0 {
-		return nil, fmt.Errorf("%w: unknown action %q", engine.ErrNotFound, name)
+		return nil, unknownAction(name)
 	}
 	return &bulkKinds[i], nil
 }
@@ -255,7 +255,7 @@ func (h bulkActions) retryGroup(r *http.Request) (did, to string, err error) {
 // forAll applies an action to all runs that match a filter. The sentence did says how many runs were
 // changed; to is the URL back with the same numbers in its query.
 func (h bulkActions) forAll(r *http.Request, a *bulkAction, f control.Filter, back string) (did, to string, err error) {
-	t, err := h.control.Runs.ForAll(r.Context(), a.name, f, h.actor(r))
+	t, err := h.control.Runs.ForAll(r.Context(), a.name, f, h.actor)
 	if err != nil {
 		return "", "", fmt.Errorf("%w; runs that were %s before this error: %d", err, a.past, t.Done)
 	}

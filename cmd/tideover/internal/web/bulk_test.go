@@ -2,7 +2,6 @@ package web
 
 import (
 	"fmt"
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -25,7 +24,7 @@ func form(body string) url.Values {
 
 func TestManyRunsAreCanceled(t *testing.T) {
 	t.Parallel()
-	b := newTestSite(t, func(o *setup) { o.Actor = func(*http.Request) string { return "alice" } })
+	b := newTestSite(t, func(o *setup) { o.actor = "alice" })
 	var ids []string
 	for range 5 {
 		id := b.start("slow", job{Fail: 1})

@@ -48,7 +48,7 @@ func hostileTogether() []string {
 func TestHostileText(t *testing.T) {
 	t.Parallel()
 	actor := ""
-	b := newTestSite(t, func(o *setup) { o.Actor = func(*http.Request) string { return actor } })
+	b := newTestSite(t, func(o *setup) { o.actor = actor })
 	for _, x := range hostile {
 		t.Run(x.name, func(t *testing.T) {
 			actor = x.text

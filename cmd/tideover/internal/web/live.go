@@ -3,10 +3,11 @@ package web
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 )
 
 // maxStreams limits the number of pages with live updates at the same time.
@@ -30,6 +31,15 @@ type loaderOf func(*http.Request) loader
 // always returns a loaderOf that returns load for every request.
 func always(load loader) loaderOf { return func(*http.Request) loader { return load } }
 
+// byName returns a loaderOf that calls load with the value that a request has for the wildcard of its
+// path, such as the name of a provider.
+func byName(wildcard string, load func(ctx context.Context, name string, now time.Time) (part, error)) loaderOf {
+	return func(r *http.Request) loader {
+		name := r.PathValue(wildcard)
+		return func(ctx context.Context, now time.Time) (part, error) { return load(ctx, name, now) }
+	}
+}
+
 // live adds the routes of a page and of the stream that updates it. The page is updated after each
 // event of the run; "" means the events of all runs. texts has the sentence to show after each
 // action, by the value of the query parameter did.
@@ -37,7 +47,7 @@ func (h *Site) live(path, run string, of loaderOf, texts map[string]string) {
 	h.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
 		p, err := of(r)(r.Context(), time.Now())
 		if err != nil {
-			h.failWith(w, r, err)
+			h.fail(w, r, err)
 			return
 		}
 		p.data.Flash = texts[r.URL.Query().Get("did")]
@@ -57,18 +67,14 @@ func (h *Site) stream(w http.ResponseWriter, r *http.Request, run string, load l
 		http.Error(w, h.redact(err.Error()), statusOf(err))
 		return
 	}
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no") // nginx would buffer the updates
-	s := &stream{h: h, out: w, rc: http.NewResponseController(w), load: load}
-	s.reader = h.feed.subscribe(run)
+	s := &stream{h: h, out: httpserver.NewEventStream(w, 20*time.Second), load: load, reader: h.feed.subscribe(run)}
 	defer h.feed.unsubscribe(s.reader)
 	s.follow(r.Context())
 }
 
 type stream struct {
 	h      *Site
-	out    http.ResponseWriter
-	rc     *http.ResponseController
+	out    *httpserver.EventStream
 	reader *reader
 	load   loader
 
@@ -166,23 +172,6 @@ func (s *stream) alive() error {
 }
 
 func (s *stream) send(event string, data []byte) error {
-	var b bytes.Buffer
-	if event != "" {
-		fmt.Fprintf(&b, "event: %s\n", event)
-	}
-	for line := range bytes.SplitSeq(data, []byte("\n")) {
-		b.WriteString("data: ")
-		b.Write(line)
-		b.WriteByte('\n')
-	}
-	b.WriteByte('\n')
-	// This deadline replaces the one for the whole response. It ends the stream if the client does
-	// not read.
-	if err := s.rc.SetWriteDeadline(time.Now().Add(20 * time.Second)); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return err
-	}
-	if _, err := s.out.Write(b.Bytes()); err != nil {
-		return err
-	}
-	return s.rc.Flush()
+	s.out.Add(event, "", data)
+	return s.out.Flush()
 }

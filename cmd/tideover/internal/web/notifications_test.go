@@ -13,7 +13,7 @@ import (
 
 func TestNotificationsPage(t *testing.T) {
 	t.Parallel()
-	g := newFullSite(t, func(o *setup) { o.Actor = func(*http.Request) string { return "alice" } })
+	g := newFullSite(t, func(o *setup) { o.actor = "alice" })
 	has(t, "the page before", g.page("/notifications"), `id="n-phone"`, "gave-up, waiting&gt;30m", "fixed(1ms) attempts=2", "No message has failed", ">run</span>")
 	has(t, "the question", g.page("/notifications/phone/test"), "Send a test message with phone?", `action="/notifications/phone/test"`)
 	if n := len(must(g.e.List(t.Context(), engine.Filter{})).Runs); n != 0 {

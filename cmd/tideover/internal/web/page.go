@@ -3,10 +3,12 @@ package web
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/storm"
 	"github.com/tideover/tideover/engine"
 )
@@ -124,18 +126,17 @@ func (h *Site) form(path string, ask func(*http.Request) (*question, error), do 
 	h.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
 		q, err := ask(r)
 		if err != nil {
-			h.failWith(w, r, err)
+			h.fail(w, r, err)
 			return
 		}
 		h.showQuestion(w, r, http.StatusOK, q)
 	})
 	h.mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
 		if err := r.ParseForm(); err != nil {
-			status := statusOf(err)
-			if status == http.StatusInternalServerError {
-				status = http.StatusBadRequest
+			if statusOf(err) == http.StatusInternalServerError {
+				err = control.NewError(control.CodeBadRequest, err.Error(), "")
 			}
-			h.fail(w, r, status, err)
+			h.fail(w, r, err)
 			return
 		}
 		did, to, err := do(r)
@@ -146,7 +147,7 @@ func (h *Site) form(path string, ask func(*http.Request) (*question, error), do 
 		}
 		switch {
 		case err != nil:
-			h.failWith(w, r, err)
+			h.fail(w, r, err)
 		case again:
 			if q.Problem = wrong.problem; q.Input != nil {
 				q.Input = &wrong.text
@@ -158,6 +159,10 @@ func (h *Site) form(path string, ask func(*http.Request) (*question, error), do 
 			forward(w, r, to)
 		}
 	})
+}
+
+func unknownAction(action string) error {
+	return control.NewError(control.CodeNotFound, fmt.Sprintf("unknown action %q", action), "")
 }
 
 // inputError says that a field of a form is wrong. text is the input that the user has typed, so that

@@ -45,7 +45,7 @@ func (h policiesPage) serve(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
 	used, at, err := h.samples.get(r.Context(), h.collect, now)
 	if err != nil {
-		h.failWith(w, r, err)
+		h.fail(w, r, err)
 		return
 	}
 	b := policiesBody{Rows: h.rows(), Looked: at}

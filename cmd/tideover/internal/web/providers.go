@@ -86,12 +86,6 @@ func (h providersPage) loadList(ctx context.Context, now time.Time) (part, error
 	return p, nil
 }
 
-// loader returns the loader for the page of the provider in the request's path.
-func (h providersPage) loader(r *http.Request) loader {
-	name := r.PathValue("provider")
-	return func(ctx context.Context, now time.Time) (part, error) { return h.load(ctx, name, now) }
-}
-
 func (h providersPage) load(ctx context.Context, name string, now time.Time) (part, error) {
 	p := h.newPart(ctx, "provider", "Provider "+name, "/live/providers/"+url.PathEscape(name), now)
 	st, err := h.control.Providers.Get(name)
@@ -242,17 +236,13 @@ func fallbackText(st *gateway.Status) string {
 	return "Requests go to " + strings.Join(st.Fallback, ", ") + ", or are rejected."
 }
 
-func unknownAction(action string) error {
-	return control.NewError(control.CodeNotFound, fmt.Sprintf("unknown action %q", action), "")
-}
-
 // act applies an action to a provider.
 func (h providersPage) act(r *http.Request) (did, to string, err error) {
 	action := r.PathValue("action")
 	if providerTexts[action] == "" {
 		return "", "", unknownAction(action)
 	}
-	if _, err := h.control.Providers.Apply(r.PathValue("provider"), action, h.actor(r)); err != nil {
+	if _, err := h.control.Providers.Apply(r.PathValue("provider"), action, h.actor); err != nil {
 		return "", "", err
 	}
 	h.feed.touchAll()

@@ -202,7 +202,7 @@ func TestProviderActions(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	p := newProviderSite(t, []gateway.Status{sick("anthropic"), fine("openai")}, func(o *setup) {
-		o.Actor, o.Logger = func(*http.Request) string { return "alice" }, slog.New(slog.NewTextHandler(&log, nil))
+		o.actor, o.Logger = "alice", slog.New(slog.NewTextHandler(&log, nil))
 	})
 	has(t, "the question", p.page("/providers/anthropic/open"), "Block anthropic?", `method="post"`, `action="/providers/anthropic/open"`, `href="/providers"`,
 		"Requests go to backup, bedrock, or are rejected.", `<button class="danger">Block</button>`)

@@ -63,7 +63,7 @@ func (h runPage) serve(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if err != nil {
-		h.failWith(w, r, err)
+		h.fail(w, r, err)
 		return
 	}
 	p.data.Flash = done(r.URL.Query())

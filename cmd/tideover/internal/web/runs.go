@@ -71,7 +71,7 @@ func (h *Site) showList(w http.ResponseWriter, r *http.Request, path string, q q
 	if err != nil {
 		e := control.AsError(err)
 		if q.After == "" || e.Field != "after" && e.Code != control.CodeInternal {
-			h.failWith(w, r, err)
+			h.fail(w, r, err)
 			return
 		}
 		q.After = "" // the cursor belongs to another list, is outdated, or can't be parsed

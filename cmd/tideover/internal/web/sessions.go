@@ -65,12 +65,6 @@ func newSessionRow(s session.Status) sessionRow {
 	return sessionRow{Status: s, URL: sessionPage(s.Name), Why: inWords(s.Reason), Offers: sessionOffers(&s)}
 }
 
-// loader returns the loader for the page of the session in the request's path.
-func (h sessionsPage) loader(r *http.Request) loader {
-	name := r.PathValue("session")
-	return func(ctx context.Context, now time.Time) (part, error) { return h.load(ctx, name, now) }
-}
-
 func (h sessionsPage) load(ctx context.Context, name string, now time.Time) (part, error) {
 	t, err := h.totals(ctx, false)
 	if err != nil {
@@ -196,19 +190,15 @@ func (h sessionsPage) question(r *http.Request) (*question, error) {
 		q.Title, q.Button = "Reset "+name+"?", "Reset"
 		q.Text = fmt.Sprintf("The counts of used attempts (%d) and windows (%d) are set to 0.", s.Spent, s.Windows)
 	default:
-		return nil, unknownSessionAction(action)
+		return nil, unknownAction(action)
 	}
 	return q, nil
-}
-
-func unknownSessionAction(action string) error {
-	return fmt.Errorf("%w: unknown action %q", session.ErrUnknown, action)
 }
 
 // act applies an action to a session.
 func (h sessionsPage) act(r *http.Request) (did, to string, err error) {
 	action := r.PathValue("action")
-	if err := h.change(r.Context(), r.PathValue("session"), action, h.actor(r)); err != nil {
+	if err := h.change(r.Context(), r.PathValue("session"), action, h.actor); err != nil {
 		return "", "", err
 	}
 	h.feed.touchAll() // some of these actions cause no event
@@ -230,5 +220,5 @@ func (h sessionsPage) change(ctx context.Context, name, action, by string) error
 	case doReset:
 		return s.Reset(ctx, name, by)
 	}
-	return unknownSessionAction(action)
+	return unknownAction(action)
 }

@@ -140,7 +140,7 @@ func TestWithoutSessionsThereIsNoPage(t *testing.T) {
 
 func TestSessionActions(t *testing.T) {
 	t.Parallel()
-	d := newSessionSite(t, map[string]string{"s": limited, "busy": working}, func(o *setup) { o.Actor = func(*http.Request) string { return "alice" } })
+	d := newSessionSite(t, map[string]string{"s": limited, "busy": working}, func(o *setup) { o.actor = "alice" })
 	run := d.reach("s", "waiting").Run
 	d.reach("busy", "running")
 

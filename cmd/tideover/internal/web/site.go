@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"embed"
-	"errors"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -18,8 +17,7 @@ import (
 // Options configures the pages.
 type Options struct {
 	Control *control.Service
-	Redact  func(string) string        // removes secrets from all text that is shown; nil removes none
-	Actor   func(*http.Request) string // returns the name of the user for the history of a run; nil means "page"
+	Redact  func(string) string // removes secrets from all text that is shown; nil removes none
 }
 
 // contentPolicy is the Content-Security-Policy of all pages: they can load files only from this
@@ -31,7 +29,7 @@ const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; 
 // errors. Each page is a type that embeds the Site.
 type Site struct {
 	*runData
-	actor     func(*http.Request) string
+	actor     string // name of the user in the history of a run
 	mux       *http.ServeMux
 	templates *template.Template
 	assets    assets
@@ -58,11 +56,8 @@ var loadTemplates = sync.OnceValue(func() *template.Template {
 // engine is closed. Without an engine there are only the pages of providers and health.
 func New(o Options) *Site {
 	h := &Site{
-		runData: newRunData(o), actor: o.Actor, mux: http.NewServeMux(), assets: loadAssets(), templates: loadTemplates(),
+		runData: newRunData(o), actor: "page", mux: http.NewServeMux(), assets: loadAssets(), templates: loadTemplates(),
 		requestTimeout: requestTimeout, pace: 500 * time.Millisecond, beat: 10 * time.Second, began: time.Now(),
-	}
-	if h.actor == nil {
-		h.actor = func(*http.Request) string { return "page" }
 	}
 	h.routes()
 	return h
@@ -78,7 +73,7 @@ func (h *Site) routes() {
 	}
 	providers := providersPage{h}
 	h.live("/providers", "", always(providers.loadList), providerTexts)
-	h.live("/providers/{provider}", "", providers.loader, nil)
+	h.live("/providers/{provider}", "", byName("provider", providers.load), nil)
 	h.form("/providers/{provider}/{action}", providers.question, providers.act)
 	h.live("/health", unrelated, always(healthPage{h}.load), nil)
 	h.mux.HandleFunc("GET /keys", h.serveKeys)
@@ -88,7 +83,7 @@ func (h *Site) routes() {
 		if !h.hasEngine() {
 			text += ": this server has no engine, only providers"
 		}
-		h.fail(w, r, http.StatusNotFound, errors.New(text))
+		h.fail(w, r, control.NewError(control.CodeNotFound, text, ""))
 	})
 }
 
@@ -113,7 +108,7 @@ func (h *Site) engineRoutes() {
 	if h.control.Sessions != nil {
 		sessions := sessionsPage{h}
 		h.live("/sessions", "", always(sessions.loadList), sessionTexts)
-		h.live("/sessions/{session}", "", sessions.loader, sessionTexts)
+		h.live("/sessions/{session}", "", byName("session", sessions.load), sessionTexts)
 		h.form("/sessions/{session}/{action}", sessions.question, sessions.act)
 	}
 }
@@ -167,13 +162,9 @@ type problem struct {
 	Back   string // URL of a page to go to
 }
 
-// failWith shows an error, with the status of its code.
-func (h *Site) failWith(w http.ResponseWriter, r *http.Request, err error) {
-	h.fail(w, r, statusOf(err), err)
-}
-
-// fail shows an error, with the given status.
-func (h *Site) fail(w http.ResponseWriter, r *http.Request, status int, err error) {
+// fail shows an error, with the status of its code.
+func (h *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
+	status := statusOf(err)
 	p := problem{Status: status, Text: h.redact(err.Error()), Back: h.home()}
 	if id := r.PathValue("id"); id != "" && status != http.StatusNotFound {
 		p.Back = runURL(id)

@@ -1,12 +1,14 @@
 package web
 
 import (
+	"bytes"
 	"cmp"
 	"embed"
 	"net/http"
 	"path"
 	"strings"
 	"sync"
+	"time"
 )
 
 //go:embed static
@@ -62,7 +64,8 @@ var kinds = map[string]string{
 func (a assets) url(name string) string { return "/static/" + name + "?v=" + a[name].version }
 
 func (a assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	f, ok := a[strings.TrimPrefix(r.URL.Path, "/static/")]
+	name := strings.TrimPrefix(r.URL.Path, "/static/")
+	f, ok := a[name]
 	if !ok {
 		http.NotFound(w, r)
 		return
@@ -75,11 +78,5 @@ func (a assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	head.Set("Cache-Control", cache)
 	head.Set("ETag", `"`+f.version+`"`)
 	head.Set("Content-Type", f.kind)
-	if r.Header.Get("If-None-Match") == `"`+f.version+`"` {
-		w.WriteHeader(http.StatusNotModified)
-		return
-	}
-	if r.Method != http.MethodHead {
-		_, _ = w.Write(f.body)
-	}
+	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(f.body))
 }

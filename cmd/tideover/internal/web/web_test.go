@@ -65,11 +65,14 @@ func do(ctx context.Context, j job) (string, error) {
 type setup struct {
 	Options
 	control.Config
+	actor string // "" means the default
 }
 
 func newSiteOf(s setup) *Site {
 	s.Control = control.New(s.Config)
-	return New(s.Options)
+	h := New(s.Options)
+	h.actor = cmp.Or(s.actor, h.actor)
+	return h
 }
 
 // testSite is a site with an engine.
@@ -556,7 +559,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 	t.Parallel()
 	b := newTestSite(t, func(o *setup) {
 		o.Redact = func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") }
-		o.Actor = func(*http.Request) string { return "hunter2" }
+		o.actor = "hunter2"
 	})
 	j := job{Name: "hunter2", Error: "hunter2 refused", Progress: "hunter2", Out: "hunter2"}
 	dead := b.dead(2, j, engine.Source("hunter2"))
