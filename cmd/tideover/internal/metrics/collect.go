@@ -26,8 +26,9 @@ func describe(ch chan<- *prometheus.Desc, list ...*prometheus.Desc) {
 
 // Describe implements [prometheus.Collector].
 func (t *Tally) Describe(ch chan<- *prometheus.Desc) {
-	describe(ch, metricAttempts, metricFirst, metricFailures, metricLost, metricRetries, metricWaits, metricGiveUps,
+	describe(ch, metricAttempts, metricFirst, metricFailures, metricLost, metricRetries, metricGiveUps,
 		metricStarted, metricEnded)
+	t.lengths.Describe(ch)
 }
 
 // Collect implements [prometheus.Collector].
@@ -38,10 +39,7 @@ func (t *Tally) Collect(out chan<- prometheus.Metric) {
 	for s, f := range t.flows {
 		f.collect(ch, s)
 	}
-	for w, h := range t.waits {
-		n, sum, buckets := h.snapshot()
-		ch <- prometheus.MustNewConstHistogram(metricWaits, n, sum, buckets, w.layer, w.by.String())
-	}
+	t.lengths.Collect(out)
 }
 
 func (f *flow) collect(ch sink, s storm.Subject) {

@@ -18,7 +18,6 @@ var (
 	metricFailures = layerDesc("attempt_failures_total", "Attempts that failed.")
 	metricLost     = layerDesc("attempts_lost_total", "Attempts during which the process ended.")
 	metricRetries  = layerDesc("retries_total", "Waits before another attempt, by who set them.", "by")
-	metricWaits    = desc("wait_seconds", "Planned length of waits before another attempt, by who set them.", "layer", "by")
 	metricGiveUps  = layerDesc("giveups_total", "Runs that gave up, by reason.", "reason")
 	metricStarted  = layerDesc("runs_started_total", "Runs that were accepted.")
 	metricEnded    = layerDesc("runs_ended_total", "Runs that ended, by outcome.", "outcome")

@@ -1,10 +1,10 @@
 package metrics
 
 import (
-	"slices"
 	"strings"
 	"sync"
-	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/cmd/tideover/internal/storm"
@@ -22,7 +22,9 @@ const alarmSuffix = ".on-give-up"
 type Tally struct {
 	mu    sync.Mutex
 	flows map[storm.Subject]*flow
-	waits map[wait]*histogram
+	waits map[wait]prometheus.Observer // the histograms of lengths, by their labels
+
+	lengths *prometheus.HistogramVec // lengths of waits
 }
 
 // flow has the counters of a subject: a workflow, a session, a notifier or a job.
@@ -44,7 +46,13 @@ type wait struct {
 // NewTally returns a tally that counts all workflows as [Other], until [Tally.Know] adds their
 // names.
 func NewTally() *Tally {
-	return &Tally{flows: map[storm.Subject]*flow{}, waits: map[wait]*histogram{}}
+	return &Tally{
+		flows: map[storm.Subject]*flow{}, waits: map[wait]prometheus.Observer{},
+		lengths: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "tideover_wait_seconds", Help: "Planned length of waits before another attempt, by who set them.",
+			Buckets: []float64{0.01, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3600, 21600, 86400},
+		}, []string{"layer", "by"}),
+	}
 }
 
 // Know makes the tally count the workflows under their own names from now on. All other workflows
@@ -100,7 +108,7 @@ func (t *Tally) Observe(ev retry.Event) {
 		f.lost++
 	case retry.Waiting:
 		f.retries[ev.By]++
-		t.wait(wait{s.Layer, ev.By}).observe(ev.Delay)
+		t.wait(wait{s.Layer, ev.By}).Observe(ev.Delay.Seconds())
 	default:
 		f.life(&ev)
 	}
@@ -122,10 +130,11 @@ func (f *flow) life(ev *retry.Event) {
 	}
 }
 
-func (t *Tally) wait(w wait) *histogram {
+// wait returns the histogram of a wait.
+func (t *Tally) wait(w wait) prometheus.Observer {
 	h := t.waits[w]
 	if h == nil {
-		h = new(histogram)
+		h = t.lengths.WithLabelValues(w.layer, w.by.String())
 		t.waits[w] = h
 	}
 	return h
@@ -140,34 +149,6 @@ func (t *Tally) Counts() map[storm.Subject]storm.Count {
 		counts[s] = f.Count
 	}
 	return counts
-}
-
-// bounds are the upper bounds of the buckets of a histogram, in seconds.
-var bounds = [...]float64{0.01, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3600, 21600, 86400}
-
-// histogram counts waits. The lock of the tally guards it.
-type histogram struct {
-	counts [len(bounds) + 1]uint64
-	sum    float64
-}
-
-func (h *histogram) observe(d time.Duration) {
-	s := d.Seconds()
-	i, _ := slices.BinarySearch(bounds[:], s)
-	h.counts[i]++
-	h.sum += s
-}
-
-// snapshot returns the number of waits, their sum in seconds, and cumulative buckets, as Prometheus
-// expects them.
-func (h *histogram) snapshot() (n uint64, sum float64, buckets map[float64]uint64) {
-	buckets = make(map[float64]uint64, len(bounds))
-	for i, c := range h.counts {
-		if n += c; i < len(bounds) {
-			buckets[bounds[i]] = n
-		}
-	}
-	return n, h.sum, buckets
 }
 
 // The layers of tideover that retry, which are values of the label layer.
