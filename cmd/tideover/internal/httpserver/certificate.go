@@ -5,8 +5,10 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
 // CertificateFiles are the files that a certificate is read from.
@@ -26,24 +28,25 @@ type Warning struct{ What, Do string }
 type Certificate struct {
 	files   CertificateFiles
 	log     *slog.Logger
-	brief   func(error) (first string, more int)
 	trigger chan struct{} // makes Run read the files now
 
 	handled  string    // fingerprint of the files that were last loaded or rejected
 	unusable string    // fingerprint of the files at the last poll that found a change
 	warned   []Warning // the warnings that were logged last
 
-	mu       sync.Mutex
-	current  *tls.Certificate
-	rejected error // why the current files were rejected; nil if they were loaded
+	state atomic.Pointer[certificateState]
 }
 
-// NewCertificate loads the files, and returns an error if they are not valid. brief shortens an
-// error to its first problem and the number of further problems, for the log.
-func NewCertificate(files CertificateFiles, log *slog.Logger, brief func(error) (first string, more int)) (*Certificate, error) {
-	c := &Certificate{files: files, log: log, brief: brief, trigger: make(chan struct{}, 1), handled: files.Fingerprint()}
-	var err error
-	c.current, err = files.Load(time.Now())
+type certificateState struct {
+	current  *tls.Certificate
+	rejected error // why newer files were rejected; nil if they were loaded
+}
+
+// NewCertificate loads the files, and returns an error if they are not valid.
+func NewCertificate(files CertificateFiles, log *slog.Logger) (*Certificate, error) {
+	c := &Certificate{files: files, log: log, trigger: make(chan struct{}, 1), handled: files.Fingerprint()}
+	pair, err := files.Load(time.Now())
+	c.state.Store(&certificateState{pair, nil})
 	return c, err
 }
 
@@ -60,9 +63,8 @@ func (c *Certificate) TLSConfig() *tls.Config {
 // Current returns the certificate in use. The error says why newer files were rejected; nil means
 // that the certificate in use is the one in the files.
 func (c *Certificate) Current() (*tls.Certificate, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.current, c.rejected
+	s := c.state.Load()
+	return s.current, s.rejected
 }
 
 // Reload makes Run read the files now. It does not wait.
@@ -106,7 +108,7 @@ func (c *Certificate) poll(now time.Time) {
 	switch {
 	case err == nil:
 		c.handled = found
-		c.set(pair, nil)
+		c.state.Store(&certificateState{pair, nil})
 		c.log.Info("certificate loaded", "until", pair.Leaf.NotAfter.UTC().Format(time.RFC3339))
 	case found == c.unusable:
 		c.handled = found
@@ -118,19 +120,13 @@ func (c *Certificate) poll(now time.Time) {
 // reject keeps the current certificate, and logs in one line why the files were rejected.
 func (c *Certificate) reject(err error) {
 	pair, _ := c.Current()
-	c.set(pair, err)
-	first, more := c.brief(err)
+	c.state.Store(&certificateState{pair, err})
+	first, more := strictyaml.Brief(err)
 	attrs := []any{"error", first}
 	if more > 0 {
 		attrs = append(attrs, "more", more)
 	}
 	c.log.Error("the certificate was not reloaded", attrs...)
-}
-
-func (c *Certificate) set(pair *tls.Certificate, rejected error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.current, c.rejected = pair, rejected
 }
 
 // warn logs the warnings unless they are the same as last time.

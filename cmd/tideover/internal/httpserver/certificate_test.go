@@ -14,7 +14,6 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
-	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
 // saying returns a logger that prints no times, and its output.
@@ -43,7 +42,7 @@ func TestACertificateIsRenewed(t *testing.T) {
 	logger, text := saying()
 	var files config.ServerTLS
 	files.Cert, files.Key = a.Issue(t, now.Add(time.Hour), "first").Write(t, dir)
-	c, err := httpserver.NewCertificate(files, logger, strictyaml.Brief)
+	c, err := httpserver.NewCertificate(files, logger)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +87,7 @@ func TestACertificateIsRenewed(t *testing.T) {
 func TestACertificateMustBeGoodAtTheStart(t *testing.T) {
 	t.Parallel()
 	logger, _ := saying()
-	if _, err := httpserver.NewCertificate(config.ServerTLS{Cert: "/nowhere/a", Key: "/nowhere/b"}, logger, strictyaml.Brief); err == nil || !strings.Contains(err.Error(), "server.tls.key: /nowhere/b:") {
+	if _, err := httpserver.NewCertificate(config.ServerTLS{Cert: "/nowhere/a", Key: "/nowhere/b"}, logger); err == nil || !strings.Contains(err.Error(), "server.tls.key: /nowhere/b:") {
 		t.Errorf("NewCertificate = %v", err)
 	}
 }
@@ -102,7 +101,7 @@ func TestTheEndOfACertificateIsSaidDaily(t *testing.T) {
 		a := certtest.New(t)
 		files.Cert, files.Key = a.Issue(t, time.Now().Add(16*24*time.Hour), "a.example").Write(t, t.TempDir())
 		logger, text := saying()
-		c, err := httpserver.NewCertificate(files, logger, strictyaml.Brief)
+		c, err := httpserver.NewCertificate(files, logger)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,6 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
-	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
 // addresses has the listen address of the server, its host names and its certificate.
@@ -32,7 +31,7 @@ type addresses struct {
 func newAddresses(cfg *config.Config, gatewayOnly bool, log *slog.Logger) (a *addresses, err error) {
 	a = &addresses{cfg: cfg, gatewayOnly: gatewayOnly, log: log}
 	if cfg.Server.TLS.On() {
-		a.certificate, err = httpserver.NewCertificate(cfg.Server.TLS, log, strictyaml.Brief)
+		a.certificate, err = httpserver.NewCertificate(cfg.Server.TLS, log)
 	}
 	return a, err
 }

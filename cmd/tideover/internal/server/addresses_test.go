@@ -11,7 +11,6 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/certtest"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
-	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
 // newTextLog returns a logger that prints no times, and its output.
@@ -49,7 +48,7 @@ func TestPublicURLUsesANameInTheCertificate(t *testing.T) {
 			var files config.ServerTLS
 			files.Cert, files.Key = a.Issue(t, time.Now().Add(time.Hour), c.cert).Write(t, t.TempDir())
 			var err error
-			if addresses.certificate, err = httpserver.NewCertificate(files, slog.New(slog.DiscardHandler), strictyaml.Brief); err != nil {
+			if addresses.certificate, err = httpserver.NewCertificate(files, slog.New(slog.DiscardHandler)); err != nil {
 				t.Fatal(err)
 			}
 		}
