@@ -16,7 +16,6 @@ type SessionManager interface {
 	Get(ctx context.Context, name string) (session.Status, error)
 	ReadOutput(ctx context.Context, name, after string) (session.OutputPart, error)
 
-	Pause(ctx context.Context, name, by string) error
 	PauseUntil(ctx context.Context, name string, until time.Time, by string) error
 	Tonight(name string) time.Time
 	Resume(ctx context.Context, name, by string) error
@@ -60,9 +59,6 @@ func (p *SessionPause) Validate() error {
 func (s *Sessions) Pause(ctx context.Context, name string, p SessionPause, by string) error {
 	if p.Tonight {
 		p.Until = s.Tonight(name)
-	}
-	if p.Until.IsZero() {
-		return s.SessionManager.Pause(ctx, name, by)
 	}
 	return s.PauseUntil(ctx, name, p.Until, by)
 }

@@ -168,19 +168,10 @@ func (p *pageSessions) change(ctx context.Context, name, by string, local func(c
 	})
 }
 
-// Pause pauses a session until Resume.
-func (p *pageSessions) Pause(ctx context.Context, name, by string) error {
-	return p.PauseUntil(ctx, name, time.Time{}, by)
-}
-
 // PauseUntil pauses a session until a time; zero means until Resume.
 func (p *pageSessions) PauseUntil(ctx context.Context, name string, until time.Time, by string) error {
-	return p.do(ctx, name, by, func() error {
-		if until.IsZero() {
-			return p.Manager.Pause(ctx, name, by)
-		}
-		return p.Manager.PauseUntil(ctx, name, until, by)
-	}, func(c *client.Client, w *watched) error {
+	local := func() error { return p.Manager.PauseUntil(ctx, name, until, by) }
+	return p.do(ctx, name, by, local, func(c *client.Client, w *watched) error {
 		_, err := c.PauseSession(ctx, w.Name, control.SessionPause{Until: until})
 		return err
 	})

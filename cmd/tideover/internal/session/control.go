@@ -40,8 +40,11 @@ func (m *Manager) Pause(ctx context.Context, name, by string) error {
 	return m.withRun(name, func(g *managed) error { return m.Engine.Pause(ctx, g.run, by) })
 }
 
-// PauseUntil pauses the session until a time.
+// PauseUntil pauses the session until a time. The zero time means until Resume.
 func (m *Manager) PauseUntil(ctx context.Context, name string, until time.Time, by string) error {
+	if until.IsZero() {
+		return m.Pause(ctx, name, by)
+	}
 	if !until.After(time.Now()) {
 		return fmt.Errorf("%w: %v is in the past", ErrState, until.Format(time.RFC3339))
 	}
