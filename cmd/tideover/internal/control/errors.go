@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,33 +37,20 @@ const (
 	CodeInternal     Code = "internal"
 )
 
-// HTTPStatus returns the HTTP status of a response with the code.
-func (c Code) HTTPStatus() int {
-	switch c {
-	case CodeBadRequest:
-		return http.StatusBadRequest
-	case CodeUnauthorized:
-		return http.StatusUnauthorized
-	case CodeForbidden:
-		return http.StatusForbidden
-	case CodeNotFound, CodeNoEngine:
-		return http.StatusNotFound
-	case CodeMethod:
-		return http.StatusMethodNotAllowed
-	case CodeAmbiguous, CodeState, CodeConflict, CodeDead, CodeCanceled, CodeReplaced:
-		return http.StatusConflict
-	case CodeTooLarge:
-		return http.StatusRequestEntityTooLarge
-	case CodeMediaType:
-		return http.StatusUnsupportedMediaType
-	case CodeHost:
-		return http.StatusMisdirectedRequest
-	case CodeBusy, CodeClosed, CodeAway:
-		return http.StatusServiceUnavailable
-	default:
-		return http.StatusInternalServerError
-	}
+// statuses has the HTTP statuses of the codes; that of the others is 500.
+var statuses = map[Code]int{
+	CodeBadRequest: http.StatusBadRequest, CodeUnauthorized: http.StatusUnauthorized, CodeForbidden: http.StatusForbidden,
+	CodeNotFound: http.StatusNotFound, CodeNoEngine: http.StatusNotFound, CodeMethod: http.StatusMethodNotAllowed,
+	CodeAmbiguous: http.StatusConflict, CodeState: http.StatusConflict, CodeConflict: http.StatusConflict,
+	CodeDead: http.StatusConflict, CodeCanceled: http.StatusConflict, CodeReplaced: http.StatusConflict,
+	CodeTooLarge: http.StatusRequestEntityTooLarge, CodeMediaType: http.StatusUnsupportedMediaType,
+	CodeHost: http.StatusMisdirectedRequest,
+	CodeBusy: http.StatusServiceUnavailable, CodeClosed: http.StatusServiceUnavailable,
+	CodeAway: http.StatusServiceUnavailable,
 }
+
+// HTTPStatus returns the HTTP status of a response with the code.
+func (c Code) HTTPStatus() int { return cmp.Or(statuses[c], http.StatusInternalServerError) }
 
 // causes maps the errors of operations to codes. [AsError] uses the first that matches.
 var causes = []struct {

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -229,8 +230,5 @@ func firstAttempt(i *engine.Info, since time.Time) time.Time {
 			}
 		}
 	}
-	if first.IsZero() {
-		return since
-	}
-	return first
+	return cmp.Or(first, since)
 }

@@ -115,9 +115,7 @@ func (s *System) DiskUsage() (DiskUsage, error) {
 	files, err := s.engine.DiskUsage()
 	u := DiskUsage{Files: files}
 	if err == nil && s.config.Data != "" {
-		if free, err := doctor.Free(s.config.Data); err == nil {
-			u.Free = free
-		}
+		u.Free, _ = doctor.Free(s.config.Data) // 0 after an error
 	}
 	return u, err
 }

@@ -11,6 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -101,10 +102,7 @@ func CheckKey(key string) error {
 
 // Excerpt shortens a value of a request to 60 bytes, for an error message.
 func Excerpt[T ~string | ~[]byte](data T) string {
-	if len(data) > 60 {
-		return string(data[:60]) + "…"
-	}
-	return string(data)
+	return textfmt.TruncateMark(string(data), 60, "…")
 }
 
 // Duplicate returns the path of the first name that occurs twice in the same object of a JSON text.
