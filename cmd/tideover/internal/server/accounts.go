@@ -196,11 +196,9 @@ func (a *keyAccounts) recordLimits() {
 // updateGateway passes the limits of the accounts to the gateway.
 func (a *keyAccounts) updateGateway() {
 	for _, name := range a.names {
-		g, err := a.store.Gate(name)
-		if err != nil {
-			continue
+		if g, err := a.store.Gate(name); err == nil {
+			a.gateway.SetAccountLimit(name, a.gatewayLimit(name, g.Limit()))
 		}
-		a.gateway.SetAccountLimit(name, a.gatewayLimit(name, g.Limit()))
 	}
 }
 

@@ -82,12 +82,7 @@ func (r *reloader) watch(ctx context.Context) error {
 func (r *reloader) setResult(err error) { r.last.Store(&control.Reload{At: time.Now(), Err: err}) }
 
 // result returns the time and the error of the last reload.
-func (r *reloader) result() control.Reload {
-	if last := r.last.Load(); last != nil {
-		return *last
-	}
-	return control.Reload{}
-}
+func (r *reloader) result() control.Reload { return *cmp.Or(r.last.Load(), new(control.Reload)) }
 
 // settings returns the parts of the configuration in effect that the pages show.
 func (r *reloader) settings() control.Settings {
