@@ -3,13 +3,10 @@ package api
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -251,26 +248,15 @@ func answer(w http.ResponseWriter, v any) error {
 	case reply:
 		status, v = r.status, r.value
 	}
-	text, err := json.Marshal(v)
-	if err != nil {
-		return fmt.Errorf("encode the response: %w", err)
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.Itoa(len(text)+1))
-	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n')) // the client may have disconnected
-	return nil
+	return httpserver.WriteJSON(w, status, "application/json", v)
 }
 
-// byHeader names the user or program that sends a request, for the history of a run.
-const byHeader = "Tideover-By"
-
-// by returns the name of the sender: the header [byHeader], or else "page" for a browser and "api"
-// for any other client.
+// by returns the name of the sender: the header [httpserver.ByHeader], or else "page" for a browser
+// and "api" for any other client.
 func (r *request) by() (string, error) {
-	who := r.Header.Get(byHeader)
+	who := r.Header.Get(httpserver.ByHeader)
 	if len(who) > 64 || strings.ContainsFunc(who, func(c rune) bool { return c < ' ' || c > '~' }) {
-		return "", control.Invalid(byHeader, "must have at most 64 printable ASCII characters")
+		return "", control.Invalid(httpserver.ByHeader, "must have at most 64 printable ASCII characters")
 	}
 	switch {
 	case who != "":
@@ -292,13 +278,10 @@ func (r *request) change() (who string, o object, err error) {
 
 // plainChange is like change, but a query is an error.
 func (r *request) plainChange() (who string, o object, err error) {
-	if who, err = r.by(); err == nil {
-		err = r.query().err
+	if err := r.query().err; err != nil {
+		return "", nil, err
 	}
-	if err == nil {
-		o, err = r.body()
-	}
-	return who, o, err
+	return r.change()
 }
 
 // read decodes the body of a request that must not have a query, and returns the name of the

@@ -200,7 +200,7 @@ func TestProviderActionErrors(t *testing.T) {
 		{"a parameter of one", "GET", "providers/claude?x=1", "", nil, 400, control.CodeBadRequest, "unknown parameter"},
 		{"a field", "POST", "providers/claude/open", `{"until":"tomorrow"}`, nil, 400, control.CodeBadRequest, "unknown field"},
 		{"a body that is no object", "POST", "providers/claude/open", `[]`, nil, 400, control.CodeBadRequest, "not a JSON object"},
-		{"an actor with a control character", "POST", "providers/claude/open", "", []string{byHeader, "a\tb"}, 400, control.CodeBadRequest, "printable"},
+		{"an actor with a control character", "POST", "providers/claude/open", "", []string{httpserver.ByHeader, "a\tb"}, 400, control.CodeBadRequest, "printable"},
 		{"the page of another site", "POST", "providers/claude/open", "", []string{"Sec-Fetch-Site", "cross-site"}, 403, control.CodeForbidden, "another site"},
 	} {
 		t.Run(x.name, func(t *testing.T) {

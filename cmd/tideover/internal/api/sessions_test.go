@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/testwait"
@@ -266,7 +267,7 @@ func TestSessionsAreGuarded(t *testing.T) {
 		{"no token for a change", "POST", "sessions/s/stop", nil, http.StatusUnauthorized},
 		{"another host", "GET", "sessions", append([]string{"Host", "evil.example"}, bearer...), http.StatusMisdirectedRequest},
 		{"another site's page", "POST", "sessions/s/stop", append([]string{"Sec-Fetch-Site", "cross-site"}, bearer...), http.StatusForbidden},
-		{"a name that is none", "POST", "sessions/s/stop", append([]string{byHeader, strings.Repeat("x", 65)}, bearer...), http.StatusBadRequest},
+		{"a name that is none", "POST", "sessions/s/stop", append([]string{httpserver.ByHeader, strings.Repeat("x", 65)}, bearer...), http.StatusBadRequest},
 		{"with a token", "GET", "sessions", bearer, http.StatusOK},
 	} {
 		if a := k.ask(true, c.method, Prefix+c.path, "", c.header...); a.status != c.want {

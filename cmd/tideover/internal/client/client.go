@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -24,9 +25,6 @@ import (
 
 // maxAnswer limits how much of a response the client reads, in bytes.
 const maxAnswer = 64 << 20
-
-// byHeader names the user or program that sends a request, for the history of runs.
-const byHeader = "Tideover-By"
 
 // Client calls the API of a server. It is safe for concurrent use.
 type Client struct {
@@ -79,12 +77,7 @@ func Dial(t Target) (*Client, error) {
 func (c *connection) Close() { c.http.CloseIdleConnections() }
 
 // Where returns the address of the server, for messages.
-func (c *connection) Where() string {
-	if c.socket != "" {
-		return c.socket
-	}
-	return c.base
-}
+func (c *connection) Where() string { return cmp.Or(c.socket, c.base) }
 
 // UnreachableError is the error of a request that got no response from a tideover server.
 type UnreachableError struct {
@@ -135,7 +128,7 @@ func (c *connection) request(ctx context.Context, method, path string, query url
 		r.Header.Set("Authorization", "Bearer "+c.target.Token.Reveal())
 	}
 	if c.target.By != "" {
-		r.Header.Set(byHeader, c.target.By)
+		r.Header.Set(httpserver.ByHeader, c.target.By)
 	}
 	return r, nil
 }
@@ -175,37 +168,43 @@ func (c *connection) send(r *http.Request) (*http.Response, error) {
 	return nil, p
 }
 
-// call sends a request and decodes the response into out.
-func (c *connection) call(ctx context.Context, method, path string, query url.Values, in, out any) error {
-	r, err := c.request(ctx, method, path, query, in)
-	if err != nil {
-		return err
-	}
+// fetch sends a request and reads the response.
+func (c *connection) fetch(r *http.Request) (status int, text []byte, err error) {
 	resp, err := c.send(r)
 	if err != nil {
-		return err
+		return 0, nil, err
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err == nil {
-		err = json.Unmarshal(text, out)
+	if text, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer)); err != nil {
+		return 0, nil, fmt.Errorf("response of %s: %w", c.Where(), err)
 	}
+	return resp.StatusCode, text, nil
+}
+
+// call sends a request and decodes the response.
+func call[T any](ctx context.Context, c *connection, method, path string, query url.Values, in any) (out T, err error) {
+	r, err := c.request(ctx, method, path, query, in)
 	if err != nil {
-		return fmt.Errorf("response of %s: %w", c.Where(), err)
+		return out, err
 	}
-	return nil
+	_, text, err := c.fetch(r)
+	if err != nil {
+		return out, err
+	}
+	if err := json.Unmarshal(text, &out); err != nil {
+		return out, fmt.Errorf("response of %s: %w", c.Where(), err)
+	}
+	return out, nil
 }
 
 // get sends a GET request and decodes the response.
-func get[T any](ctx context.Context, c *connection, path string, query url.Values) (out T, err error) {
-	err = c.call(ctx, http.MethodGet, path, query, nil, &out)
-	return out, err
+func get[T any](ctx context.Context, c *connection, path string, query url.Values) (T, error) {
+	return call[T](ctx, c, http.MethodGet, path, query, nil)
 }
 
 // post sends a POST request with the body in, and decodes the response.
-func post[T any](ctx context.Context, c *connection, path string, in any) (out T, err error) {
-	err = c.call(ctx, http.MethodPost, path, nil, in, &out)
-	return out, err
+func post[T any](ctx context.Context, c *connection, path string, in any) (T, error) {
+	return call[T](ctx, c, http.MethodPost, path, nil, in)
 }
 
 // pathOf escapes the names and joins them to a path.

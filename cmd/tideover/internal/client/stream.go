@@ -92,13 +92,8 @@ func (c streamCalls) poll(ctx context.Context, id string) (over bool, output jso
 	if err != nil {
 		return false, nil, err
 	}
-	resp, err := c.send(r)
-	if err != nil {
-		return false, nil, err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	return resp.StatusCode == http.StatusOK, bytes.TrimSpace(text), err
+	status, text, err := c.fetch(r)
+	return status == http.StatusOK, bytes.TrimSpace(text), err
 }
 
 // EventFilter selects events.

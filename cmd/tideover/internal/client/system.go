@@ -41,11 +41,7 @@ func (c systemCalls) Dead(ctx context.Context, limit int, internal bool) (contro
 // BackupWithout copies all runs to the folder dir on the server's machine, except the runs of the
 // given shards, which must be lost.
 func (c systemCalls) BackupWithout(ctx context.Context, dir string, shards []int) (control.Backup, error) {
-	in := map[string]any{"dir": dir}
-	if len(shards) > 0 {
-		in["without_shards"] = shards
-	}
-	return post[control.Backup](ctx, c.connection, "backup", in)
+	return post[control.Backup](ctx, c.connection, "backup", control.BackupRequest{Dir: dir, WithoutShards: shards})
 }
 
 // Cluster returns the members and the shards of the server's cluster.

@@ -17,8 +17,11 @@ import (
 
 // BackupRequest says where to store a backup and which shards to leave out.
 type BackupRequest struct {
-	Dir           string // absolute path of an empty or missing folder on the server's machine
-	WithoutShards []int  // lost shards of a cluster to leave out; a shard that is not lost is an error
+	// Dir is the absolute path of an empty or missing folder on the server's machine.
+	Dir string `json:"dir"`
+
+	// WithoutShards are the lost shards of a cluster to leave out. A shard that is not lost is an error.
+	WithoutShards []int `json:"without_shards,omitempty"`
 }
 
 // Backup copies all runs to a folder.

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -28,6 +29,10 @@ const MetricsPath = "/metrics"
 // APIHeader is a header of every response of a [Guard], so that a client can distinguish a tideover
 // server from other servers. Its value is the version of the API.
 const APIHeader = "X-Tideover-Api"
+
+// ByHeader is the header of a request that names the user or program that sends it, for the history
+// of runs.
+const ByHeader = "Tideover-By"
 
 // DefaultMaxBody is the default limit of request bodies, in bytes.
 const DefaultMaxBody = 1 << 20
@@ -108,18 +113,27 @@ func (p rejection) write(w http.ResponseWriter) { WriteProblem(w, p.Status, p) }
 
 // WriteProblem sends v, encoded as JSON, as a response of the type application/problem+json.
 func WriteProblem(w http.ResponseWriter, status int, v any) {
+	if status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "1")
+	}
+	const kind = "application/problem+json"
+	if err := WriteJSON(w, status, kind, v); err != nil {
+		_ = WriteJSON(w, status, kind, struct{}{})
+	}
+}
+
+// WriteJSON sends v, encoded as JSON, as a response of the media type kind. If v can't be encoded,
+// it returns the error and sends nothing.
+func WriteJSON(w http.ResponseWriter, status int, kind string, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
-		text = []byte(`{}`)
+		return fmt.Errorf("encode the response: %w", err)
 	}
-	h := w.Header()
-	h.Set("Content-Type", "application/problem+json")
-	h.Set("Content-Length", strconv.Itoa(len(text)+1))
-	if status == http.StatusServiceUnavailable {
-		h.Set("Retry-After", "1")
-	}
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)+1))
 	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n'))
+	_, _ = w.Write(append(text, '\n')) // the client may have disconnected
+	return nil
 }
 
 // ServeHTTP implements [http.Handler].
