@@ -4,6 +4,7 @@ package browsertest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,29 +16,18 @@ import (
 )
 
 // flags disable parts of the browser that no test needs.
-var flags = map[string]any{
-	"disable-background-networking":                      true,
-	"disable-breakpad":                                   true,
-	"disable-component-extensions-with-background-pages": true,
-	"disable-component-update":                           true,
-	"disable-default-apps":                               true,
-	"disable-dev-shm-usage":                              true,
-	"disable-extensions":                                 true,
-	"disable-field-trial-config":                         true,
-	"disable-quic":                                       true,
-	"disable-sync":                                       true,
-	"force-prefers-reduced-motion":                       true,
-	"in-process-gpu":                                     true,
-	"metrics-recording-only":                             true,
-	"no-default-browser-check":                           true,
-	"no-pings":                                           true,
+var flags = []string{
+	"disable-background-networking", "disable-breakpad", "disable-component-extensions-with-background-pages",
+	"disable-component-update", "disable-default-apps", "disable-dev-shm-usage", "disable-extensions",
+	"disable-field-trial-config", "disable-quic", "disable-sync", "force-prefers-reduced-motion", "in-process-gpu",
+	"metrics-recording-only", "no-default-browser-check", "no-pings",
 	// Do not slow down a tab because the tab of another test is in front of it.
-	"disable-background-timer-throttling":    true,
-	"disable-backgrounding-occluded-windows": true,
-	"disable-renderer-backgrounding":         true,
-	// The back-forward cache keeps pages in memory, which the soak test measures.
-	"disable-features": "BackForwardCache,MediaRouter,OptimizationHints,SpareRendererForSitePerProcess,Translate",
+	"disable-background-timer-throttling", "disable-backgrounding-occluded-windows", "disable-renderer-backgrounding",
 }
+
+// features are disabled, too. The back-forward cache keeps pages in memory, which the soak test
+// measures.
+const features = "BackForwardCache,MediaRouter,OptimizationHints,SpareRendererForSitePerProcess,Translate"
 
 // browser is the process that all tabs share.
 type browser struct {
@@ -106,9 +96,10 @@ func start(path string) (*browser, error) {
 	opts := []chromedp.ExecAllocatorOption{
 		chromedp.ExecPath(path), chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.Env("TMPDIR=" + dir),
 		chromedp.WSURLReadTimeout(time.Hour), // the default of 20 s is too short for a slow machine
+		chromedp.Flag("disable-features", features),
 	}
-	for name, value := range flags {
-		opts = append(opts, chromedp.Flag(name, value))
+	for _, name := range flags {
+		opts = append(opts, chromedp.Flag(name, true))
 	}
 	alloc, stop := chromedp.NewExecAllocator(context.Background(), opts...)
 	ctx, cancel := chromedp.NewContext(alloc)
@@ -117,10 +108,7 @@ func start(path string) (*browser, error) {
 		err := chromedp.Cancel(ctx) // closes the browser and waits for it, instead of killing it
 		cancel()
 		stop()
-		if e := os.RemoveAll(dir); err == nil {
-			err = e
-		}
-		return err
+		return errors.Join(err, os.RemoveAll(dir))
 	}
 	if err := chromedp.Do(ctx); err != nil {
 		cancel()
