@@ -37,7 +37,7 @@ const (
 	CodeInternal     Code = "internal"
 )
 
-// statuses has the HTTP statuses of the codes; that of the others is 500.
+// statuses has the HTTP status of each code. Codes that are not in it have the status 500.
 var statuses = map[Code]int{
 	CodeBadRequest: http.StatusBadRequest, CodeUnauthorized: http.StatusUnauthorized, CodeForbidden: http.StatusForbidden,
 	CodeNotFound: http.StatusNotFound, CodeNoEngine: http.StatusNotFound, CodeMethod: http.StatusMethodNotAllowed,
