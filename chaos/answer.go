@@ -12,10 +12,11 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// maxTimes is the greatest number of times of a step.
+// maxTimes is the greatest N in a step such as 503xN, which repeats its answer N times.
 const maxTimes = 1_000_000
 
-// stepForm matches a name or status, arguments in parentheses, and a number of times.
+// stepForm matches a step: a status or the name of an act, arguments in parentheses, and x
+// with the number of times.
 var stepForm = lazyregexp.New(`^([0-9]+|[a-z]+?)(?:\(((?s:.*))\))?(?:x([0-9]+))?$`)
 
 // parseStep reads a step of a script: 503, 429(retry-after=2)x3, reset.
@@ -60,7 +61,7 @@ func parseAnswer(word string) (Answer, error) {
 	return s.Answer, err
 }
 
-// parseHead reads a status or the name of an act.
+// parseHead reads the first part of an answer: a status, or an act such as reset.
 func parseHead(name, word string) (status int, act string, err error) {
 	if slices.Contains(acts, name) {
 		return 0, name, nil
@@ -137,7 +138,8 @@ func (s Step) String() string {
 	return s.Answer.String() + "x" + strconv.Itoa(s.Times)
 }
 
-// problems returns the problems of an answer that parsing a single argument can't find.
+// problems returns an error for each combination of status, act and arguments that is not
+// allowed. Parsing has already checked each argument alone.
 func (a *Answer) problems() (list []error) {
 	bad := func(when bool, text string) {
 		if when {
@@ -165,7 +167,8 @@ func (a *Answer) problems() (list []error) {
 	return list
 }
 
-// usesDue reports whether a header of the answer states the time until there is room again.
+// usesDue reports whether a header of the answer has the value due, which stands for the
+// time until the limit or the outage ends.
 func (a *Answer) usesDue() bool {
 	return slices.ContainsFunc(a.Headers, func(h Header) bool { return isWait(h.Name) && usesDue(h.Value) })
 }
@@ -181,7 +184,8 @@ type field[P any] struct {
 	get  func(from *P) string // "" means not set
 }
 
-// fieldOf returns a field that is read with parse and written with format.
+// fieldOf returns the field that at points to. parse reads its text form, and format
+// writes it.
 func fieldOf[P any, T comparable](name string, at func(*P) *T, parse func(string) (T, error), format func(T) string) field[P] {
 	return field[P]{
 		name: name,
@@ -237,7 +241,8 @@ func flagArgument(name string, at func(*Answer) *bool) field[Answer] {
 	return f
 }
 
-// endArgument returns the argument that ends a body too early in this way.
+// endArgument returns the argument of this kind (cut, stall or reset), which ends the body
+// early.
 func endArgument(kind string) field[Answer] {
 	return field[Answer]{
 		name: kind,

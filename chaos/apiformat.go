@@ -172,7 +172,8 @@ func (s *eventList) add(name string, data any, content bool) {
 	s.list = append(s.list, c)
 }
 
-// typed adds an event of the responses API, which contains its name and number.
+// typed adds an event of the responses API. The data of such an event contains its name
+// and its sequence number.
 func (s *eventList) typed(name string, data object, content bool) {
 	data["type"], data["sequence_number"] = name, s.seq
 	s.seq++

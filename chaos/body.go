@@ -74,8 +74,8 @@ func (o *bodyContext) compose() payload {
 	return jsonPayload(o.completion(form))
 }
 
-// form returns the API whose format the body has: the one that the spec names, or
-// the one with the request's path. "" means no known API.
+// form returns the API whose format the body has: the API that the spec names, or else the
+// API to which the request's path belongs. "" means no known API.
 func (o *bodyContext) form() string {
 	a := &o.verdict.answer
 	for _, kind := range []string{a.Stream.Form, a.Body.Kind, o.verdict.body.Kind} {

@@ -54,9 +54,9 @@ func (v *exchange) handle() error {
 	return errFault
 }
 
-// hangUp closes our direction of the connection. On HTTP/2 the client may be
-// sending at the same time. Closing both directions at once would cause a RST, which is
-// another fault, so the client gets time to close its own direction.
+// hangUp closes the sending half of the connection. On HTTP/2 it then gives the client
+// time to close the other half. The client may be sending, and closing both halves at once
+// would cause a TCP RST, which is another fault.
 func (v *exchange) hangUp() {
 	closeWrite(connOf(v.r.Context()))
 	if v.r.ProtoMajor == 2 {
@@ -192,7 +192,8 @@ func (v *exchange) write(p payload, whole bool) error {
 // flushTime is how long net/http may take to send HTTP/2 frames after a flush.
 const flushTime = 20 * time.Millisecond
 
-// finish ends the response as the answer says. counted means that it has a Content-Length.
+// finish ends the response in the way that the answer's End states. counted means that the
+// response has a Content-Length.
 func (v *exchange) finish(counted bool) error {
 	switch v.answer.End.Kind {
 	case Stall:

@@ -33,8 +33,9 @@ func headerNames() string {
 	return strings.Join(otherHeaders, ", ") + ", " + strings.Join(prefixes, "..., ") + "..."
 }
 
-// isWait reports whether the header states a time, so that the server may compute its
-// value. Date is one of them, to simulate a wrong clock.
+// isWait reports whether the header states a wait or a point in time. In a spec its value
+// may be a form such as epoch:30s, from which the server computes the value to send. Date
+// is such a header, so that a spec can simulate a wrong clock.
 func isWait(name string) bool {
 	return name == "date" || strings.Contains(name, "retry-after") || strings.Contains(name, "ratelimit") && strings.Contains(name, "reset")
 }
@@ -67,10 +68,11 @@ func dated(layout string) func(time.Duration, time.Time) string {
 	return func(d time.Duration, now time.Time) string { return now.Add(d).UTC().Format(layout) }
 }
 
-// nonsense are invalid values that real servers send and that clients must ignore.
+// nonsense has invalid values that real servers send and that clients must ignore, by
+// their names in a spec.
 var nonsense = map[string]string{"garbage": "soon", "negative": "-5", "huge": "10000000000"}
 
-// due in a value stands for the time until the limit or the outage ends.
+// due, as a value or after a form, stands for the time until the limit or the outage ends.
 const due = "due"
 
 func usesDue(value string) bool { return value == due || strings.HasSuffix(value, ":"+due) }
@@ -131,7 +133,7 @@ func headerValue(h Header, now time.Time, left time.Duration) string {
 	return form.write(left, now)
 }
 
-// ownForm returns the form that servers use in this header.
+// ownForm returns the form in which servers usually write this header.
 func ownForm(name string) string {
 	switch {
 	case name == "date":
@@ -148,9 +150,10 @@ func ownForm(name string) string {
 	return "seconds"
 }
 
-// writeHeaders adds the headers of an answer. If a header states the reset of a limit, it
-// also sets remaining to 0, unless the answer sets it. Points in time are relative to the
-// answer's own Date, which the spec may have set wrong on purpose.
+// writeHeaders adds the headers of an answer. If a header states when a rate limit resets,
+// it also sets the header with the remaining requests to 0, unless the answer has that
+// header. Points in time are relative to the answer's own Date, which the spec may have
+// set wrong on purpose.
 func writeHeaders(to http.Header, list []Header, now time.Time, left time.Duration) {
 	for _, h := range list {
 		if _, span, ok := cutForm(h.Value); h.Name == "date" && ok && span != due {

@@ -51,7 +51,7 @@ func (d *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// wait waits until the port is open and returns the listener below; nil after Close.
+// wait waits until the port is open and returns the inner listener; nil after Close.
 func (d *listener) wait() net.Listener {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -61,7 +61,7 @@ func (d *listener) wait() net.Listener {
 	return d.inner
 }
 
-// is reports whether l is still the current listener below.
+// is reports whether l is still the inner listener.
 func (d *listener) is(l net.Listener) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -124,7 +124,7 @@ func kill(c net.Conn) {
 	_ = c.Close()
 }
 
-// closeWrite closes our direction of a connection.
+// closeWrite closes the sending half of a connection.
 func closeWrite(c net.Conn) {
 	for _, c := range []net.Conn{c, raw(c)} { // TLS first, so that it sends its close message
 		if h, ok := c.(interface{ CloseWrite() error }); ok {

@@ -8,9 +8,10 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// parseOutage reads the words after down: "30s every 5m", with "from 10s" if
-// the first outage is not after 5m; or "from 10s to 25s", optionally with "after start".
-// "as" and an answer may follow. It returns the words that it did not read.
+// parseOutage reads the words after down. There are two forms: "30s every 5m", with "from
+// 10s" if the first outage begins at another time than 5m; and "from 10s to 25s",
+// optionally with "after start". Both may end with "as" and an answer. It returns the
+// words that it did not read.
 func parseOutage(list []string) (o Outage, rest []string, err error) {
 	o.As = Answer{Status: 503}
 	next := func() string {
@@ -45,7 +46,7 @@ func parseOutage(list []string) (o Outage, rest []string, err error) {
 		}
 		o.For = span("to") - o.From
 		if is("after") && !is("start") && err == nil {
-			err = fmt.Errorf("down: after %q: want start", next())
+			err = fmt.Errorf("down: found %q instead of start; want down from 10s to 25s after start", next())
 		}
 	} else {
 		o.For = span("down")
@@ -92,7 +93,7 @@ func (o Outage) problems() (list []error) {
 		list = append(list, fmt.Errorf("the outage lasts %v: it must end after it begins", o.For))
 	}
 	if o.Every != 0 && o.For >= o.Every {
-		list = append(list, errors.New("it must end before it begins again"))
+		list = append(list, errors.New("the outage must end before it begins again"))
 	}
 	if o.From < 0 || o.From > maxDuration || o.For > maxDuration || o.Every < 0 || o.Every > maxDuration {
 		list = append(list, errors.New("its times are out of range"))
@@ -100,8 +101,8 @@ func (o Outage) problems() (list []error) {
 	return list
 }
 
-// when reports whether it is down at this time since the start, and the time
-// until that changes; 0 means never.
+// when reports whether the outage is active at this time since the start, and how long
+// until that changes; 0 means that it never changes.
 func (o Outage) when(elapsed time.Duration) (down bool, left time.Duration) {
 	since := elapsed - o.From
 	if since >= 0 && o.Every > 0 {

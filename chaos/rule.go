@@ -12,7 +12,8 @@ import (
 	"github.com/tideover/tideover/limit"
 )
 
-// Upper limits, because the server keeps a record of each such request in memory.
+// Upper limits of concurrent= and rate=, because the server keeps a record in memory of
+// each request that counts for them.
 const (
 	maxConcurrent = 1_000_000
 	maxRate       = 100_000
@@ -54,8 +55,8 @@ func parsePer(v string) (string, error) {
 	return name, nil
 }
 
-// ParseRule reads one rule of a spec: [MATCH:] and words. An error quotes the wrong
-// word.
+// ParseRule reads one rule of a spec: an optional match that ends with a colon, and words
+// such as 503,200 or delay=50ms. An error quotes the invalid word.
 func ParseRule(text string) (r Rule, err error) {
 	parts, err := split(text, func(rest string) bool {
 		return rest[0] == ':' && (len(rest) == 1 || strings.IndexByte(" \t\r\n", rest[1]) >= 0)
@@ -261,7 +262,8 @@ func (c Chance) String() string { return c.Answer.String() + "=" + textfmt.Forma
 // String returns the text form of the rule.
 func (r Rule) String() string { return r.Match.String() + ": " + strings.Join(r.words(), " ") }
 
-// problems returns the problems of a rule that parsing a single word can't find.
+// problems returns an error for each combination of words that is not allowed. Parsing has
+// already checked each word alone.
 func (r *Rule) problems() (list []error) {
 	bad := func(when bool, format string, args ...any) {
 		if when {

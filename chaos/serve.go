@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// The errors of an exchange without a complete answer.
+// The reasons for which an exchange has no complete answer.
 var (
 	errGone  = errors.New("the client is gone")
-	errEnd   = errors.New("the server ends")
+	errEnd   = errors.New("the server was closed")
 	errFault = errors.New("the connection was ended on purpose")
 )
 

@@ -304,7 +304,7 @@ func (s *Server) connState(c net.Conn, state http.ConnState) {
 	}
 }
 
-// reopen is how soon to try to open a port again that another program uses.
+// reopen is how long to wait before trying again to open a port that another program uses.
 const reopen = 20 * time.Millisecond
 
 // followTimetable closes and opens the port at the times of the outages.

@@ -93,7 +93,7 @@ type Answer struct {
 	Early bool // send the response before reading the request's body
 }
 
-// The acts.
+// The acts: values of [Answer].Act.
 const (
 	Hang      = "hang"      // never answer
 	Reset     = "reset"     // send a TCP RST
@@ -120,7 +120,7 @@ type Body struct {
 	Size int64  // for the kind Filler, in bytes
 }
 
-// The kinds of bodies.
+// The kinds of bodies: values of [Body].Kind.
 const (
 	Echo      = "echo"      // description of the request, as JSON
 	Empty     = "none"      // no body
@@ -152,7 +152,7 @@ type End struct {
 	At   Position
 }
 
-// The kinds of ends.
+// The kinds of ends: values of [End].Kind.
 const (
 	Cut   = "cut"   // close the connection
 	Stall = "stall" // keep the connection open and send nothing more

@@ -73,8 +73,8 @@ func (s *state) decide(method, path string, header http.Header, now time.Time) v
 	return v
 }
 
-// choose sets the answer: that of an outage, of a limit, a random one, or the next of the
-// script, in this order. It returns the random numbers of the request.
+// choose sets the answer. The first of these that applies decides: an outage, a limit, a
+// random answer, the script. It returns the random numbers of the request.
 func (s *state) choose(r *ruleState, v *verdict, header http.Header, now time.Time) draw {
 	key := r.key(header)
 	cursor := r.cursors.get(key)
@@ -197,8 +197,8 @@ func (d draw) pick(list []Chance) (Answer, bool) {
 // maxCursors is the greatest number of header values that a rule distinguishes at a time.
 const maxCursors = 10_000
 
-// cursors are the positions in a script: one for each value of a header, or only one.
-// If there are too many, the oldest is dropped.
+// cursors has the positions in a script: one for each value of the header [Rule].Per, or a
+// single one without Per. If there are too many, it drops the oldest.
 type cursors struct {
 	by    map[string]*cursor
 	order []string

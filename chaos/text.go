@@ -99,7 +99,8 @@ func (s Spec) Validate() error {
 	return err
 }
 
-// check returns the problems of the spec that parsing a single word can't find.
+// check returns the problems of the spec that only show when its rules are complete.
+// Parsing has already checked each word alone.
 func (s Spec) check() error {
 	var errs []error
 	for i := range s.Rules {

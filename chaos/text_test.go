@@ -135,7 +135,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		"429(retry-after=due)":             "due can be used only in over= and down",
 		"refuse":                           "refuse can be used only in down",
 		"/a: down 1s every 2s as refuse":   "because it closes the port",
-		"down 5m every 30s":                "it must end before it begins again",
+		"down 5m every 30s":                "the outage must end before it begins again",
 		"down 5m":                          `found "" instead of every`,
 		"down from 5s until 10s":           `found "until" instead of to; want down from 10s to 25s`,
 		"down from 25s to 10s":             "it must end after it begins",

@@ -14,21 +14,23 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// Accounts gets what providers state about the accounts of keys, for other users of the
-// same accounts. Requests call its methods, which must not block.
+// Accounts receives what providers state about the accounts of keys, for other programs
+// that use the same accounts. The gateway calls its methods while it serves a request, so
+// they must not block.
 type Accounts interface {
-	// Limited reports a limit of more than a minute that a provider stated to a key.
+	// Limited reports a limit of more than a minute that a provider stated in the response
+	// to a request with a key.
 	Limited(l KeyLimit)
 
-	// Worked reports the success of a request that was sent after the limit with this
-	// serial was set.
+	// Worked reports that the limit with this serial has ended: a request that was sent
+	// after the limit was set has succeeded.
 	Worked(account string, serial int64)
 
 	// Used reports how much of the account's quotas is used.
 	Used(account string, windows []QuotaWindow)
 }
 
-// KeyLimit is a limit that a provider stated to a key.
+// KeyLimit is a limit that a provider stated in the response to a request with a key.
 type KeyLimit struct {
 	Account       string
 	Provider, Key string
@@ -50,8 +52,8 @@ type AccountLimit struct {
 	Route         string // see [KeyLimit]
 }
 
-// minAccountLimit is the shortest wait that counts as a limit of an account. A shorter one
-// is backoff, as it is for sessions.
+// minAccountLimit is the wait above which a limit counts as one of the account. A shorter
+// wait is treated as backoff.
 const minAccountLimit = time.Minute
 
 // sharedAccount is an account that keys of any provider may share.
@@ -60,7 +62,7 @@ type sharedAccount struct {
 	limit atomic.Pointer[knownLimit] // nil means no known limit
 }
 
-// knownLimit is the limit of an account with the gateway's own state.
+// knownLimit is the limit of an account, and what the gateway has recorded about it.
 type knownLimit struct {
 	AccountLimit
 	since time.Duration // reading of the clock when the gateway learned of it
@@ -85,8 +87,9 @@ func (a *sharedAccount) set(l *AccountLimit) (changed bool) {
 	return true
 }
 
-// sameAs reports whether the limits are the same. It ignores differences below a second
-// between the ends, which are computed anew each time.
+// sameAs reports whether the limits are the same. It ignores a difference of less than a
+// second between their ends, because the callers of SetAccountLimit compute the end anew
+// each time.
 func (k *knownLimit) sameAs(l *AccountLimit) bool {
 	return k.Serial == l.Serial && k.Until.IsZero() == l.Until.IsZero() && k.Until.Sub(l.Until).Abs() < time.Second &&
 		k.Provider == l.Provider && k.Key == l.Key
@@ -118,8 +121,8 @@ func (t *throttles) hold(k *key, wait time.Duration, reason, detail string) {
 	t.set(x)
 }
 
-// beganBefore reports whether requests of the scope with the key had to wait already at
-// this time, in Unix nanoseconds.
+// beganBefore reports whether there is a wait for requests of the scope with the key that
+// began at or before this time, in Unix nanoseconds.
 func (t *throttles) beganBefore(k *key, s scope, at int64) bool {
 	one, _ := t.waitsOf(k, s, clock.Now())
 	return one.key != nil && one.since.UnixNano() <= at
@@ -161,8 +164,8 @@ func isCounted(method, path string) bool {
 		!strings.HasSuffix(path, "/count_tokens") && !strings.HasSuffix(path, ":countTokens")
 }
 
-// accountLimited reports a limit if it seems to apply to the whole account. A wait for
-// which the headers do not name the account may apply to a route or a model only. It is
+// accountLimited reports a limit if it seems to apply to the whole account. If the headers
+// do not show that it does, the wait may apply to a route or a model only. It is then
 // ignored if the key has succeeded with another route or model since the wait began.
 func (a *attempt) accountLimited(account *sharedAccount, h http.Header) {
 	now := time.Now()
@@ -199,14 +202,15 @@ type QuotaWindow struct {
 	Long   bool // the period is known to be hours or longer; otherwise it is at least the time until Resets
 }
 
-// subscription are the windows of a subscription in the response headers of Anthropic's
-// API, with names in canonical form.
+// subscription has the quota windows of a subscription, and the response headers in which
+// Anthropic's API states them. The names of the headers are in canonical form.
 var subscription = []struct{ name, used, reset, status string }{
 	{"5-hour", "Anthropic-Ratelimit-Unified-5h-Utilization", "Anthropic-Ratelimit-Unified-5h-Reset", "Anthropic-Ratelimit-Unified-5h-Status"},
 	{"weekly", "Anthropic-Ratelimit-Unified-7d-Utilization", "Anthropic-Ratelimit-Unified-7d-Reset", "Anthropic-Ratelimit-Unified-7d-Status"},
 }
 
-// quotaWindows returns the quotas in the headers whose reset is known.
+// quotaWindows returns the quotas that the headers state. It omits a quota without a known
+// reset.
 func quotaWindows(h http.Header, now time.Time) (list []QuotaWindow) {
 	for i := range subscription {
 		w := &subscription[i]
@@ -325,8 +329,8 @@ func reset(h http.Header, name string, now time.Time) *time.Time {
 	return new(now.Add(d))
 }
 
-// list returns the known limits of the keys. It drops limits that have reset since, and
-// those of keys that no longer exist.
+// list returns the known limits of the keys. It drops limits that have been reset since,
+// and limits of keys that no longer exist.
 func (q *rateLimits) list(now time.Time, keys []*key) []Quota {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -25,7 +25,7 @@ type router struct{}
 func (router) Route(req *http.Request, _ int) (retryhttp.Attempt, error) {
 	r := requestFrom(req.Context())
 	if r == nil {
-		return nil, retry.Permanent(errors.New("gateway: the request has no state of the gateway"))
+		return nil, retry.Permanent(errors.New("gateway: the request was not sent through the gateway"))
 	}
 	a, err := r.picker.pick(req.Context(), req)
 	if err != nil {
@@ -46,8 +46,9 @@ func (router) Next(_ context.Context, f retryhttp.Failure) retry.Decision {
 	return d
 }
 
-// attempt is one attempt of a request. It holds a pass of the gate, a slot, a key and a
-// breaker permit, and reports the result to each of them.
+// attempt is one attempt of a request. It holds the health gate's admission (its pass), a
+// slot of the concurrency limit, a key and a permit of the breaker, and reports the result
+// to each of them.
 type attempt struct {
 	request *request
 	target  *requestTarget
@@ -67,8 +68,9 @@ type attempt struct {
 	final    bool // the caller gets the response of this attempt
 }
 
-// acquire acquires the limits, a key and the breaker's permit, after the gate was passed.
-// If something blocks the attempt, it returns the blocker; cancel then releases the rest.
+// acquire acquires the limits, a key and the breaker's permit, after the gate has admitted
+// the attempt. If something blocks the attempt, it returns the blocker, and the caller
+// must call cancel to release what was acquired.
 func (a *attempt) acquire(ctx context.Context) *blocker {
 	p, r := a.p, a.request
 	if a.pass.Probe() {
@@ -145,8 +147,8 @@ func (a *attempt) start(req *http.Request) {
 	a.sent, a.upload = clock.Now(), a.request.upload.waited()
 }
 
-// setTarget sets the provider's URL in the attempt's request, and the credentials that
-// the provider may get: ours, or those of a caller that asked for this provider.
+// setTarget sets the provider's URL in the attempt's request, and the credentials for the
+// provider: the gateway's own, or those of a caller that asked for this provider.
 func (a *attempt) setTarget() {
 	p, r, req := a.p, a.request, a.req
 	query := r.query
@@ -403,7 +405,7 @@ func (a *attempt) reportKeyProbe() {
 func (a *attempt) reportHealth(b breaker.Result, o health.Outcome) {
 	back := a.pass.Probe() && o == health.Succeeded
 	if back {
-		a.p.forgive() // before the gate opens, so that the requests it releases find a closed breaker
+		a.p.resetBreaker() // before the gate opens, so that the requests it releases find a closed breaker
 	}
 	a.p.upstream.gate.done(a.pass, o)
 	if d := a.uploadTime(); d > 0 && a.p.spec.Breaker.SlowCall > 0 {

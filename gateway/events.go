@@ -112,7 +112,7 @@ func (r *reporter) redact(text string) string {
 // clean returns the text of an error without secrets and without repetitions.
 func (r *reporter) clean(err error) string { return hinted(undoubled(r.redact(err.Error()))) }
 
-// hinted replaces the library's hint about a request that is not repeated by a hint about
+// hinted replaces the hint of retryhttp on how to make a request repeatable by a hint on
 // the settings of the gateway.
 func hinted(text string) string {
 	why := retryhttp.ErrNotIdempotent.Error()
@@ -148,7 +148,8 @@ func undoubled(text string) string {
 // redactedError is an error of net/http without credentials. net/http quotes the part of a
 // response that it can't parse, and a server may repeat credentials there. The gateway
 // removes its own keys from all texts. It knows the credentials of a caller only during
-// the request, but a quotation may have those of another caller.
+// the request, but the quoted text may have those of another caller, so it removes the
+// quoted text.
 type redactedError struct {
 	err  error
 	text string
@@ -160,8 +161,8 @@ func (e *redactedError) Error() string { return e.text }
 // Unwrap returns the original error.
 func (e *redactedError) Unwrap() error { return e.err }
 
-// minSecret is the length from which a value with an unknown name counts as a secret.
-// Shorter values are usually numbers and flags.
+// minSecret is the shortest value that counts as a secret if its header or parameter is
+// unknown. Shorter values are usually numbers and flags.
 const minSecret = 4
 
 // redactError returns the error without quotations, and without the values of the

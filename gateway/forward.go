@@ -50,8 +50,8 @@ var forwardedQuery = set(
 	"updatemask", "uploadprotocol", "uploadtype", "v", "version", "view", "$alt", "$fields", "$prettyprint", "$httpheaders[]",
 )
 
-// forwardedProtocols are the WebSocket subprotocols that every fallback gets.
-// Any other may be a key, because browsers can't set other headers on a WebSocket.
+// forwardedProtocols are the WebSocket subprotocols that every fallback gets. Any other
+// subprotocol may carry a key, because a browser can set no other header of a WebSocket.
 var forwardedProtocols = set("realtime", "graphql-ws", "graphql-transport-ws", "mqtt", "v10.stomp", "v11.stomp", "v12.stomp", "wamp.2.json", "openai-beta.realtime-v1")
 
 const protocolHeader = "Sec-Websocket-Protocol"
@@ -89,9 +89,10 @@ func newForwarding(s *Spec) *forwarding {
 	return f
 }
 
-// queryFor returns the query that the provider gets: without credentials. It returns
-// false if a parameter is neither known to be harmless nor a credential. Without
-// that parameter the request might have another meaning, so the provider must not get it.
+// queryFor returns the query that the provider gets, which is the request's query without
+// credentials. It returns false if a parameter is neither known to be harmless nor a
+// credential. Without that parameter the request might have another meaning, so the
+// provider must not get the request.
 func (f *forwarding) queryFor(query string) (kept string, ok bool) {
 	if query == "" {
 		return "", true

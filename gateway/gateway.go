@@ -136,19 +136,19 @@ func (g *Gateway) Drain(ctx context.Context) error {
 
 // RoundTripper returns a transport to the provider for callers in this process that retry
 // by themselves. It uses the same gates, keys, limits and fallbacks as the handler, but
-// makes only attempts that need no wait. If a key is not accepted, it tries another
-// key. If a provider fails, it tries the next provider that is ready. It tries each at most
+// makes only attempts that need no wait. If a key is not accepted, it tries another key.
+// If a provider fails, it tries the next provider that is ready. It tries each at most
 // once. The caller does the waiting.
 //
-// An error is that of the last attempt, and states when to try again (see
-// [retry.OutcomeOf]). A response states it too, if it is read with [retryhttp.Check]:
-// Retry-After is the earliest time of any key, and a rejection of keys is permanent only
-// if no key is left.
+// An error is the error of the last attempt, and says when to try again (see
+// [retry.OutcomeOf]). A response says it too, through [retryhttp.Check]: Retry-After is
+// the earliest time of any key, and a rejection of keys is permanent only if no key is
+// left.
 //
 // The URL of a request is below the provider's base URL, or has no host and a path that is
-// relative to the base URL. The provider is looked up by name for each
-// request, so reloads take effect. A provider that a reload has removed still works with
-// its last configuration, so that work that uses it can finish.
+// relative to the base URL. The provider is looked up by name for each request, so reloads
+// take effect. A provider that a reload has removed still works with its last
+// configuration, so that work that uses it can finish.
 func (g *Gateway) RoundTripper(name string) http.RoundTripper { return &inProcessTransport{g, name} }
 
 // Control applies one of [Actions] to the provider. The effect survives reloads, but not

@@ -163,7 +163,7 @@ func (g *Gateway) newProxy() *httputil.ReverseProxy {
 			pr.Out.URL = below(r.asked.spec.BaseURL, r.path, r.query)
 			pr.Out.Host = ""
 			pr.Out.Trailer = pr.In.Trailer // the same map: the server sets the trailers after the body
-			for _, name := range betweenUs {
+			for _, name := range gatewayHeaders {
 				delete(pr.Out.Header, name)
 			}
 		},
@@ -176,15 +176,16 @@ func (g *Gateway) newProxy() *httputil.ReverseProxy {
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			requestFrom(r.Context()).response.writeError(w, err)
 		},
-		ErrorLog: log.New(&quiet{g}, "", 0),
+		ErrorLog: log.New(&proxyLog{g}, "", 0),
 	}
 }
 
 // flushAfter is how long the proxy waits for more of an answer before it flushes a part.
 const flushAfter = 100 * time.Millisecond
 
-// betweenUs are headers for the gateway that providers must not get, in canonical form.
-var betweenUs = []string{headerPriority, headerToken}
+// gatewayHeaders are request headers for the gateway itself, which providers must not get.
+// The names are in canonical form.
+var gatewayHeaders = []string{headerPriority, headerToken}
 
 // providerTransport sends a request under the policy of the provider that the caller
 // asked for.
@@ -212,13 +213,13 @@ func (b *buffers) Get() []byte {
 // Put implements [httputil.BufferPool].
 func (b *buffers) Put(p []byte) { b.pool.Put(&p) }
 
-// quiet logs the messages of the proxy itself at level debug: callers that disconnected,
-// responses that broke off. The statistics count both.
-type quiet struct{ g *Gateway }
+// proxyLog writes the messages of the reverse proxy to the log at level debug. They report
+// callers that disconnected and responses that broke off; the statistics count both.
+type proxyLog struct{ g *Gateway }
 
 // Write implements [io.Writer].
-func (q *quiet) Write(p []byte) (int, error) {
-	q.g.log.Debug(secret.Unquoted(q.g.redact(string(bytes.TrimSpace(p)))))
+func (l *proxyLog) Write(p []byte) (int, error) {
+	l.g.log.Debug(secret.Unquoted(l.g.redact(string(bytes.TrimSpace(p)))))
 	return len(p), nil
 }
 

@@ -27,8 +27,8 @@ type current struct {
 	silent bool          // there was no probe for long before the last one
 }
 
-// silence is how many steps may pass without a probe. After more, there were no requests,
-// and it is not known when in this time the provider came back.
+// silence is how many times the planned time between two probes may pass without a probe.
+// If more passes, there were no requests, and it is not known when the provider came back.
 const silence = 3
 
 // began records that the provider is down. predicted is the predicted duration; 0 means

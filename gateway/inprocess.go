@@ -97,7 +97,7 @@ func (e *attemptsError) Unwrap() error { return e.error }
 // RetryOutcome implements [retry.Classified].
 func (e *attemptsError) RetryOutcome() retry.Outcome { return e.means }
 
-// succeed makes the request end with the body of its response.
+// succeed makes the request end when the body of its response has been read or closed.
 func (i *inProcessTransport) succeed(r *request, req *http.Request, resp *http.Response) {
 	r.response.answer(resp)
 	r.response.setRetryAdvice(resp.Header)

@@ -21,7 +21,7 @@ const (
 	avoidUnpaid     = 10 * time.Minute // 402, or quota used up
 )
 
-// Names of pool entries that are none of our keys.
+// Names of pool entries that stand for no configured key.
 const (
 	callersKey = "caller" // each caller sends its own key
 	noKey      = "none"   // the provider needs no key

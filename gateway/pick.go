@@ -46,7 +46,7 @@ type requestTarget struct {
 	forbiddenKeys []*key       // keys that got a 403; they count as rejected only if another key is accepted
 	began         bool         // budget is set
 	granted       bool         // the budget has allowed a retry that has not started
-	budget        limit.Call   // account of the request with the provider's retry budget
+	budget        limit.Call   // the request's use of the provider's retry budget
 	success       bool         // the caller's response came from this provider
 }
 
@@ -229,8 +229,8 @@ func (t *targetPicker) refusedCall(v *requestTarget) *health.Call {
 	return v.refusedCall
 }
 
-// begin counts the attempt, and opens the request's account with the retry budget of the
-// provider.
+// begin counts the attempt. At the first attempt at a provider, it also registers the
+// request with the provider's retry budget.
 func (t *targetPicker) begin(a *attempt) {
 	r, v, p := t.request, a.target, a.p
 	t.mu.Lock()
@@ -334,8 +334,8 @@ func recordRejection(a *attempt) {
 	}
 }
 
-// closeBudgets closes the request's accounts with the retry budgets. answered means that
-// the caller got a response.
+// closeBudgets tells the retry budgets that the request has ended. answered means that the
+// caller got a response.
 func (t *targetPicker) closeBudgets(answered bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -350,7 +350,7 @@ func (t *targetPicker) closeBudgets(answered bool) {
 	}
 }
 
-// blocker is a reason for which a provider can't take a request now.
+// blocker is the reason why a provider can't take a request now.
 type blocker struct {
 	target *requestTarget
 	kind   kind

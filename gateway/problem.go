@@ -99,7 +99,7 @@ func (p *problem) write(w http.ResponseWriter) {
 }
 
 // newProblem returns the problem for a request that is not sent. The gateway does not try
-// it again; a caller that retries gets the time after which to try.
+// it again. A caller that retries is told when to try again.
 func (r *request) newProblem(status int, code string, after time.Duration, message string) *problem {
 	p := &problem{
 		status: status, code: code, provider: r.asked.spec.Name, after: after, message: message,
@@ -236,7 +236,8 @@ func fullness(err error) string {
 // because a parameter without a value may be a credential itself.
 const withheldWhy = "the query has a parameter that is not in its forward-query"
 
-// logWithheld logs that a request failed for which a fallback was not used.
+// logWithheld logs that a request failed and that a fallback was not used for it because
+// of its query.
 func (r *request) logWithheld() {
 	if !r.picker.withheld {
 		return
@@ -247,8 +248,8 @@ func (r *request) logWithheld() {
 }
 
 // eventBody is an event stream on its way to the client. If the stream is silent for too
-// long between two events, eventBody adds an event that tells the client why the stream
-// ends, because an aborted connection does not tell it.
+// long between two events, eventBody adds an event that says why the stream ends. An
+// aborted connection alone would not say it.
 type eventBody struct {
 	io.ReadCloser
 	provider string

@@ -129,8 +129,8 @@ func (p *provider) breakerChanged(e breaker.Event, s health.GateStats) {
 // lets reports whether a breaker in this state lets all requests pass.
 func lets(s breaker.State) bool { return s == breaker.Closed || s == breaker.ForcedClosed }
 
-// forgive resets the breaker, unless an operator has forced its state.
-func (p *provider) forgive() {
+// resetBreaker resets the breaker, unless an operator has forced its state.
+func (p *provider) resetBreaker() {
 	if m := p.override.get(); m == automatic || m == draining {
 		p.upstream.gate.breaker.Reset()
 	}

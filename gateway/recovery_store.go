@@ -76,13 +76,13 @@ func readCapped(path string) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular() || info.Size() > maxStored:
-		return nil, errors.New("not a recovery file of tideover")
+		return nil, fmt.Errorf("not a regular file of at most %d bytes", maxStored)
 	}
 	return os.ReadFile(path)
 }
 
-// recovery returns the statistics of a provider at a base URL, new ones if there are none.
-// The caller adds to them.
+// recovery returns the statistics of a provider at a base URL, and adds empty ones if
+// there are none. The provider's health gate adds its outages to them.
 func (s *recoveryStore) recovery(name, base string) *health.Recovery {
 	s.mu.Lock()
 	defer s.mu.Unlock()

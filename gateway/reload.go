@@ -213,7 +213,7 @@ type table struct {
 // to be needed.
 const maxGone = 100
 
-// known returns the provider with the name, also a removed one, or nil.
+// known returns the provider with the name, even if a reload has removed it, or nil.
 func (t *table) known(name string) *provider {
 	if p := t.providers[name]; p != nil {
 		return p
@@ -224,7 +224,8 @@ func (t *table) known(name string) *provider {
 	return nil
 }
 
-// remember adds the providers that old has and this table does not have to gone.
+// remember sets gone: first the providers of the old table that this table lacks, then
+// those that were gone before.
 func (t *table) remember(old *table) {
 	for _, name := range old.names {
 		if t.providers[name] == nil {

@@ -91,7 +91,8 @@ func (r *request) scope() scope {
 	return s
 }
 
-// waited adds the time since then to the statistics of waits for what.
+// waited adds the time since a reading of the clock to the statistics of waits. what is
+// the cause of the wait.
 func (r *request) waited(what string, since time.Duration) {
 	if d := clock.Now() - since; d > time.Millisecond {
 		r.asked.stats.waits.add(what, d.Seconds())
@@ -423,7 +424,7 @@ func whyGivenUp(resp *http.Response, err error) string {
 }
 
 // setRetryAdvice sets the headers that tell a caller that retries whether and when to try
-// again. It considers all keys, not only the one of the response.
+// again. It considers all keys, not only the key of the response.
 func (s *response) setRetryAdvice(h http.Header) {
 	s.mu.Lock()
 	kind, ours := s.last.result.kind, s.last.p.keys.ours

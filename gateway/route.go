@@ -7,7 +7,8 @@ import (
 	"github.com/tideover/tideover/limit"
 )
 
-// maxRoutes is the greatest number of routes of a provider; all others are otherRoute.
+// maxRoutes is the greatest number of routes of a provider. Requests of further routes
+// count for otherRoute.
 const (
 	maxRoutes  = 64
 	otherRoute = "other"

@@ -214,6 +214,6 @@ func (s Spec) Fill() Spec {
 	return s
 }
 
-// ours reports whether requests carry credentials of ours or none at all. What the
-// provider states about limits then applies to us and not to a caller.
+// ours reports whether requests carry the gateway's credentials or none at all. Limits
+// that the provider states then apply to the gateway as a whole, not to a single caller.
 func (s *Spec) ours() bool { return len(s.Keys) > 0 || s.Keyless }

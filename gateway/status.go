@@ -118,8 +118,9 @@ type Recovery struct {
 	Probes   int        `json:"probes"`             // failed probes so far
 	Outages  float64    `json:"learned_from"`       // number of outages that the estimate is based on
 
-	// Predicted is the duration that was predicted when the outage began. The list of
-	// outages will show it. 0 means that there was no prediction.
+	// Predicted is the duration that was predicted when the outage began; 0 means that
+	// there was no prediction. It is also in the list of outages when the outage has
+	// ended.
 	Predicted float64 `json:"predicted_seconds,omitempty"`
 }
 

@@ -40,8 +40,8 @@ type throttles struct {
 	waits map[waiting]*throttle
 }
 
-// waiting identifies the requests of a wait: those of the scope with the key. A zero scope
-// means all requests with the key, because its account is limited.
+// waiting identifies the requests that have to wait: those of the scope that use the key.
+// A zero scope means all requests that use the key, because its account is limited.
 type waiting struct {
 	key   *key
 	scope scope
@@ -89,7 +89,8 @@ func (t *throttles) find(w waiting, now time.Duration) *throttle {
 	return x
 }
 
-// all returns the waits of scopes that are not over. The caller holds t.mu.
+// all returns the waits that are not over, except those of accounts. The caller holds
+// t.mu.
 func (t *throttles) all(now time.Duration) (list []*throttle) {
 	for w := range t.waits {
 		if x := t.find(w, now); x != nil && w.scope != (scope{}) {
@@ -99,8 +100,8 @@ func (t *throttles) all(now time.Duration) (list []*throttle) {
 	return list
 }
 
-// waitsOf returns the wait of requests of the scope with the key, and that of all requests
-// with the key. A zero throttle means no wait.
+// waitsOf returns the wait for requests of the scope with the key, and the wait for all
+// requests with the key. A zero throttle means no wait.
 func (t *throttles) waitsOf(k *key, s scope, now time.Duration) (one, all throttle) {
 	if !t.active() {
 		return one, all
@@ -158,9 +159,9 @@ func (t *throttles) giveBack(k *key, s scope) {
 	}
 }
 
-// close makes requests of the scope wait with the key. Meanwhile one request a minute
-// may probe, but none within noProbeFor. If there is a wait already, the one
-// that ends later counts; if probed is true, the new one counts.
+// close makes requests of the scope wait with the key. Meanwhile one request a minute may
+// probe, but none within noProbeFor. If there is a wait already, the later end counts,
+// unless probed is true: then the new wait replaces the old one.
 func (t *throttles) close(k *key, s scope, wait, noProbeFor time.Duration, reason string, probed bool) {
 	now := clock.Now()
 	until := clock.Later(now, wait)

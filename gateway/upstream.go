@@ -54,7 +54,7 @@ func (g *healthGate) observe(e breaker.Event) {
 	g.changed(e, g.gate.Stats())
 }
 
-// askedFor records that the server asks for no requests for this time.
+// askedFor records that the server has asked to get no requests for this time.
 func (g *healthGate) askedFor(wait time.Duration) {
 	if wait > 0 {
 		g.askedUntil.Store(int64(clock.Later(clock.Now(), wait)))
@@ -154,8 +154,9 @@ func (g *healthGate) state() (gateState, time.Duration) {
 	return gateOpen, 0
 }
 
-// try passes the gate if that needs no wait: the gate is open, or a probe is due, which
-// this request then is. Otherwise it returns the state and the time until the next probe.
+// try passes the gate if that needs no wait: the gate is open, or a probe is due and this
+// request becomes the probe. Otherwise it returns the state and the time until the next
+// probe.
 func (g *healthGate) try(ctx context.Context) (pass health.Pass, found gateState, next time.Duration) {
 	if g.isOpen.Load() {
 		if pass, err := g.gate.Enter(noWait{}); err == nil {
@@ -315,7 +316,7 @@ func (u *upstream) succeeded(after time.Duration) {
 }
 
 // countError counts a failed attempt; failures lengthen the policy's waits. wait is how
-// long the server asks for no requests; 0 means that it does not ask.
+// long the server has asked to get no requests; 0 means that it has not asked.
 func (u *upstream) countError(wait time.Duration) {
 	u.errors.Add(false)
 	u.gate.askedFor(wait)
@@ -395,7 +396,7 @@ func (u upstreamTransport) CloseIdleConnections() {
 }
 
 // makeTransports makes the transports of the provider, and returns an error if its policy
-// is not supported. The fallbacks must be set before.
+// is not supported. The caller has set p.order.
 func (p *provider) makeTransports() (err error) {
 	p.transports.spec = &p.spec
 	policy := p.spec.Policy
@@ -455,7 +456,7 @@ func (p *provider) streams(attempt time.Duration) retryhttp.Streams {
 	return s
 }
 
-// repeatable reports whether the configuration allows to process the request
+// repeatable reports whether the configuration allows the provider to process the request
 // twice.
 func (p *provider) repeatable(req *http.Request) bool {
 	if p.spec.RetryPosts == PostsUnanswered && req.Method == http.MethodPost {

@@ -97,8 +97,8 @@ func (k *key) rejectedBy(code int) bool {
 // whyTimeout is the reason of an attempt that took too long.
 const whyTimeout = "timeout"
 
-// reason returns in a few words why an attempt failed. The text is shown to operators
-// and callers, so it has nothing of the request in it.
+// reason returns in a few words why an attempt failed. Operators and callers see the text,
+// so it quotes nothing of the request.
 func (a *attempt) reason(failure error, code int) string {
 	switch {
 	case code != 0:
@@ -131,8 +131,8 @@ func timedOut(err error) bool {
 	return ok && e.Timeout()
 }
 
-// verdict makes the decision about a failed round of a request. The caller of its methods
-// holds the picker's lock.
+// verdict makes the decision about a failed round of a request: one attempt, or two if the
+// request is hedged. The caller of its methods holds the picker's lock.
 type verdict struct {
 	retryhttp.Failure // a copy, because a pointer would move the failure to the heap
 	t                 *targetPicker

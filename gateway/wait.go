@@ -31,10 +31,12 @@ func blockerOf(v *requestTarget, err error) *blocker {
 }
 
 // wait waits until the first of the blockers ends. If that was a gate, it returns an
-// attempt. If it returns neither an attempt nor an error, the caller tries all targets
-// again. The caller has already tried the rejected keys of providers with attempts left.
-// Before it waits, it tries the rejected keys of the provider that was asked for: that
-// provider's response is worth more to the caller than a wait for another provider.
+// attempt. If it returns neither an attempt nor an error, the caller of wait tries all
+// targets again.
+//
+// The caller of wait has already tried the rejected keys of providers with attempts left.
+// Before it waits, wait tries the rejected keys of the provider that was asked for: that
+// provider's response is worth more than a wait for another provider.
 func (w *waiter) wait(ctx context.Context) (*attempt, error) {
 	if a := w.tryRejectedKeys(ctx, func(b *blocker) bool { return b.target.p == w.request.asked }); a != nil {
 		return a, nil
@@ -79,8 +81,8 @@ func (w *waiter) wait(ctx context.Context) (*attempt, error) {
 	return a, nil
 }
 
-// tryRejectedKeys returns an attempt with a key that was rejected before, at a provider
-// that may allows, or nil. A new blocker replaces the old one.
+// tryRejectedKeys returns an attempt with a key that was rejected before, or nil. may
+// selects the blockers whose providers it tries. A new blocker replaces the old one.
 func (w *waiter) tryRejectedKeys(ctx context.Context, may func(*blocker) bool) *attempt {
 	for i := range w.met {
 		if w.met[i].kind != keysRejected || !may(&w.met[i]) {
@@ -95,7 +97,7 @@ func (w *waiter) tryRejectedKeys(ctx context.Context, may func(*blocker) bool) *
 	return nil
 }
 
-// anyOf allows all providers.
+// anyOf selects all blockers, for tryRejectedKeys.
 func anyOf(*blocker) bool { return true }
 
 // after returns the error for a blocker that was found after a wait; nil means to

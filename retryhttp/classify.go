@@ -215,8 +215,9 @@ func (e *StatusError) RetryOutcome() retry.Outcome {
 	return retry.Outcome{Class: e.class, Final: e.NotRetried != nil, After: e.After}
 }
 
-// Check returns nil for a status below 400, and otherwise a [*StatusError], for a
-// runner that retries whole exchanges. It does not read the body.
+// Check returns nil for a status below 400, and otherwise a [*StatusError]. It is for
+// callers that retry with a [retry.Runner] instead of a [Transport]. It does not read the
+// body.
 func Check(resp *http.Response) error {
 	if resp.StatusCode < http.StatusBadRequest {
 		return nil

@@ -108,8 +108,8 @@ func (d *Deadline) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// of returns the time limit for a request with these headers, as the error of a request
-// that exceeds it.
+// of returns the time limit for a request with these headers, in the form of the error
+// that a request gets when it exceeds the limit.
 func (d *Deadline) of(h http.Header) *DeadlineError {
 	name, left, stated := shortestTimeout(h, timeoutHeaders[:])
 	switch {
@@ -181,8 +181,8 @@ func gatewayTimeout(w http.ResponseWriter, cause error) {
 	http.Error(w, text, http.StatusGatewayTimeout)
 }
 
-// watched is a response writer that records the status of the answer. It buffers
-// nothing, and has all methods of the writer below.
+// watched is a response writer that records the status of the answer. It buffers nothing,
+// and passes on all methods of the writer that it wraps.
 type watched struct {
 	http.ResponseWriter
 	answered atomic.Int64 // the status; 0 until something is written

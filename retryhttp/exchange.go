@@ -302,8 +302,8 @@ func (x *exchange) abandon() {
 	}
 }
 
-// note stores a value in the context of the answer's request. It survives there if the
-// body of the answer is wrapped.
+// note stores a value in the context of the answer's request. There it stays available if
+// another layer wraps the body of the answer.
 func (x *exchange) note(key, value any) {
 	x.resp.Request = x.req.WithContext(context.WithValue(x.req.Context(), key, value))
 }
@@ -381,8 +381,8 @@ func (t *Transport) mark(req *http.Request, key string, n int) {
 // not be changed.
 var firstAttempt = []string{"1"}
 
-// maxLayers is the length from which on no layer is added to the header, so that a loop
-// of layers does not grow it without end.
+// maxLayers is the length from which on the header is replaced by this layer's own name,
+// so that a loop of layers does not grow the header without end.
 const maxLayers = 256
 
 // markDeadline sets the headers that tell the server how long the attempt may take. If

@@ -118,10 +118,11 @@ func canceled(req *http.Request) bool {
 	}
 }
 
-// Classify returns the outcome of an error of a transport or a client. An unknown host,
-// an invalid certificate or a wrong address is permanent. It is for a runner that
-// retries whole exchanges, like [Check]. The request may be nil; if it is not, Classify
-// also checks whether the request itself is invalid, which is permanent too.
+// Classify returns the outcome of an error of a transport or a client. An unknown host, an
+// invalid certificate or a wrong address is permanent. Like [Check], it is for callers
+// that retry with a [retry.Runner] instead of a [Transport]. The request may be nil; if it
+// is not, Classify also checks whether the request itself is invalid, which is permanent
+// too.
 func Classify(req *http.Request, err error) retry.Outcome { return outcomeOf(req, err) }
 
 // outcomeOf classifies an error of a transport by its type. Where net/http has no error

@@ -314,8 +314,8 @@ type promises struct {
 const jitter = 0.2
 
 // wait returns how long the next client has to wait: at least first, and longer if other
-// clients were rejected before it, but then at most most. gap is the time
-// between two clients. u is a random number in [0, 1).
+// clients were rejected before it, up to most. gap is the time between two clients. u is a
+// random number in [0, 1).
 func (p *promises) wait(now, first, gap, most time.Duration, u float64) time.Duration {
 	most = max(most, first)
 	at := min(max(p.next, clock.Later(now, first)), clock.Later(now, most))

@@ -27,8 +27,8 @@ type settings struct {
 	router     Router
 }
 
-// given returns an option that calls set, or an error about the option called name if
-// its value is not present.
+// given returns an option that calls set. If present is false, the option returns an error
+// that says that the value of the option called name is nil.
 func given(present bool, name string, set func(*settings)) Option {
 	return func(s *settings) error {
 		if !present {

@@ -311,7 +311,8 @@ func IsEventStream(h http.Header) bool {
 type gaveUpKey struct{}
 
 // surrender is the error with which the transport gave up, and the response that it
-// returned. It names the response because the caller may send its request again.
+// returned. GaveUp compares the response, because a request that the caller sends again
+// has the same context.
 type surrender struct {
 	resp *http.Response
 	err  *retry.Error

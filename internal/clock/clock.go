@@ -22,7 +22,8 @@ func Now() time.Duration { return time.Since(origin) }
 // Time converts a reading to a time with a date.
 func Time(reading time.Duration) time.Time { return origin.Add(reading) }
 
-// Later returns the reading d after t, limited to the largest one.
+// Later returns the reading that is d after t, or the longest duration if the sum does not
+// fit.
 func Later(t, d time.Duration) time.Duration {
 	if s := t + d; s >= t {
 		return s

@@ -26,8 +26,8 @@ type reply struct {
 	message Message
 }
 
-// NewAcceptor returns an acceptor with the slots: none for a new one, and the
-// last persisted of each epoch after a restart.
+// NewAcceptor returns an acceptor. slots is its persisted state: none for a new acceptor,
+// and the last persisted slot of each epoch after a restart.
 func NewAcceptor(id int, slots ...Slot) *Acceptor {
 	a := &Acceptor{id: id}
 	for _, s := range slots {

@@ -27,8 +27,9 @@ func (b Ballot) String() string { return fmt.Sprintf("ballot %d.%d.%d", b.Epoch,
 // valid reports whether the ballot is neither zero nor malformed.
 func (b Ballot) valid() bool { return b.Epoch > 0 && b.Attempt > 0 && b.Member >= 0 }
 
-// Value is a proposed or decided value. Member and Seq identify the proposal,
-// and stay when it is rebased; Data is its content.
+// Value is a proposed or decided value. Member and Seq identify the proposal; Data is its
+// content. A proposal that lost an epoch may be rebased: its Data changes for the next
+// epoch, Member and Seq stay.
 type Value struct {
 	Member int
 	Seq    int

@@ -72,8 +72,8 @@ func (p *Proposer) learn(e Entry, acceptor int, out *Output) {
 	}
 }
 
-// requestMissing asks for missing decisions, once from each epoch on: answers
-// in the wrong order would otherwise each cause another request.
+// requestMissing asks the acceptor for the decisions from the current epoch on, once for
+// each epoch. Otherwise each answer that arrives out of order would cause another request.
 func (p *Proposer) requestMissing(acceptor int, out *Output) {
 	if p.asked != p.Epoch() {
 		p.asked = p.Epoch()

@@ -141,7 +141,7 @@ func quoted(value string) []string {
 	}
 }
 
-// dotnet converts JSON to the escapes of .NET.
+// dotnet replaces the escapes of JSON by those that .NET writes.
 var dotnet = strings.NewReplacer(`\"`, `\u0022`, `\\`, `\\`, "<", `\u003C`, ">", `\u003E`, "&", `\u0026`, "'", `\u0027`, "+", `\u002B`, "`", `\u0060`)
 
 // base64Forms returns the secret in base64, alone and as part of a longer text

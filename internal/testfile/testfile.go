@@ -47,7 +47,8 @@ func ShortDir(t testing.TB) string {
 	return dir
 }
 
-// ShortTemp returns the folder for temporary files, or /tmp if its path is too long for sockets in folders below it.
+// ShortTemp returns the folder for temporary files, or /tmp if its path is too long for
+// sockets in folders below it.
 func ShortTemp() string {
 	if dir := os.TempDir(); len(dir) <= 40 || runtime.GOOS == "windows" {
 		return dir
@@ -55,8 +56,9 @@ func ShortTemp() string {
 	return "/tmp"
 }
 
-// WriteScript writes a file that may be run. No process is forked meanwhile: a child that inherits the open file keeps it from
-// being run ("text file busy") until the child's own exec.
+// WriteScript writes a file that may be run. No process is forked meanwhile: a child that
+// inherits the open file keeps it from being run ("text file busy") until the child's own
+// exec.
 func WriteScript(t testing.TB, path, text string) {
 	t.Helper()
 	syscall.ForkLock.RLock()
