@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/internal/clock"
+	"github.com/tideover/tideover/internal/httpheader"
 	"github.com/tideover/tideover/retryhttp"
 )
 
@@ -146,16 +147,13 @@ func (a *attempt) accountWorked(account *sharedAccount) {
 	if !isCounted(a.req.Method, a.request.path) {
 		return
 	}
-	a.key.succeeded(time.Now())
+	a.key.worked.Store(time.Now().UnixNano())
 	k := account.limit.Load()
 	if k == nil || a.sent < k.since || k.Route != "" && k.Route != a.request.route || k.ended.Swap(true) {
 		return
 	}
 	a.p.gateway.options.Accounts.Worked(account.name, k.Serial)
 }
-
-// succeeded records the time of a success with the key.
-func (k *key) succeeded(at time.Time) { k.worked.Store(at.UnixNano()) }
 
 // isCounted reports whether a request uses the quota of an account. Lists of
 // models and counts of tokens do not.
@@ -219,15 +217,15 @@ func quotaWindows(h http.Header, now time.Time) (list []QuotaWindow) {
 			list = append(list, QuotaWindow{Name: w.name, Used: 100 * used, Resets: *at, Long: true})
 		}
 	}
-	for _, header := range rateLimitHeaders {
-		left, ok := count(h[header.remaining])
-		limit, known := count(h[header.limit])
+	for _, header := range httpheader.RateLimits {
+		left, ok := count(h[header.Remaining])
+		limit, known := count(h[header.Limit])
 		if !ok || !known || limit == 0 {
 			continue
 		}
-		if at := reset(h, header.reset, now); at != nil {
+		if at := reset(h, header.Reset, now); at != nil {
 			used := 100 * float64(max(limit-left, 0)) / float64(limit)
-			list = append(list, QuotaWindow{Name: header.name, Used: used, Resets: *at})
+			list = append(list, QuotaWindow{Name: header.Name, Used: used, Resets: *at})
 		}
 	}
 	return list
@@ -276,31 +274,17 @@ type rateLimits struct {
 	known map[[2]string]Quota // by key and name
 }
 
-// rateLimitHeader has the response headers of a rate limit, in canonical form.
-type rateLimitHeader struct{ name, limit, remaining, reset string }
-
-var rateLimitHeaders = []rateLimitHeader{
-	{"requests", "Anthropic-Ratelimit-Requests-Limit", "Anthropic-Ratelimit-Requests-Remaining", "Anthropic-Ratelimit-Requests-Reset"},
-	{"tokens", "Anthropic-Ratelimit-Tokens-Limit", "Anthropic-Ratelimit-Tokens-Remaining", "Anthropic-Ratelimit-Tokens-Reset"},
-	{"input-tokens", "Anthropic-Ratelimit-Input-Tokens-Limit", "Anthropic-Ratelimit-Input-Tokens-Remaining", "Anthropic-Ratelimit-Input-Tokens-Reset"},
-	{"output-tokens", "Anthropic-Ratelimit-Output-Tokens-Limit", "Anthropic-Ratelimit-Output-Tokens-Remaining", "Anthropic-Ratelimit-Output-Tokens-Reset"},
-	{"requests", "X-Ratelimit-Limit-Requests", "X-Ratelimit-Remaining-Requests", "X-Ratelimit-Reset-Requests"},
-	{"tokens", "X-Ratelimit-Limit-Tokens", "X-Ratelimit-Remaining-Tokens", "X-Ratelimit-Reset-Tokens"},
-	{"requests", "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"},
-	{"requests", "Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset"},
-}
-
 // read records the limits of the key that the headers of a response state.
 func (q *rateLimits) read(key string, h http.Header, now time.Time) {
-	for _, header := range rateLimitHeaders {
-		remaining, ok := count(h[header.remaining])
+	for _, header := range httpheader.RateLimits {
+		remaining, ok := count(h[header.Remaining])
 		if !ok {
 			continue
 		}
-		one := Quota{Name: header.name, Key: key, Remaining: remaining, Reset: reset(h, header.reset, now)}
-		one.Limit, _ = count(h[header.limit])
+		one := Quota{Name: header.Name, Key: key, Remaining: remaining, Reset: reset(h, header.Reset, now)}
+		one.Limit, _ = count(h[header.Limit])
 		q.mu.Lock()
-		put(&q.known, [2]string{key, header.name}, one)
+		put(&q.known, [2]string{key, header.Name}, one)
 		q.mu.Unlock()
 	}
 }

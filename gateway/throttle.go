@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/internal/clock"
+	"github.com/tideover/tideover/internal/httpheader"
 )
 
 const (
@@ -292,11 +293,11 @@ func accountReset(h http.Header, now time.Time) time.Duration {
 // usedUpReset returns how long until the last of the used-up limits of the account resets,
 // as stated in the headers; 0 if they state none.
 func usedUpReset(h http.Header, now time.Time) (wait time.Duration) {
-	for _, header := range rateLimitHeaders {
-		if left, ok := count(h[header.remaining]); !ok || left != 0 {
+	for _, header := range httpheader.RateLimits {
+		if left, ok := count(h[header.Remaining]); !ok || left != 0 {
 			continue
 		}
-		if at := reset(h, header.reset, now); at != nil {
+		if at := reset(h, header.Reset, now); at != nil {
 			wait = max(wait, at.Sub(now))
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tideover/tideover/internal/httpheader"
 )
 
 // ServerDelay returns how long the server asks to wait, from the headers of its
@@ -48,26 +50,14 @@ func retryAfter(h http.Header, now time.Time) (time.Duration, bool) {
 	return 0, false
 }
 
-// limits are the headers of rate limits: how much remains, and when the limit resets.
-var limits = [...]struct{ remaining, reset string }{
-	{"Ratelimit-Remaining", "Ratelimit-Reset"},
-	{"X-Ratelimit-Remaining", "X-Ratelimit-Reset"},
-	{"X-Ratelimit-Remaining-Requests", "X-Ratelimit-Reset-Requests"},
-	{"X-Ratelimit-Remaining-Tokens", "X-Ratelimit-Reset-Tokens"},
-	{"Anthropic-Ratelimit-Requests-Remaining", "Anthropic-Ratelimit-Requests-Reset"},
-	{"Anthropic-Ratelimit-Tokens-Remaining", "Anthropic-Ratelimit-Tokens-Reset"},
-	{"Anthropic-Ratelimit-Input-Tokens-Remaining", "Anthropic-Ratelimit-Input-Tokens-Reset"},
-	{"Anthropic-Ratelimit-Output-Tokens-Remaining", "Anthropic-Ratelimit-Output-Tokens-Reset"},
-}
-
 // resetDelay reads the headers of rate limits that are used up. The latest reset
 // counts, because a request needs room in all limits.
 func resetDelay(h http.Header, now time.Time) (latest time.Duration, ok bool) {
-	for _, l := range limits {
-		if strings.TrimSpace(h.Get(l.remaining)) != "0" {
+	for _, l := range httpheader.RateLimits {
+		if strings.TrimSpace(httpheader.First(h, l.Remaining)) != "0" {
 			continue
 		}
-		if d, stated := parseDelay(h.Get(l.reset), time.Second, serverNow(h, now)); stated {
+		if d, stated := parseDelay(httpheader.First(h, l.Reset), time.Second, serverNow(h, now)); stated {
 			latest, ok = max(latest, d), true
 		}
 	}
