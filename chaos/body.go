@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/internal/plainjson"
 	"github.com/tideover/tideover/internal/secret"
 )
 
@@ -103,11 +104,8 @@ func jsonPayload(v any) payload {
 
 // encode returns v as JSON with a line end. v must be encodable.
 func encode(v any) []byte {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(v)
-	return b.Bytes()
+	text, _ := plainjson.Marshal(v)
+	return append(text, '\n')
 }
 
 // filler returns size bytes of text, in lines of 16 bytes.
@@ -207,15 +205,12 @@ func (p *payload) dribble(pace Pace) {
 	p.chunks = slow
 }
 
-// redacted is shown instead of a credential.
-const redacted = "***"
-
 // redact returns headers or parameters without credentials.
 func redact(list map[string][]string) map[string][]string {
 	list = maps.Clone(list)
 	for name := range list {
 		if secret.MaybeName(name) {
-			list[name] = []string{redacted}
+			list[name] = []string{secret.Mask}
 		}
 	}
 	return list
@@ -226,7 +221,7 @@ func redact(list map[string][]string) map[string][]string {
 func redactQuery(query string) string {
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return redacted
+		return secret.Mask
 	}
 	return url.Values(redact(values)).Encode()
 }

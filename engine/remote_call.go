@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +10,7 @@ import (
 	"github.com/tideover/tideover/engine/internal/store"
 	"github.com/tideover/tideover/engine/internal/view"
 	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/internal/plainjson"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -117,7 +117,7 @@ func (rc *remoteCalls) askOnce(ctx context.Context, shard int, c *call) (a answe
 		a, err = sh.commands.performForOthers(ctx, c)
 		return a, reached(shard, err)
 	}
-	request, err := encode(c)
+	request, err := plainjson.Marshal(c) // without HTML escapes, inputs in it stay the same bytes
 	if err != nil {
 		return a, err
 	}
@@ -189,21 +189,11 @@ func guarded(ctx context.Context, c *call, perform func(context.Context, *call) 
 // encodeAnswer returns an answer as it is sent.
 func encodeAnswer(a answer, err error) []byte {
 	a.Error = faultOf(err)
-	text, err := encode(a)
+	text, err := plainjson.Marshal(a) // without HTML escapes, outputs in it stay the same bytes
 	if err != nil {
-		text, _ = encode(answer{Error: faultOf(err)}) // can't fail: strings
+		text, _ = plainjson.Marshal(answer{Error: faultOf(err)}) // can't fail: strings
 	}
 	return text
-}
-
-// encode returns JSON without HTML escaping, so that inputs and outputs in it stay the same
-// bytes.
-func encode(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(v)
-	return b.Bytes(), err
 }
 
 // fault is an error as it is sent from one process to another.

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/health"
+	"github.com/tideover/tideover/internal/plainjson"
 	"github.com/tideover/tideover/internal/shortage"
 	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/limit"
@@ -79,13 +79,11 @@ type problemBody struct {
 
 // write sends the problem as a JSON response.
 func (p *problem) write(w http.ResponseWriter) {
-	var text bytes.Buffer
-	enc := json.NewEncoder(&text)
-	enc.SetEscapeHTML(false) // people read it too
-	_ = enc.Encode(map[string]problemBody{"error": {"tideover_error", p.code, p.message, p.provider}})
+	text, _ := plainjson.Marshal(map[string]problemBody{"error": {"tideover_error", p.code, p.message, p.provider}})
+	text = append(text, '\n')
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(text.Len()))
+	h.Set("Content-Length", strconv.Itoa(len(text)))
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
 	if p.after > 0 {
@@ -95,7 +93,7 @@ func (p *problem) write(w http.ResponseWriter) {
 		h.Set(shouldRetry, "false")
 	}
 	w.WriteHeader(p.status)
-	_, _ = w.Write(text.Bytes())
+	_, _ = w.Write(text)
 }
 
 // newProblem returns the problem for a request that is not sent. The gateway does not try

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/tideover/tideover/internal/plainjson"
 )
 
 const (
@@ -127,16 +129,13 @@ func htmlForms(value string) (list []string) {
 
 // quoted returns the secret as JSON and Go write it inside their quotes.
 func quoted(value string) []string {
-	var text strings.Builder
-	enc := json.NewEncoder(&text)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(value) // a string always has a JSON form
-	escaped, _ := json.Marshal(value)
+	text, _ := plainjson.Marshal(value) // a string always has a JSON form
+	forHTML, _ := json.Marshal(value)
 	inside := func(s string) string { return s[1 : len(s)-1] }
-	plain := inside(strings.TrimSuffix(text.String(), "\n"))
+	plain, escaped := inside(string(text)), inside(string(forHTML))
 	return []string{
-		plain, inside(string(escaped)), inside(strconv.Quote(value)), inside(strconv.QuoteToASCII(value)),
-		strings.ReplaceAll(plain, "/", `\/`), strings.ReplaceAll(inside(string(escaped)), "/", `\/`), // of PHP, and others
+		plain, escaped, inside(strconv.Quote(value)), inside(strconv.QuoteToASCII(value)),
+		strings.ReplaceAll(plain, "/", `\/`), strings.ReplaceAll(escaped, "/", `\/`), // of PHP, and others
 		dotnet.Replace(plain),
 	}
 }

@@ -2,13 +2,12 @@ package dvm
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/tideover/tideover/internal/plainjson"
 	"github.com/tideover/tideover/nostr"
 )
 
@@ -189,11 +188,8 @@ func (f *answerBuilder) failure(code, message string) string {
 
 // plainJSON returns the JSON of strings and numbers, without the escapes for HTML.
 func plainJSON(v any) string {
-	var b strings.Builder
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v) // strings and numbers
-	return strings.TrimSuffix(b.String(), "\n")
+	text, _ := plainjson.Marshal(v) // strings and numbers
+	return string(text)
 }
 
 func (f *answerBuilder) feedback(at time.Time, status, text string, more ...nostr.Tag) {
