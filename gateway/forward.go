@@ -124,15 +124,15 @@ func (f *forwarding) limit(req *http.Request) {
 			delete(req.Header, name)
 		}
 	}
-	if kept := keepProtocols(protocols, func(name string) bool { return forwardedProtocols[name] }); kept != nil {
-		req.Header[protocolHeader] = kept
+	if kept := keepProtocols(protocols, func(name string) bool { return forwardedProtocols[name] }); kept != "" {
+		req.Header[protocolHeader] = []string{kept}
 	}
 	req.Trailer = nil
 }
 
-// keepProtocols returns the subprotocols that may be sent, or nil if there are none. may
+// keepProtocols returns the list of subprotocols that may be sent, "" if there are none. may
 // gets them in lower case.
-func keepProtocols(values []string, may func(string) bool) []string {
+func keepProtocols(values []string, may func(string) bool) string {
 	var kept []string
 	for _, v := range values {
 		for name := range strings.SplitSeq(v, ",") {
@@ -141,10 +141,7 @@ func keepProtocols(values []string, may func(string) bool) []string {
 			}
 		}
 	}
-	if kept == nil {
-		return nil
-	}
-	return []string{strings.Join(kept, ", ")}
+	return strings.Join(kept, ", ")
 }
 
 // isSecretProtocol reports whether a subprotocol looks like a credential.
@@ -160,7 +157,7 @@ func withoutSecretProtocols(h http.Header) {
 		return
 	}
 	delete(h, protocolHeader)
-	if kept := keepProtocols(values, func(name string) bool { return !isSecretProtocol(name) }); kept != nil {
-		h[protocolHeader] = kept
+	if kept := keepProtocols(values, func(name string) bool { return !isSecretProtocol(name) }); kept != "" {
+		h[protocolHeader] = []string{kept}
 	}
 }

@@ -43,10 +43,7 @@ func (i *inProcessTransport) send(req *http.Request) (*http.Response, error) {
 	if !i.g.traffic.enter() {
 		return nil, errors.New("the gateway is shutting down")
 	}
-	class := p.spec.Priority
-	if given := limit.PriorityFrom(req.Context()); given != limit.Normal {
-		class = given
-	}
+	class := cmp.Or(limit.PriorityFrom(req.Context()), p.spec.Priority)
 	r := newRequest(i.g, p, req.Method, incoming{caller: req.Context(), path: path, query: req.URL.RawQuery, class: class, retries: true})
 	own := req.WithContext(r.context())
 	own.URL = below(p.spec.BaseURL, path, req.URL.RawQuery)

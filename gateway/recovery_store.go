@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -62,11 +63,8 @@ func loadRecoveryStore(path string, log *slog.Logger) *recoveryStore {
 		log.Warn("can't read the learned outage durations; starting without them", "file", path, "error", err)
 		return m
 	}
-	for name, l := range s.Providers {
-		if l != nil && l.Recovery != nil {
-			m.known[name] = l
-		}
-	}
+	maps.Copy(m.known, s.Providers)
+	maps.DeleteFunc(m.known, func(_ string, l *learned) bool { return l == nil || l.Recovery == nil })
 	return m
 }
 

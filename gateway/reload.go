@@ -228,15 +228,10 @@ func (t *table) known(name string) *provider {
 // those that were gone before.
 func (t *table) remember(old *table) {
 	for _, name := range old.names {
-		if t.providers[name] == nil {
-			t.gone = append(t.gone, old.providers[name])
-		}
+		t.gone = append(t.gone, old.providers[name])
 	}
-	for _, p := range old.gone {
-		if t.providers[p.spec.Name] == nil {
-			t.gone = append(t.gone, p)
-		}
-	}
+	t.gone = append(t.gone, old.gone...)
+	t.gone = slices.DeleteFunc(t.gone, func(p *provider) bool { return t.providers[p.spec.Name] != nil })
 	t.gone = slices.Clip(t.gone[:min(len(t.gone), maxGone)])
 }
 

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -326,11 +327,7 @@ const statusGone = 499
 
 // writeProblem sends an error response of the gateway itself.
 func (s *response) writeProblem(w http.ResponseWriter, p *problem) {
-	why := p.reason
-	if why == "" {
-		why = p.code
-	}
-	s.giveUp(why)
+	s.giveUp(cmp.Or(p.reason, p.code))
 	p.write(w)
 }
 
@@ -362,14 +359,9 @@ func (s *response) keep(a *attempt, resp *http.Response) {
 		return // a rejected key is our problem, so the older response tells the caller more
 	}
 	s.kept.Store(&keptResponse{attempt: a, resp: *resp})
-	resp.Body = unclosed{resp.Body}
+	resp.Body = io.NopCloser(resp.Body) // keptResponse closes the body
 	old.close()
 }
-
-// unclosed is a body whose Close has no effect, because keptResponse closes the body.
-type unclosed struct{ io.Reader }
-
-func (unclosed) Close() error { return nil }
 
 // best returns what the caller gets: the last result, or the kept response if that tells
 // more. The kept response tells more than a problem of the gateway, a fallback that can't

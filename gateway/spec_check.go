@@ -42,6 +42,12 @@ func (c *checker) bad(field, format string, args ...any) {
 	c.add(field, fmt.Errorf(format, args...))
 }
 
+func (c *checker) badIf(wrong bool, field, format string, args ...any) {
+	if wrong {
+		c.bad(field, format, args...)
+	}
+}
+
 // add records an error, or each error of a joined one.
 func (c *checker) add(field string, err error) {
 	if err == nil {
@@ -65,9 +71,8 @@ var (
 // have been filled in; see [Spec.Fill].
 func (s Spec) Validate() error {
 	c := &checker{name: s.Name}
-	if !validName.MatchString(s.Name) {
-		c.bad("", "the name is not 1 to 63 lower-case letters, digits, hyphens, underscores and dots, the first a letter or digit")
-	}
+	c.badIf(!validName.MatchString(s.Name), "",
+		"the name is not 1 to 63 lower-case letters, digits, hyphens, underscores and dots, the first a letter or digit")
 	if !slices.Contains(Presets, s.Preset) {
 		c.bad("preset", "%q is none of %s", s.Preset, strings.Join(Presets, ", "))
 	} else if s.Preset != Generic && s.Format != s.Preset {
@@ -99,12 +104,9 @@ func (c *checker) address(s *Spec) {
 }
 
 func (c *checker) credentials(s *Spec) {
-	if s.Keyless && len(s.Keys) > 0 {
-		c.bad("auth", "a provider that gets no credentials can't have keys")
-	}
-	if len(s.Keys) > health.MaxTargets {
-		c.bad("auth", "%d keys are too many; at most %d are allowed", len(s.Keys), health.MaxTargets)
-	}
+	c.badIf(s.Keyless && len(s.Keys) > 0, "auth", "a provider that gets no credentials can't have keys")
+	c.badIf(len(s.Keys) > health.MaxTargets, "auth",
+		"%d keys are too many; at most %d are allowed", len(s.Keys), health.MaxTargets)
 	seen := map[string]bool{}
 	for i, k := range s.Keys {
 		switch {
@@ -121,12 +123,10 @@ func (c *checker) credentials(s *Spec) {
 		}
 		seen[k.Name] = true
 	}
-	if len(s.Keys) > 0 && !httpheader.IsToken(s.AuthHeader) {
-		c.bad("auth-header", "%q is not the name of a header", s.AuthHeader)
-	}
-	if s.AuthScheme != "" && !httpheader.IsToken(s.AuthScheme) {
-		c.bad("auth-scheme", "%q is not the name of a scheme, such as Bearer", s.AuthScheme)
-	}
+	c.badIf(len(s.Keys) > 0 && !httpheader.IsToken(s.AuthHeader), "auth-header",
+		"%q is not the name of a header", s.AuthHeader)
+	c.badIf(s.AuthScheme != "" && !httpheader.IsToken(s.AuthScheme), "auth-scheme",
+		"%q is not the name of a scheme, such as Bearer", s.AuthScheme)
 	for _, h := range s.Headers {
 		switch {
 		case !httpheader.IsToken(h.Name):
@@ -172,21 +172,15 @@ func sendable(s string) bool {
 func (c *checker) retries(s *Spec) {
 	c.add("policy", s.Policy.Validate())
 	c.add("policy", s.Policy.Refuse("the gateway", "reset-after"))
-	if !slices.Contains([]string{PostsNever, PostsAnswered, PostsUnanswered}, s.RetryPosts) {
-		c.bad("retry-posts", "%q is none of %s, %s and %s", s.RetryPosts, PostsNever, PostsAnswered, PostsUnanswered)
-	}
+	c.badIf(!slices.Contains([]string{PostsNever, PostsAnswered, PostsUnanswered}, s.RetryPosts), "retry-posts",
+		"%q is none of %s, %s and %s", s.RetryPosts, PostsNever, PostsAnswered, PostsUnanswered)
 	for _, r := range s.Repeatable {
-		if !validMethod.MatchString(r.Method) || !strings.HasPrefix(r.Path, "/") {
-			c.bad("repeatable", "%q is not a method and a path such as POST /v1/search", r.Method+" "+r.Path)
-		}
+		c.badIf(!validMethod.MatchString(r.Method) || !strings.HasPrefix(r.Path, "/"), "repeatable",
+			"%q is not a method and a path such as POST /v1/search", r.Method+" "+r.Path)
 	}
 	c.add("breaker", s.Breaker.Validate())
-	if s.OpenFor < 0 {
-		c.bad("breaker.open-for", "%v is negative", s.OpenFor)
-	}
-	if s.FallbackAfter < 1 {
-		c.bad("fallback-after", "%d is below 1", s.FallbackAfter)
-	}
+	c.badIf(s.OpenFor < 0, "breaker.open-for", "%v is negative", s.OpenFor)
+	c.badIf(s.FallbackAfter < 1, "fallback-after", "%d is below 1", s.FallbackAfter)
 }
 
 func (c *checker) limits(s *Spec) {
@@ -195,25 +189,13 @@ func (c *checker) limits(s *Spec) {
 	} else if s.Burst != 0 {
 		c.bad("rate.burst", "requires rate.requests")
 	}
-	if s.Burst < 0 {
-		c.bad("rate.burst", "%d is negative", s.Burst)
-	}
-	if s.Concurrent < 0 {
-		c.bad("rate.concurrent", "%d is negative", s.Concurrent)
-	}
-	if s.Queue < 1 {
-		c.bad("rate.queue", "%d is below 1", s.Queue)
-	}
+	c.badIf(s.Burst < 0, "rate.burst", "%d is negative", s.Burst)
+	c.badIf(s.Concurrent < 0, "rate.concurrent", "%d is negative", s.Concurrent)
+	c.badIf(s.Queue < 1, "rate.queue", "%d is below 1", s.Queue)
 	const none = -1
-	if s.StreamHold < none {
-		c.bad("stream.hold", "%v is negative", s.StreamHold)
-	}
-	if s.StreamIdle < none {
-		c.bad("stream.idle", "%v is negative", s.StreamIdle)
-	}
-	if s.MaxBody < none {
-		c.bad("max-body", "%d is negative; -1 means no limit", s.MaxBody)
-	}
+	c.badIf(s.StreamHold < none, "stream.hold", "%v is negative", s.StreamHold)
+	c.badIf(s.StreamIdle < none, "stream.idle", "%v is negative", s.StreamIdle)
+	c.badIf(s.MaxBody < none, "max-body", "%d is negative; -1 means no limit", s.MaxBody)
 	c.add("priority", s.Priority.Validate())
 }
 

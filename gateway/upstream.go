@@ -478,9 +478,7 @@ func (p *provider) repeatable(req *http.Request) bool {
 // answered. An Idempotency-Key that the gateway has added does not count: a request that
 // the caller repeats would get another one.
 func (p *provider) callerMayRepeat(req *http.Request) bool {
-	switch req.Method {
-	case http.MethodPost, http.MethodPatch:
-	default:
+	if req.Method != http.MethodPost && req.Method != http.MethodPatch {
 		return true
 	}
 	return len(req.Header["Idempotency-Key"]) > 0 || len(req.Header["X-Idempotency-Key"]) > 0 || p.repeatable(req)
@@ -489,13 +487,10 @@ func (p *provider) callerMayRepeat(req *http.Request) bool {
 // newTransport returns the transport to all providers.
 func newTransport() *http.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	protocols.SetHTTP2(true)
 	return &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           dialer.DialContext,
-		Protocols:             protocols,
+		ForceAttemptHTTP2:     true, // net/http would not try it because of DialContext
 		HTTP2:                 &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
 		MaxIdleConnsPerHost:   256,
 		IdleConnTimeout:       90 * time.Second,

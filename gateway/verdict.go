@@ -87,11 +87,8 @@ func (a *attempt) classify(resp *http.Response, failure error, o retry.Outcome) 
 // rejectedBy reports whether the status means that the provider does not accept the key,
 // and the key is ours.
 func (k *key) rejectedBy(code int) bool {
-	switch code {
-	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden:
-		return !k.value.IsZero()
-	}
-	return false
+	rejects := code == http.StatusUnauthorized || code == http.StatusPaymentRequired || code == http.StatusForbidden
+	return rejects && !k.value.IsZero()
 }
 
 // whyTimeout is the reason of an attempt that took too long.
