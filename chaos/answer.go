@@ -31,8 +31,10 @@ func parseStep(word string) (s Step, err error) {
 			return s, fmt.Errorf("%q: %w", word, err)
 		}
 	}
-	if s.Status, s.Act, err = parseHead(m[1], word); err != nil {
-		return s, err
+	if slices.Contains(acts, m[1]) {
+		s.Act = m[1]
+	} else if s.Status, err = strconv.Atoi(m[1]); err != nil || s.Status < 200 || s.Status > 599 {
+		return s, badAnswer(word)
 	}
 	list, err := words(m[2])
 	if err != nil {
@@ -59,18 +61,6 @@ func parseAnswer(word string) (Answer, error) {
 		err = fmt.Errorf("%q: only a step of a script can have a number of times", word)
 	}
 	return s.Answer, err
-}
-
-// parseHead reads the first part of an answer: a status, or an act such as reset.
-func parseHead(name, word string) (status int, act string, err error) {
-	if slices.Contains(acts, name) {
-		return 0, name, nil
-	}
-	status, err = strconv.Atoi(name)
-	if err != nil || status < 200 || status > 599 {
-		return 0, "", badAnswer(word)
-	}
-	return status, "", nil
 }
 
 func badAnswer(word string) error {
@@ -290,12 +280,4 @@ func parseErrorAt(v string) (string, error) {
 		return "", fmt.Errorf("%q is no place for an error; want first, start (after the event that begins the stream) or a number of events before it", v)
 	}
 	return strconv.Itoa(n), nil
-}
-
-func parsePadding(v string) (int64, error) {
-	n, err := parseSize(v)
-	if err == nil && n == 0 {
-		err = fmt.Errorf("%q is not above zero", v)
-	}
-	return n, err
 }

@@ -18,15 +18,10 @@ var prefixes = []string{"x-", "ratelimit-", "anthropic-ratelimit-"}
 var otherHeaders = []string{"retry-after", "retry-after-ms", "date", "connection", "content-type", "location", "server", "set-cookie", "www-authenticate"}
 
 func isHeader(name string) bool {
-	if slices.Contains(otherHeaders, name) {
-		return true
-	}
-	for _, p := range prefixes {
-		if rest, ok := strings.CutPrefix(name, p); ok && rest != "" && strings.Trim(rest, "abcdefghijklmnopqrstuvwxyz0123456789-") == "" {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(otherHeaders, name) || slices.ContainsFunc(prefixes, func(prefix string) bool {
+		rest, ok := strings.CutPrefix(name, prefix)
+		return ok && rest != "" && strings.Trim(rest, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
+	})
 }
 
 func headerNames() string {

@@ -53,7 +53,7 @@ func parseMatch(text string) (m Match, err error) {
 
 // check returns the first problem of the match.
 func (m Match) check() error {
-	if strings.ContainsFunc(m.Path, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`"();`, r) }) || m.Path != "" && m.Path[0] != '/' {
+	if strings.ContainsFunc(m.Path, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`"();`, r) }) {
 		return fmt.Errorf("%q is not a path such as /v1/messages", m.Path)
 	}
 	if m.Header != "" && !headerForm.MatchString(m.Header) {
@@ -61,9 +61,6 @@ func (m Match) check() error {
 	}
 	if m.Header == "" && m.Value != "" {
 		return fmt.Errorf("value %q requires the name of a header", m.Value)
-	}
-	if strings.Trim(m.Method, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
-		return fmt.Errorf("%q is not a method such as POST", m.Method)
 	}
 	return nil
 }

@@ -65,10 +65,12 @@ func parseOutage(list []string) (o Outage, rest []string, err error) {
 	if err == nil && is("as") {
 		o.As, err = parseAnswer(next())
 	}
-	if err == nil {
-		if problems := o.problems(); len(problems) > 0 {
-			err = fmt.Errorf("down: %w", problems[0])
-		}
+	switch {
+	case err != nil:
+	case o.For <= 0:
+		err = fmt.Errorf("down: the outage lasts %v: it must end after it begins", o.For)
+	case o.Every != 0 && o.For >= o.Every:
+		err = errors.New("down: the outage must end before it begins again")
 	}
 	return o, list, err
 }
@@ -86,19 +88,6 @@ func (o Outage) String() string {
 		text += " as " + as
 	}
 	return text
-}
-
-func (o Outage) problems() (list []error) {
-	if o.For <= 0 {
-		list = append(list, fmt.Errorf("the outage lasts %v: it must end after it begins", o.For))
-	}
-	if o.Every != 0 && o.For >= o.Every {
-		list = append(list, errors.New("the outage must end before it begins again"))
-	}
-	if o.From < 0 || o.From > maxDuration || o.For > maxDuration || o.Every < 0 || o.Every > maxDuration {
-		list = append(list, errors.New("its times are out of range"))
-	}
-	return list
 }
 
 // when reports whether the outage is active at this time since the start, and how long

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -36,10 +37,7 @@ func streams(path, form string) string {
 	if form != "plain" {
 		script = append(script, base+" no-done)")
 	}
-	if path == "" {
-		path = "*"
-	}
-	return path + ": " + strings.Join(script, ",") + " cycle"
+	return cmp.Or(path, "*") + ": " + strings.Join(script, ",") + " cycle"
 }
 
 // Preset returns the ready-made spec with the name.

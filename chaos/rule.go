@@ -28,7 +28,7 @@ func keys() []field[Rule] {
 		fieldOf("body", func(r *Rule) *Body { return &r.Body }, parseBody, Body.String),
 		fieldOf("concurrent", func(r *Rule) *int { return &r.Concurrent }, countUpTo(maxConcurrent), strconv.Itoa),
 		fieldOf("rate", func(r *Rule) *limit.Frequency { return &r.Rate }, limit.ParseRate, limit.Frequency.String),
-		fieldOf("service", func(r *Rule) *Service { return &r.Service }, parseService, Service.String),
+		fieldOf("service", func(r *Rule) *Service { return &r.Service }, positive(parseService), Service.String),
 		{name: "over", set: setOver, get: overText},
 	}
 }
@@ -81,15 +81,10 @@ func ParseRule(text string) (r Rule, err error) {
 			return r, err
 		}
 	}
-	r.fill()
-	return r, nil
-}
-
-// fill sets the defaults of a rule.
-func (r *Rule) fill() {
 	if len(r.Script) == 0 {
 		r.Script = []Step{{Answer{Status: 200}, 1}}
 	}
+	return r, nil
 }
 
 // readWord reads the first word and the words that belong to it, and returns the others.

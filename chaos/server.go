@@ -104,23 +104,15 @@ func New(spec Spec, opts ...Option) (*Server, error) {
 // Must is [New] for package variables and tests: it panics with the error that New
 // would return. It accepts a spec or the text form of one, as [Parse] reads it.
 func Must[S Spec | string](spec S, opts ...Option) *Server {
-	parsed, err := specOf(spec)
-	if err != nil {
-		panic(err)
+	parsed, ok := any(spec).(Spec)
+	if !ok {
+		parsed = MustParse(any(spec).(string))
 	}
 	s, err := New(parsed, opts...)
 	if err != nil {
 		panic(err)
 	}
 	return s
-}
-
-// specOf returns the spec that a value holds: a Spec, or its text form.
-func specOf(spec any) (Spec, error) {
-	if text, ok := spec.(string); ok {
-		return Parse(text)
-	}
-	return spec.(Spec), nil
 }
 
 // TB is the part of [testing.TB] that [StartTest] needs; a *testing.T has it.

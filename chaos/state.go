@@ -76,7 +76,7 @@ func (s *state) decide(method, path string, header http.Header, now time.Time) v
 // choose sets the answer. The first of these that applies decides: an outage, a limit, a
 // random answer, the script. It returns the random numbers of the request.
 func (s *state) choose(r *ruleState, v *verdict, header http.Header, now time.Time) draw {
-	key := r.key(header)
+	key := header.Get(r.rule.Per) // "" without Per
 	cursor := r.cursors.get(key)
 	cursor.seen++
 	luck := drawn(s.spec.Seed, v.Rule, key, cursor.seen)
@@ -151,14 +151,6 @@ func (r *Rule) over() Answer {
 		return Answer{Status: http.StatusServiceUnavailable, Headers: []Header{{"retry-after", due}}}
 	}
 	return r.Over
-}
-
-// key returns the value of the header that selects the script position.
-func (r *ruleState) key(header http.Header) string {
-	if r.rule.Per == "" {
-		return ""
-	}
-	return header.Get(r.rule.Per)
 }
 
 // draw has the random numbers of one request. They depend only on the seed, the rule, the

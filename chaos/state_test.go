@@ -310,7 +310,7 @@ func TestRate(t *testing.T) {
 }
 
 func TestHistogram(t *testing.T) {
-	var h Histogram
+	h := Histogram{Width: firstWidth}
 	for i := range 1000 {
 		h.add(time.Duration(i) * 37 * time.Millisecond)
 	}
@@ -321,7 +321,7 @@ func TestHistogram(t *testing.T) {
 	if total != 1000 || h.Width != 400*time.Millisecond || len(h.Counts) > maxBuckets {
 		t.Errorf("%d in %d buckets of %v, want 1000 in buckets of 400ms", total, len(h.Counts), h.Width)
 	}
-	h = Histogram{}
+	h = Histogram{Width: firstWidth}
 	h.add(maxDuration)
 	h.add(0)
 }

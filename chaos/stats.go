@@ -66,9 +66,6 @@ const (
 )
 
 func (h *Histogram) add(at time.Duration) {
-	if h.Width == 0 {
-		h.Width = firstWidth
-	}
 	for at >= maxBuckets*h.Width {
 		for i := range (len(h.Counts) + 1) / 2 {
 			n := h.Counts[2*i]

@@ -3,6 +3,7 @@ package chaos
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -42,8 +43,8 @@ func Parse(text string) (s Spec, err error) {
 			return Spec{}, fmt.Errorf("chaos: %q: a spec can have only one seed, and it must come before the rules", clause)
 		case isSeed:
 			seeded = true
-			if s.Seed, err = parseSeed(digits); err != nil {
-				return Spec{}, err
+			if s.Seed, err = strconv.ParseUint(digits, 10, 64); err != nil {
+				return Spec{}, fmt.Errorf("chaos: seed: %q is not a whole number such as 7", digits)
 			}
 			continue
 		}
@@ -60,14 +61,6 @@ func Parse(text string) (s Spec, err error) {
 		return Spec{}, err
 	}
 	return s, nil
-}
-
-func parseSeed(digits string) (uint64, error) {
-	n, err := strconv.ParseUint(digits, 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("chaos: seed: %q is not a whole number such as 7", digits)
-	}
-	return n, nil
 }
 
 // MustParse is [Parse] for package variables and tests: it panics with the error that
@@ -164,16 +157,7 @@ func at(chars string) func(string) bool {
 // words cuts a text at its white space.
 func words(text string) ([]string, error) {
 	parts, err := split(text, at(" \t\r\n"))
-	if err != nil {
-		return nil, err
-	}
-	var list []string
-	for _, p := range parts {
-		if p != "" {
-			list = append(list, p)
-		}
-	}
-	return list, nil
+	return slices.DeleteFunc(parts, func(p string) bool { return p == "" }), err
 }
 
 // cutWord cuts a word at its last = that is not inside parentheses or quotes.

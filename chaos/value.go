@@ -26,13 +26,17 @@ func parseDuration(text string) (time.Duration, error) {
 	return d, err
 }
 
-// parsePositive reads a duration above zero.
-func parsePositive(text string) (time.Duration, error) {
-	d, err := parseDuration(text)
-	if err == nil && d == 0 {
-		err = fmt.Errorf("%q is not above zero", text)
+var parsePositive, parsePadding = positive(parseDuration), positive(parseSize)
+
+// positive returns a parser that accepts what parse accepts, except zero.
+func positive[T comparable](parse func(string) (T, error)) func(string) (T, error) {
+	return func(text string) (T, error) {
+		v, err := parse(text)
+		if err == nil && v == *new(T) {
+			err = fmt.Errorf("%q is not above zero", text)
+		}
+		return v, err
 	}
-	return d, err
 }
 
 // maxSize is the greatest size of a body or of headers, because they are kept in memory.
@@ -98,9 +102,6 @@ func parseService(text string) (s Service, err error) {
 	base, more, grows := strings.Cut(text, "+")
 	if s.Base, err = parseDuration(base); err == nil && grows {
 		s.More, err = parseDuration(more)
-	}
-	if err == nil && s == (Service{}) {
-		err = fmt.Errorf("%q is not above zero", text)
 	}
 	return s, err
 }
