@@ -39,7 +39,7 @@ type exchange struct {
 func newExchange(t *Transport, r *runnerSet, req *http.Request, before retry.State) *exchange {
 	x := &exchange{t: t, req: req, idempotent: t.mayRepeat(req), before: before, runner: r.runner}
 	if t.keys && !x.idempotent {
-		x.key, x.idempotent = newKey(), true
+		x.key, x.idempotent = rand.Text(), true
 	}
 	if !t.single && oneWay(req) {
 		x.body = newReplay(req)
@@ -341,9 +341,6 @@ const (
 	layerHeader   = "X-Tideover-Layer"
 	keyHeader     = "Idempotency-Key"
 )
-
-// newKey returns a random Idempotency-Key.
-func newKey() string { return rand.Text() }
 
 // marks reports whether attempts need headers of their own. key is the Idempotency-Key
 // added by us; "" means none.

@@ -55,23 +55,18 @@ func New(policy retry.Policy, next http.RoundTripper, opts ...Option) (*Transpor
 // Must is [New] for package variables and tests: it panics with the error that New
 // would return. It accepts a policy or the text form of one, as [retry.Parse] reads it.
 func Must[P retry.Policy | string](policy P, next http.RoundTripper, opts ...Option) *Transport {
-	p, err := policyOf(policy)
-	if err != nil {
-		panic(refusal("Must", err))
+	p, _ := any(policy).(retry.Policy)
+	if text, ok := any(policy).(string); ok {
+		var err error
+		if p, err = retry.Parse(text); err != nil {
+			panic(refusal("Must", err))
+		}
 	}
 	t, err := New(p, next, opts...)
 	if err != nil {
 		panic(err)
 	}
 	return t
-}
-
-// policyOf returns the policy that a value holds: a Policy, or its text form.
-func policyOf(policy any) (retry.Policy, error) {
-	if text, ok := policy.(string); ok {
-		return retry.Parse(text)
-	}
-	return policy.(retry.Policy), nil
 }
 
 // prepare computes the fields that follow from the policy, the settings and the runners.
