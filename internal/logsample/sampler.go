@@ -49,10 +49,3 @@ func (s *Sampler[K]) Allow(key K, now time.Time) (ok bool, suppressed int) {
 	s.kept[key] = &sample{at: now}
 	return true, suppressed
 }
-
-// Len returns the number of keys that are kept.
-func (s *Sampler[K]) Len() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.kept)
-}

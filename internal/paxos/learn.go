@@ -61,12 +61,13 @@ func (p *Proposer) learn(e Entry, acceptor int, out *Output) {
 	}
 	p.log = append(p.log, e)
 	p.attempt, p.risked, p.tallies, p.forgot = 0, false, p.tallies[:0], 0
-	news := Event{Epoch: e.Ballot.Epoch, Ballot: e.Ballot, Value: e.Value}
-	out.Events = append(out.Events, news.withKind(Learned))
+	news := Event{Kind: Learned, Epoch: e.Ballot.Epoch, Ballot: e.Ballot, Value: e.Value}
+	out.Events = append(out.Events, news)
 	switch {
 	case p.wanted && e.Value.Same(p.mine):
 		p.Abandon()
-		out.Events = append(out.Events, news.withKind(Committed))
+		news.Kind = Committed
+		out.Events = append(out.Events, news)
 	case p.phase != Idle:
 		p.endAttempt(news, out)
 	}

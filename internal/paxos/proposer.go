@@ -175,9 +175,9 @@ func (p *Proposer) countRefusal(acceptor int, out *Output) {
 // endAttempt ends the attempt without success. The proposal stays for another
 // attempt.
 func (p *Proposer) endAttempt(e Event, out *Output) {
-	e.During = p.phase
+	e.Kind, e.During = Lost, p.phase
 	p.setPhase(Idle)
-	out.Events = append(out.Events, e.withKind(Lost))
+	out.Events = append(out.Events, e)
 }
 
 // setPhase starts a phase with no votes. A rejection in the phase before does
@@ -206,10 +206,4 @@ func (p *Proposer) broadcast(m Message, out *Output) {
 func (p *Proposer) send(acceptor int, m Message, out *Output) {
 	m.From, m.To = p.member, acceptor
 	out.Send = append(out.Send, m)
-}
-
-// withKind returns the event with the kind.
-func (e Event) withKind(k EventKind) Event {
-	e.Kind = k
-	return e
 }

@@ -1,6 +1,7 @@
 package secret
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -31,14 +32,13 @@ type table struct {
 	first  [256][]string       // forms by their first byte, the longest first
 }
 
+var noSecrets table
+
 // Add adds secrets. Empty ones are ignored.
 func (r *Redactor) Add(values ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	old := r.table.Load()
-	if old == nil {
-		old = new(table)
-	}
+	old := cmp.Or(r.table.Load(), &noSecrets)
 	values = slices.DeleteFunc(slices.Clone(values), func(v string) bool { return old.values[v] != nil || strings.Trim(v, "*") == "" })
 	if len(values) == 0 {
 		return // the usual case: the secret is known already

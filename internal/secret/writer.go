@@ -1,6 +1,7 @@
 package secret
 
 import (
+	"cmp"
 	"io"
 	"sync"
 )
@@ -40,11 +41,7 @@ func (w *Writer) Close() error {
 }
 
 func (w *Writer) pass(p []byte, last bool) error {
-	t := w.r.table.Load()
-	if t == nil {
-		t = new(table)
-	}
-	w.out = w.scan.run(t, w.out[:0], p, last)
+	w.out = w.scan.run(cmp.Or(w.r.table.Load(), &noSecrets), w.out[:0], p, last)
 	if len(w.out) == 0 {
 		return nil
 	}

@@ -27,24 +27,12 @@ func (e *Error) Error() string { return e.Text }
 
 // Is reports whether the error means that this machine lacks a resource.
 func Is(err error) bool {
-	if err == nil {
-		return false
-	}
-	if _, ok := errors.AsType[*Error](err); ok {
-		return true
-	}
-	for _, code := range codes {
-		if errors.Is(err, code) {
-			return true
-		}
-	}
-	// The resolver of package net keeps only the text of the system's error.
-	dns, ok := errors.AsType[*net.DNSError](err)
-	return ok && hasText(dns.Err)
-}
-
-func hasText(s string) bool {
-	return slices.ContainsFunc(codes, func(code syscall.Errno) bool { return strings.HasSuffix(s, ": "+code.Error()) })
+	_, reported := errors.AsType[*Error](err)
+	dns, isDNS := errors.AsType[*net.DNSError](err)
+	return reported || slices.ContainsFunc(codes, func(code syscall.Errno) bool {
+		// The resolver of package net keeps only the text of the system's error.
+		return errors.Is(err, code) || isDNS && strings.HasSuffix(dns.Err, ": "+code.Error())
+	})
 }
 
 // Note returns the text about a shortage in the history of a run.
