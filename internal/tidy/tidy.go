@@ -18,7 +18,7 @@ import (
 // collections would take most of the time.
 const (
 	smallHeap  = 32 << 20
-	mostGC     = 800
+	mostGC     = 400 // the live heap of an idle process may double when load begins, before the next update
 	largeHeap  = 150 << 20
 	largeGC    = 25
 	manyGC     = 2 // this many collections within the interval every mean high load
