@@ -225,20 +225,17 @@ func withoutKey(query string) string {
 		return query
 	}
 	var b strings.Builder
-	cut := false
 	for rest := query; len(rest) > 0; {
 		part, sep := rest, ""
 		if end := strings.IndexAny(rest, "&;"); end >= 0 { // some servers treat ; as &
 			part, sep = rest[:end], rest[end:end+1]
 		}
 		rest = rest[len(part)+len(sep):]
-		if name, _, _ := strings.Cut(part, "="); secret.IsKeyQuery(unescaped(name)) {
-			cut = true
-			continue
+		if name, _, _ := strings.Cut(part, "="); !secret.IsKeyQuery(unescaped(name)) {
+			b.WriteString(part + sep)
 		}
-		b.WriteString(part + sep)
 	}
-	if !cut {
+	if b.Len() == len(query) { // it has no such parameter
 		return query
 	}
 	return strings.TrimRight(b.String(), "&;")

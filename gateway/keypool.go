@@ -81,15 +81,9 @@ func newKeyPool(s *Spec, t *stats, account func(name string) *sharedAccount) (*k
 
 // same reports whether the other pool has the same keys, in the same order.
 func (p *keyPool) same(o *keyPool) bool {
-	if p.ours != o.ours || len(p.keys) != len(o.keys) {
-		return false
-	}
-	for i, k := range p.keys {
-		if other := o.keys[i]; k.name != other.name || k.account != other.account || !k.value.Equal(other.value.Reveal()) {
-			return false
-		}
-	}
-	return true
+	return p.ours == o.ours && slices.EqualFunc(p.keys, o.keys, func(a, b *key) bool {
+		return a.name == b.name && a.account == b.account && a.value.Equal(b.value.Reveal())
+	})
 }
 
 // inherit copies the state of those keys that are also in the old pool.

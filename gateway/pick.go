@@ -54,22 +54,16 @@ type requestTarget struct {
 // for those that must not get the query.
 func (t *targetPicker) init(r *request) {
 	t.request = r
-	order := r.asked.order
-	if t.targets = t.room[:]; len(order) > len(t.room) {
-		t.targets = make([]requestTarget, len(order))
-	}
-	n := 0
-	for _, p := range order {
+	t.targets = slices.Grow(t.room[:0], len(r.asked.order))
+	for _, p := range r.asked.order {
 		if p != r.asked && r.query != "" {
 			if _, ok := p.forward.queryFor(r.query); !ok {
 				t.withheld = true
 				continue
 			}
 		}
-		t.targets[n].p = p
-		n++
+		t.targets = append(t.targets, requestTarget{p: p})
 	}
-	t.targets = t.targets[:n]
 }
 
 // pick returns the next attempt of the request. It waits until a provider can take the

@@ -184,10 +184,9 @@ func (p *provider) status() Status {
 		Rate: u.limits(&p.spec), Quotas: u.rateLimits.list(now, p.keys.keys), Budgets: p.budgets.list(),
 	}
 	st.Outages, st.Failovers = u.history.lists()
-	var rejected, throttled time.Time
-	var blocked scope
-	st.Keys, rejected = p.keys.info(now)
-	st.Throttles, blocked, throttled = p.keys.throttled(now, p.gateway.redact)
+	keys, rejected := p.keys.info(now)
+	throttles, blocked, throttled := p.keys.throttled(now, p.gateway.redact)
+	st.Keys, st.Throttles = keys, throttles
 	st.Waiting, st.ByClass = u.waitingNow(&gate)
 	var since time.Time
 	if st.State, since = p.state(&gate, rejected, throttled, now); !since.IsZero() {

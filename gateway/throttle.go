@@ -283,13 +283,6 @@ func (p *keyPool) waitingKeys(s scope, now time.Duration) (n int, began time.Tim
 	return n, began
 }
 
-// accountReset returns how long until the account may be used again, as stated in the
-// headers; 0 if they state nothing.
-func accountReset(h http.Header, now time.Time) time.Duration {
-	wait, _ := subscriptionReset(h, now)
-	return max(wait, usedUpReset(h, now))
-}
-
 // usedUpReset returns how long until the last of the used-up limits of the account resets,
 // as stated in the headers; 0 if they state none.
 func usedUpReset(h http.Header, now time.Time) (wait time.Duration) {
@@ -307,9 +300,11 @@ func usedUpReset(h http.Header, now time.Time) (wait time.Duration) {
 // throttleScope makes requests of the attempt's route and model wait with its key. resp is
 // the response that throttled or rejected the attempt.
 func (a *attempt) throttleScope(resp *http.Response) {
-	account := a.result.wait
+	account := a.result.wait // how long the account must not be used
 	if !a.result.quotaGone {
-		account = accountReset(resp.Header, time.Now())
+		now := time.Now()
+		subscribed, _ := subscriptionReset(resp.Header, now)
+		account = max(subscribed, usedUpReset(resp.Header, now))
 	}
 	a.request.readModel(a.req)
 	a.p.keys.throttles.close(a.key, a.request.scope(), a.result.wait, account, a.result.why, a.keyProbe)

@@ -58,12 +58,9 @@ func (s *settings) mayRepeat(req *http.Request) bool {
 	}
 	// In net/http, a key without a value marks a request as idempotent without
 	// sending the header.
-	for _, key := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
-		if _, ok := req.Header[key]; ok {
-			return true
-		}
-	}
-	return s.idempotent != nil && s.idempotent(req)
+	_, keyed := req.Header[keyHeader]
+	_, xKeyed := req.Header["X-Idempotency-Key"]
+	return keyed || xKeyed || s.idempotent != nil && s.idempotent(req)
 }
 
 // first records the result of a first attempt that was sent unchanged, and returns its
