@@ -14,7 +14,8 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// None as the name of an account means that a session has no account.
+// None is the account name of a session that uses no account, and so shares no limit with other
+// sessions.
 const None = "none"
 
 var validName = lazyregexp.New(`^[a-z0-9][a-z0-9._-]{0,62}$`)
@@ -23,7 +24,8 @@ var validName = lazyregexp.New(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 type Store struct {
 	Dir string // created at the first use
 
-	// Warn is called when a file can't be read or written, once until the file works again; it may be nil.
+	// Warn is called when a file can't be read or written: once, and again only after the file has
+	// worked. It may be nil.
 	Warn func(text string)
 
 	// Uptime returns the time since the boot of the machine, and the id of the boot; nil means the real ones. Tests with
@@ -34,7 +36,7 @@ type Store struct {
 	gates map[string]*Gate
 }
 
-// Gate returns the gate of an account.
+// Gate returns the [Gate] of the account with this name: the same one for every call.
 func (s *Store) Gate(name string) (*Gate, error) {
 	if !validName.MatchString(name) || name == None {
 		return nil, fmt.Errorf("%q is not a valid account name", name)
@@ -52,8 +54,8 @@ func (s *Store) Gate(name string) (*Gate, error) {
 	return g, nil
 }
 
-// mutex is a lock that is held while waiting for the lock of a file. A sync.Mutex would stop
-// virtual time of testing/synctest meanwhile.
+// mutex is a lock that a goroutine may hold while it waits for the lock of a file. It is a channel,
+// because goroutines that wait for a sync.Mutex stop the virtual time of testing/synctest.
 type mutex chan struct{}
 
 func newMutex() mutex   { return make(mutex, 1) }
@@ -81,7 +83,7 @@ type Asker struct {
 	Forced  bool          // an operator overrides the limit
 }
 
-// Held is the wait of an asker that may not use the account yet.
+// Held says how long an asker that may not use the account yet must wait, and why.
 type Held struct {
 	Wait   time.Duration // until it should ask again
 	Why    string
@@ -109,7 +111,7 @@ func (g *Gate) now() moment {
 	return m
 }
 
-// warn reports a problem of the file, unless it has reported one since the last successful write.
+// warn reports a problem with the file, unless it has reported one since the last successful write.
 func (g *Gate) warn(err error) {
 	if g.warned || g.store.Warn == nil {
 		return
@@ -118,8 +120,8 @@ func (g *Gate) warn(err error) {
 	g.store.Warn(fmt.Sprintf("the limit of account %s is not shared with other processes: %v", g.name, err))
 }
 
-// update changes the state. change returns whether it changed something. If the state can't be
-// written, it is kept in this process.
+// update calls change with the current state. If change returns true, or an earlier state could not
+// be written, update writes the file. If that fails, it keeps the state in memory.
 func (g *Gate) update(change func(s *state, now moment) bool) {
 	g.mu.lock()
 	defer g.mu.unlock()
@@ -201,7 +203,8 @@ func (g *Gate) current() *state {
 	return g.newest(s)
 }
 
-// leaseHeld reports whether the process that probes is alive.
+// leaseHeld reports whether a process holds the lease of the probe, so that the probe is in
+// progress. It returns true if that is unknown.
 func (g *Gate) leaseHeld() bool {
 	unlock, held, err := tryLock(g.leasePath())
 	if unlock != nil {
@@ -210,7 +213,7 @@ func (g *Gate) leaseHeld() bool {
 	return held || err != nil
 }
 
-// busy returns the probe of another asker that is in progress; nil if there is none.
+// busy returns the probe that an asker other than id is making now; nil if there is none.
 func (g *Gate) busy(s *state, id string, now moment) *probe {
 	if p := s.probedBy(id, now); p != nil && g.leaseHeld() {
 		return p
@@ -218,7 +221,7 @@ func (g *Gate) busy(s *state, id string, now moment) *probe {
 	return nil
 }
 
-// Enter asks for permission to use the account. It returns a pass, or the wait of the asker.
+// Enter asks for permission to use the account. It returns a pass, or how long the asker must wait.
 func (g *Gate) Enter(a Asker) (*Pass, *Held) {
 	p := &Pass{gate: g, asker: a, mu: newMutex()}
 	var held *Held
@@ -246,7 +249,8 @@ func (g *Gate) Enter(a Asker) (*Pass, *Held) {
 	return p, nil
 }
 
-// lease makes the pass the probe that the others wait for. The lease ends with the process.
+// lease makes the pass a probe: other askers wait for its result. It locks a file, so that the
+// probe ends with the process at the latest.
 func (p *Pass) lease() {
 	p.probes = true
 	if unlock, held, err := tryLock(p.gate.leasePath()); err == nil && !held {
@@ -279,8 +283,10 @@ func (r Reset) wait(now moment) time.Duration {
 	return wait
 }
 
-// Limited records that the account has a limit. If the end is not stated, this asker probes the limit
-// next, after probeIn. If the limit was known already, it returns the wait of the asker, else nil.
+// Limited records that the asker ran into a limit of the account; a known limit that ends later
+// stays. If r states no end, the asker probes the account next, after probeIn. But if another asker
+// has recorded the limit already, Limited returns how long to wait instead; otherwise it returns
+// nil.
 func (p *Pass) Limited(r Reset, why string, probeIn time.Duration) (held *Held) {
 	p.mu.lock()
 	defer p.mu.unlock()

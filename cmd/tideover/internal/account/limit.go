@@ -6,8 +6,8 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// sameEnd is the tolerance within which two stated ends are the same. Without it, each repetition of
-// "in 2 hours" changes the file.
+// Two stated ends that differ by at most sameEnd count as the same. Otherwise each message that
+// says "in 2 hours" would change the file.
 const sameEnd = time.Minute
 
 // Limit describes the limit of an account.
@@ -32,9 +32,8 @@ func (g *Gate) limitOf(s *state, now moment) *Limit {
 	return known
 }
 
-// RecordLimit records a limit with a stated end, for a user of the account without a pass. It
-// returns the resulting limit, and whether the new one was recorded: a later end that was known
-// before stays.
+// RecordLimit records a limit with a stated end, for a caller that has no [Pass]. It returns the
+// limit that now applies, and whether that is the new one: a known limit that ends later stays.
 func (g *Gate) RecordLimit(a Asker, r Reset, why string) (known *Limit, recorded bool) {
 	g.update(func(s *state, now moment) bool {
 		l, wait := s.active(now), r.wait(now)
@@ -51,8 +50,8 @@ func (g *Gate) RecordLimit(a Asker, r Reset, why string) (known *Limit, recorded
 	return known, recorded
 }
 
-// EndLimit removes the limit, unless it was recorded after the one with this serial. Call it after
-// the account was used successfully.
+// EndLimit removes the limit. Call it after the account was used successfully, with the serial of
+// the limit that was known before that use: a limit that was recorded later stays.
 func (g *Gate) EndLimit(serial int64) {
 	g.update(func(s *state, _ moment) bool {
 		if s.Limit == nil || s.Limit.Serial > serial {

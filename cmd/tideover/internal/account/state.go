@@ -119,7 +119,7 @@ func (l *limit) isOver(now moment) bool {
 	return l.elapsed(now) >= forgetAfter
 }
 
-// active returns the limit that has not ended; nil if there is none.
+// active returns the limit if it has not ended, else nil.
 func (s *state) active(now moment) *limit {
 	if s.Limit == nil || s.Limit.isOver(now) {
 		return nil
@@ -136,8 +136,8 @@ func (s *state) probedBy(id string, now moment) *probe {
 	return nil
 }
 
-// heldFor returns the wait of the asker because of the limit; nil if it may continue. busy is the
-// probe in progress, or nil.
+// heldFor returns how long the limit makes the asker wait; nil if the asker may use the account.
+// busy is the probe in progress, or nil.
 func (l *limit) heldFor(account string, a *Asker, busy *probe, now moment) *Held {
 	if l.stated() {
 		// The asker that found the limit knows its end and waits on its own. An asker whose policy
@@ -169,7 +169,7 @@ func Jitter(spread time.Duration) time.Duration {
 	return time.Duration(rand.Int64N(int64(max(spread, 1))))
 }
 
-// HeldPrefix begins the reason of every [Held]. Stored runs contain it.
+// HeldPrefix is the beginning of Held.Why. It must not change, because stored runs contain it.
 const HeldPrefix = "held: account "
 
 // describe describes the limit in words, beginning with the name of the account.
@@ -191,7 +191,8 @@ func (l *limit) describe(account string, busy *probe, now moment) string {
 	return b.String()
 }
 
-// moment is a time of two clocks: the wall clock, which can be set, and the uptime, which can't.
+// moment is a point in time on two clocks: the wall clock, which can be set, and the uptime, which
+// can't.
 type moment struct {
 	At     time.Time     `json:"at"`
 	Uptime time.Duration `json:"uptime_ns,omitempty"` // time since the boot, including sleep
@@ -211,8 +212,9 @@ func (m moment) sameBoot(now moment) bool {
 	return m.Boot != "" && m.Boot == now.Boot && now.Uptime >= m.Uptime
 }
 
-// rebase moves a moment in the future to now, because the clock was set back, and reports whether
-// it did. Otherwise a wait would last until the clock reaches that time again.
+// rebase sets a moment that is in the future to now, and reports whether it did. Such a moment
+// means that the clock was set back; a wait that starts at it would last until the clock reaches it
+// again.
 func (m *moment) rebase(now moment) bool {
 	if m.sameBoot(now) || !now.At.Before(m.At) {
 		return false

@@ -122,8 +122,9 @@ func (f *file) fit(p []byte) []byte {
 // firstLine returns the first line including its line end.
 func firstLine(p []byte) []byte { return p[:bytes.IndexByte(p, '\n')+1] }
 
-// rotate renames the file, removes the oldest ones, and starts a new file. It renames the file with
-// the highest number first, so that no file is lost if the process ends meanwhile.
+// rotate renames the file and the earlier ones, removes the oldest, and opens a new file. It
+// renames the file with the highest number first, so that no file is lost if the process ends
+// meanwhile.
 func (f *file) rotate() error {
 	if err := f.close(); err != nil {
 		return err

@@ -43,8 +43,8 @@ type Sink struct {
 	err      error         // why events are missing; may be read only after done is closed
 }
 
-// Open opens the audit log, so that it can return an error about the path, and starts a goroutine
-// that writes events. [Sink.Close] ends it.
+// Open opens the audit log, and starts a goroutine that writes events until [Sink.Close]. It
+// returns an error if the file can't be opened.
 func Open(cfg Config) (*Sink, error) {
 	f := &file{path: cfg.Path, maxSize: cfg.MaxSize, keep: cfg.Keep}
 	if err := f.open(); err != nil {

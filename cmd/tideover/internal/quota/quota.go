@@ -26,8 +26,8 @@ type Window struct {
 // String returns a sentence that says how much of the quota is used.
 func (w Window) String() string { return fmt.Sprintf("%.4g%% of the %s quota is used", w.Used, w.Name) }
 
-// Above returns the window of which at least this percentage is used; nil if there is none. Of
-// several it returns the one that resets last.
+// Above returns the window whose quota is used to at least this percentage; nil if there is none.
+// Of several windows it returns the one that resets last.
 func Above(windows []Window, percent float64) *Window {
 	var found *Window
 	for i := range windows {
@@ -38,7 +38,7 @@ func Above(windows []Window, percent float64) *Window {
 	return found
 }
 
-// nameOf returns the name of a window of this length; "whole" if the length is unknown.
+// nameOf returns the name of a window of this length, such as "5-hour"; "whole" if the length is 0.
 func nameOf(length time.Duration) string {
 	switch {
 	case length <= 0:

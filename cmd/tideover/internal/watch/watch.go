@@ -282,10 +282,10 @@ func (w *Watch) Wait(ctx context.Context) (session.Status, error) {
 	return w.manager.Get(ctx, w.Spec.Name)
 }
 
-// later is the shortest time to the next retry of a message for which Drain gives up.
+// If the next retry of a message is at least later away, Drain does not wait for it.
 const later = 2 * time.Second
 
-// errNotSent means that a message could not be sent and stays stored.
+// errNotSent means that messages could not be sent. They stay stored.
 var errNotSent = errors.New("sending failed and is not retried soon")
 
 // Drain waits until the messages about the end of the session are sent. It returns an error if all
