@@ -15,7 +15,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// newAsker returns the description of a session for the gate of its account.
+// newAsker returns the session as an asker, for the gate of its account.
 func newAsker(s *Spec, run string, p *retry.Policy) account.Asker {
 	return account.Asker{
 		ID: run, Name: "session " + s.Name, Slack: p.ServerSlack, Longest: cmp.Or(p.ServerWait, retry.DefaultServerWait),
@@ -35,8 +35,8 @@ type usage struct {
 }
 
 // useAccount asks the gate of the session's account for permission. id identifies the asker; forced
-// overrides the gate. If held is not nil, the caller must end the attempt with the error of
-// [attempt.waitForAccount], which uses neither an attempt nor a window.
+// overrides the gate. If held is not nil, the session must wait: the caller ends the attempt with
+// the error of [attempt.waitForAccount], which counts neither as an attempt nor as a window.
 func (a *attempt) useAccount(id string, forced bool) (u *usage, held *account.Held) {
 	gate := a.runner.gate(a.spec.AccountName())
 	if gate == nil {
@@ -68,8 +68,8 @@ func (u *usage) release() {
 }
 
 // recordStop reports to the account why the command stopped. If the limit was known already and the
-// session would resume after it, it returns the wait that applies to all sessions of the account. That
-// wait uses neither an attempt nor a window.
+// session would resume after it, it returns the wait that applies to all sessions of the account.
+// That wait counts neither as an attempt nor as a window.
 func (u *usage) recordStop(stop detect.Stop, memo *Memo) (held *account.Held) {
 	h := u.reportStop(stop)
 	if h == nil {
@@ -138,7 +138,7 @@ func (r *Runner) gate(name string) *account.Gate {
 // heldCheckEvery is the interval at which held runs are checked.
 const heldCheckEvery = time.Second
 
-// heldRuns are the runs that wait because of their accounts.
+// heldRuns are the runs that wait until they may use their accounts.
 type heldRuns struct {
 	mu    sync.Mutex
 	runs  map[string]heldRun
@@ -181,7 +181,7 @@ func (h *heldRuns) remove(run string) {
 	delete(h.runs, run)
 }
 
-// wakeFree wakes the runs whose accounts are free again, spread over time.
+// wakeFree wakes the runs that may use their accounts again, each after a random delay.
 func (h *heldRuns) wakeFree(r *Runner) {
 	h.mu.Lock()
 	list := maps.Clone(h.runs)
@@ -225,7 +225,7 @@ func WakeHeld(ctx context.Context, e *engine.Engine, run, by string) error {
 	return e.Wake(ctx, run, by)
 }
 
-// isHeld reports whether a run waits because of its account.
+// isHeld reports whether a run waits until it may use its account.
 func isHeld(i *engine.Info) bool {
 	a := lastAttempt(i)
 	return a != nil && i.State == "waiting" && a.Outcome == "snoozed" && strings.Contains(a.Error, account.HeldPrefix) && a.Wait != nil && a.Wait.Moved == ""

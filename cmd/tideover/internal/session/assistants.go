@@ -28,17 +28,18 @@ type resumption struct {
 	dir    string   // the folder that the command changes to, "" if it does not
 }
 
-// assistants maps the assistants that can be resumed to functions that plan it. Each function gets
-// the command with its arguments, and whether its standard input is piped.
+// assistants maps the name of each assistant whose sessions can be resumed to a function that
+// returns how. The function gets the command with its arguments, and whether standard input is a
+// pipe.
 var assistants = map[string]func(argv []string, piped bool) (resumption, error){
 	"claude": resumeClaude,
 	"codex":  resumeCodex,
 	"gemini": resumeGemini,
 }
 
-// claudeFlags are the flags of Claude Code 2.1, as its --help and
-// https://docs.claude.com/en/docs/claude-code/cli-reference list them, but for those
-// that change what is resumed: --worktree, --from-pr, --teleport, --bg and the like.
+// claudeFlags are the flags of Claude Code 2.1, as listed by its --help and by
+// https://docs.claude.com/en/docs/claude-code/cli-reference, without the flags that change which
+// session is resumed: --worktree, --from-pr, --teleport, --bg and the like.
 var claudeFlags = newFlagTable(
 	"-p --print --verbose --dangerously-skip-permissions --allow-dangerously-skip-permissions --include-partial-messages "+
 		"--include-hook-events --forward-subagent-text --replay-user-messages --ide --strict-mcp-config --disable-slash-commands --chrome --no-chrome "+

@@ -94,8 +94,9 @@ type commandEnd struct {
 }
 
 // runCommand runs the start or the resume command of an attempt. It returns an error if the command
-// could not be run or was interrupted. While the command runs, it stores whole(memo) as the progress
-// of the run; memo starts with the value of before.
+// could not be run or was interrupted. before is the memo of the last attempt. While the command
+// runs, runCommand stores whole(memo) as the progress of the run: the memo of a fallback is stored
+// as a part of its session's memo.
 func (a *attempt) runCommand(ctx context.Context, before Memo, whole func(Memo) Memo) (commandEnd, error) {
 	s, t := a.spec, a.task
 	notRun := commandEnd{memo: before}

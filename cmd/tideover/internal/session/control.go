@@ -9,11 +9,12 @@ import (
 	"github.com/tideover/tideover/engine"
 )
 
-// DefaultMorning is the time of day at which a session continues that was stopped for the night, if
+// DefaultMorning is the time of day at which a session that was stopped for the night continues, if
 // it has no quiet hours.
 const DefaultMorning = "07:00"
 
-// withRun calls f with the session. It returns ErrState if the session has no run.
+// withRun calls f with the session, holding the lock. It returns ErrState if the session has no
+// run.
 func (m *Manager) withRun(name string, f func(g *managed) error) error {
 	return m.withSession(name, func(g *managed) error {
 		if g.run == "" {
@@ -71,8 +72,8 @@ func (m *Manager) PauseUntil(ctx context.Context, name string, until time.Time, 
 	})
 }
 
-// Tonight returns when a session continues that is stopped for the night: at the end of its quiet
-// hours, or at DefaultMorning.
+// Tonight returns when a session that is stopped for the night continues: at the end of its quiet
+// hours, or at DefaultMorning if it has none.
 func (m *Manager) Tonight(name string) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -145,8 +146,8 @@ func (m *Manager) Begin(ctx context.Context, name, by string) error {
 	})
 }
 
-// RetryNow ends the wait of a session. A paused session is resumed, and one that gave up gets new
-// attempts.
+// RetryNow ends the wait of a session. It resumes a paused session, and gives new attempts to a
+// session that gave up.
 func (m *Manager) RetryNow(ctx context.Context, name, by string) error {
 	return m.withRun(name, func(g *managed) (err error) {
 		i, err := m.Engine.Get(ctx, g.run)
@@ -189,7 +190,8 @@ func (m *Manager) Reset(ctx context.Context, name, by string) error {
 	return m.withRun(name, func(g *managed) error { return m.Engine.Reset(ctx, g.run, by) })
 }
 
-// ReportLimit handles a report of the program of a session, which must run on a terminal.
+// ReportLimit handles a limit that the program of a session reports itself. It returns ErrState if
+// the program does not run on a terminal.
 func (m *Manager) ReportLimit(ctx context.Context, name string, report LimitReport, _ string) error {
 	if err := m.withRun(name, func(*managed) error { return nil }); err != nil {
 		return err

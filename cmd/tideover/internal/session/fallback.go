@@ -13,11 +13,11 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// DefaultFallbackAfter is the shortest stated wait for which a session is handed over, if
-// FallbackAfter is 0.
+// DefaultFallbackAfter is the default of Spec.FallbackAfter: a session is handed over to another
+// assistant only if its limit lasts longer.
 const DefaultFallbackAfter = time.Hour
 
-// promptField is the template field of the prompt of a handover.
+// promptField is the template field of the prompt that a fallback assistant gets.
 const promptField = "{{.Prompt}}"
 
 // headless has the arguments with which each assistant works on a prompt without user interaction.

@@ -108,7 +108,7 @@ func (t flagTable) flag(args []string) (n int, tokens []token, err error) {
 	return n, []token{tok}, nil
 }
 
-// cluster parses joined short flags without values.
+// cluster parses joined short flags without values, such as -pc.
 func (t flagTable) cluster(arg string) (n int, tokens []token, err error) {
 	for _, letter := range arg[1:] {
 		name := "-" + string(letter)

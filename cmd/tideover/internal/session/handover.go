@@ -15,8 +15,8 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Handover is a period in which other assistants work in the folder of a session, because its own
-// has a limit. It is part of the [Memo].
+// Handover is a period in which other assistants work in the folder of a session, because the
+// session's own assistant has a limit. It is part of the [Memo].
 type Handover struct {
 	Number    int       `json:"number"`              // of the handover within the run, from 1
 	Assistant string    `json:"assistant,omitempty"` // name of the assistant that works
@@ -41,7 +41,7 @@ type Turn struct {
 	Line      string    `json:"line,omitempty"`  // line of output with the reason
 }
 
-// Ends of a turn without a reason in the output.
+// The values of Turn.Ended that are not reasons of package detect.
 const (
 	turnInterrupted = "interrupted" // by the end of the process or by an operator, and not continued
 	turnNotRun      = "not-run"     // the command could not be run, or its account has a limit
@@ -54,7 +54,7 @@ const notRunNote = " was not run"
 // maxTurns limits the number of stored turns.
 const maxTurns = 20
 
-// maxTurnLine limits the stored part of a line.
+// maxTurnLine limits the bytes of Turn.Line.
 const maxTurnLine = 120
 
 // stored truncates a time to seconds, because a memo has little room. A zero time stays zero.
@@ -92,14 +92,15 @@ func (m *Memo) endTurn(how Turn, now time.Time) {
 	t.To, t.Ended, t.Until, t.Line = stored(now), how.Ended, stored(how.Until), textfmt.TruncateValid(how.Line, maxTurnLine, "…")
 }
 
-// turnEnd returns the end of a turn for a stop.
+// turnEnd returns the values of Turn that describe its end by this stop, for [Memo.endTurn].
 func turnEnd(stop detect.Stop) Turn {
 	return Turn{Ended: stop.Reason.String(), Until: stop.Until, Line: stop.Line}
 }
 
-// handOver records in the memo that other assistants work until back, because a limit lasts until
-// the time until. held means that another session has found the limit. It returns false, and records
-// nothing, if there is no fallback, the limit is too short, or its handover is already over.
+// handOver records in the memo that other assistants work until the time back, because the
+// session's limit lasts until the time until. held means that another session has found the limit.
+// It returns false, and records nothing, if there is no fallback, if the limit is too short, or if
+// the handover for this limit is already over.
 func (a *attempt) handOver(m *Memo, until, back time.Time, held bool) bool {
 	s := a.spec
 	now := time.Now()
@@ -165,11 +166,12 @@ func (a *attempt) isHandedOver(m *Memo) bool {
 	return false
 }
 
-// withFallback returns the memo with of, the memo of the fallback's own session, in its handover.
-func (m Memo) withFallback(of Memo) Memo {
+// withFallback returns a copy of the memo, with the memo of the fallback's own session in its
+// handover.
+func (m Memo) withFallback(own Memo) Memo {
 	h := *m.Handover
-	h.Memo = &of
-	if of.Started && !slices.Contains(h.Worked, h.Assistant) {
+	h.Memo = &own
+	if own.Started && !slices.Contains(h.Worked, h.Assistant) {
 		h.Worked = append(slices.Clone(h.Worked), h.Assistant)
 	}
 	m.Handover = &h
@@ -226,8 +228,8 @@ func (a *attempt) handleFallback(ctx context.Context, before Memo) ([]byte, erro
 	return nil, a.nextFallback(memo, turnEnd(end.stop))
 }
 
-// nextFallback returns the error that ends an attempt of a fallback, whose turn ended as how says. The
-// next fallback works next. If the fallback has completed its work, or was the last one, the session's
+// nextFallback ends the turn of a fallback as how says, and returns the error that ends the
+// attempt. The next fallback takes over. If there is none, or the work is completed, the session's
 // own assistant continues at the end of its limit.
 func (a *attempt) nextFallback(m Memo, how Turn) error {
 	s := a.spec

@@ -35,7 +35,7 @@ type Logs struct {
 
 func (l Logs) path(name string) string { return filepath.Join(l.Dir, name+".log") }
 
-// Open is a [Runner.Open] that appends the output to the session's file.
+// Open implements [Runner.Open]: it appends the output of the command to the session's file.
 func (l Logs) Open(s *Spec) (Streams, error) {
 	if err := os.MkdirAll(l.Dir, 0o700); err != nil {
 		return Streams{}, err

@@ -90,7 +90,7 @@ func (m *Manager) Set(ctx context.Context, specs []*Spec, flows []*engine.Workfl
 }
 
 // Kept returns the workflows of sessions that have a run and are not among specs. The engine still
-// needs them, so that these sessions notify when they give up.
+// needs these workflows, to send a message if such a session gives up.
 func (m *Manager) Kept(specs []*Spec) (flows []*engine.Workflow) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

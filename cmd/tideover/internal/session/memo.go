@@ -76,7 +76,7 @@ func ReadMemo(text json.RawMessage) (m Memo) {
 	return m
 }
 
-// recordStop records a stop.
+// recordStop sets Last to the stop, and counts consecutive stops for the same reason in InARow.
 func (m *Memo) recordStop(stop detect.Stop, exit int, now time.Time) {
 	was := m.Last
 	m.Last = &Stop{Reason: stop.Reason.String(), Line: textfmt.TruncateValid(stop.Line, maxLine, "…"), Rule: stop.Rule, Until: stop.Until, Exit: exit, At: now}

@@ -98,8 +98,8 @@ func startOver(memo Memo, resumed bool, why error) error {
 	return engine.Keep(engine.Snooze(time.Nanosecond, fmt.Sprintf("session id %s no longer exists; starting again with the first prompt", id)), memo)
 }
 
-// shortWait is the longest stated wait that uses no window, if the slack of the policy is not
-// shorter. A limit that ends so soon is a limit of requests per minute, not a used quota.
+// A stated wait of at most shortWait, or at most the slack of the policy if that is shorter, uses
+// no window: a limit that ends so soon is a limit of requests per minute, not a used quota.
 const shortWait = time.Minute
 
 // delayed is a failure after which the policy waits at least the stated time.
@@ -131,7 +131,8 @@ func (a *attempt) wait(stop detect.Stop, err error) error {
 	return engine.Limited(stop.Until, err.Error())
 }
 
-// detectStop returns why a command stopped that this process has not ended.
+// detectStop returns why a command stopped, from its output and its exit code. It is for commands
+// that ended by themselves.
 func detectStop(d *detect.Detector, code int) detect.Stop {
 	stop := d.StopByAny(code)
 	tail := d.Tail()
@@ -142,7 +143,7 @@ func detectStop(d *detect.Detector, code int) detect.Stop {
 	return stop
 }
 
-// maxLine limits the stored part of a line.
+// maxLine limits the stored bytes of a line of output.
 const maxLine = 500
 
 // relative reports whether the time was stated as a duration, not as a date or time of day.
@@ -172,7 +173,8 @@ func failure(stop detect.Stop, exit int) error {
 	return errors.New(text)
 }
 
-// stop ends a session that its user has ended.
+// stop cancels the run of a session whose user has ended the command, and returns the error that
+// ends the attempt.
 func (a *attempt) stop(ctx context.Context, memo Memo, why error) error {
 	err := a.runner.Cancel(ctx, a.task.Run, "the session: "+why.Error())
 	if err == nil || errors.Is(err, engine.ErrState) {

@@ -102,8 +102,8 @@ func (s *Spec) Commands() []Command {
 	return list
 }
 
-// Watched returns the commands of all sessions in a folder of watches, including sessions that have
-// ended, but not that of the session with this name.
+// Watched returns the commands of all sessions that "tideover watch" has stored in the folder,
+// including sessions that have ended, but not that of the session with this name.
 func Watched(folder, name string) (list []Command) {
 	entries, _ := os.ReadDir(folder) // on an error, no watch has run yet
 	for _, e := range entries {

@@ -48,8 +48,8 @@ func (h *Hours) location() *time.Location {
 	return time.Local
 }
 
-// Until returns the end of the hours, and whether now is within them. On a day on which a clock
-// change skips all of them, there are no hours.
+// Until returns the end of the hours, and whether now is within them. If a clock change skips all
+// of the hours on a day, that day has none.
 func (h *Hours) Until(now time.Time) (end time.Time, in bool) {
 	if h == nil {
 		return time.Time{}, false

@@ -43,7 +43,8 @@ func (r *Runner) beforeLimit(ctx context.Context, s *Spec, env []string) error {
 	return engine.Snooze(quotaRecheck, note)
 }
 
-// askQuota asks the tool, or reads what its status line has recorded.
+// askQuota returns how much of the quota is used: it asks the tool, or reads what the tool's status
+// line has recorded.
 func (r *Runner) askQuota(ctx context.Context, s *Spec, env []string) ([]quota.Window, error) {
 	if s.quotaPack() == "codex" {
 		return quota.Codex(ctx, appServer(s.Start), s.Dir, env)

@@ -24,8 +24,8 @@ const ControlVar = "TIDEOVER_CONTROL"
 // Handler is the name of the step handler of sessions.
 const Handler = "session"
 
-// Grace is the time between TERM and KILL for a command. It is shorter than the engine's, which
-// would mark the attempt as stuck.
+// Grace is the time between TERM and KILL for a command. It is shorter than the grace period of the
+// engine, after which the engine would mark the attempt as stuck.
 const Grace = 8 * time.Second
 
 // Runner runs the commands of sessions, one at a time per session.
@@ -112,8 +112,8 @@ func (r *Runner) Handle(ctx context.Context, t *engine.Task) ([]byte, error) {
 }
 
 // acquire waits until commands may start and no other command of the session runs in this process.
-// Call leave after the command. The guard's lock does the same between processes, but the terminal is
-// in use before the guard takes that lock.
+// Call leave after the command. The lock of the guard is not enough: the command's terminal is in
+// use before the guard takes that lock.
 func (r *Runner) acquire(ctx context.Context, s *Spec) (leave func(), err error) {
 	if r.Ready != nil {
 		select {

@@ -142,8 +142,8 @@ func (w *screenWatch) check(now time.Time) time.Duration {
 	return w.wait(now)
 }
 
-// orHooked returns the limit on the screen, or else the one that the program has reported, until
-// the user has typed a command.
+// orHooked returns found, the limit on the screen. If that is nil, it returns the limit that the
+// program has reported with a hook, until the user types a command.
 func (w *screenWatch) orHooked(found *ScreenLimit) *ScreenLimit {
 	if w.hooked == nil {
 		return found
@@ -187,7 +187,8 @@ func (w *screenWatch) typePrompt(now time.Time, stands bool) {
 	}
 }
 
-// wait returns the time until the next check if the screen does not change; 0 means none.
+// wait returns the time until the next check if the screen does not change; 0 means that none is
+// needed.
 func (w *screenWatch) wait(now time.Time) time.Duration {
 	switch {
 	case w.candidate != nil:

@@ -152,7 +152,8 @@ func Split(line string) (argv []string, err error) {
 	return argv, err
 }
 
-// splitWords is Split. plain reports whether a real shell splits the line into the same words.
+// splitWords splits a line as [Split] does. plain reports whether a real shell splits it into the
+// same words.
 func splitWords(line string) (argv []string, plain bool, err error) {
 	var arg strings.Builder
 	var quote rune
@@ -200,7 +201,7 @@ func splitWords(line string) (argv []string, plain bool, err error) {
 	return argv, plain, nil
 }
 
-// packs maps the names of commands to their packs.
+// packs maps the names of assistants' commands to their detection packs.
 var packs = map[string]string{
 	"claude": "claude-code", "codex": "codex", "gemini": "gemini", "opencode": "opencode", "aider": "aider",
 	"agy": "agy", "copilot": "copilot-cli", "cursor-agent": "cursor-agent", "agent": "cursor-agent", // name of Cursor's command since 2026

@@ -112,7 +112,8 @@ func (p *terminalRelay) makeRaw() error {
 	return nil
 }
 
-// restore restores the original modes of our terminal; with last, permanently.
+// restore restores the original modes of our terminal. After a call with last, makeRaw has no
+// effect.
 func (p *terminalRelay) restore(last bool) error {
 	p.modes.Lock()
 	defer p.modes.Unlock()
@@ -152,7 +153,7 @@ func (p *terminalRelay) Type(text string) error {
 	return err
 }
 
-// Typed returns when the user typed last, and whether that did not end with Enter.
+// Typed returns when the user typed last. draft means that this input did not end with Enter.
 func (p *terminalRelay) Typed() (t time.Time, draft bool) { return p.keys.last() }
 
 // keyboard relays input until stop is closed. It polls, because a plain read could not be
