@@ -91,7 +91,7 @@ func (r *lineRing) push(e entry) *entry {
 	return stored
 }
 
-// line returns the line with that count, which must be one of the last.
+// line returns the stored line with this count, which must be one of the last len(entries) counts.
 func (r *lineRing) line(count int) *entry { return &r.entries[count%len(r.entries)] }
 
 // kept returns the stored lines, oldest first, and how many of them are only context.
@@ -162,7 +162,7 @@ func (d *Detector) line(raw []byte, at time.Time) {
 // its own.
 var leaveScreen = []byte("\x1b[?1049l")
 
-// part processes a line, or a part of one that appears as a line.
+// part processes a line, or a part of a line that the terminal shows as a line of its own.
 func (d *Detector) part(raw []byte) {
 	if event := d.norm.eventIn(raw); event != nil {
 		d.event(event)
@@ -260,7 +260,7 @@ func (d *Detector) readMessages(event any) {
 	}
 }
 
-// shown returns a line as verdicts show it.
+// shown returns a line as a [Stop] or a [Finding] contains it: printable and shortened.
 func shown(text []byte) string { return textfmt.TruncateWithin(graphic(text), maxShown, "...") }
 
 // graphic removes characters that could change how a terminal shows the text.

@@ -123,7 +123,7 @@ func (c condition) fails(event any) string {
 	return ""
 }
 
-// has reports whether the value is one of those wanted. In a pack, *text* means any value that
+// has reports whether the text is one of the wanted values. In a pack, *text* means any value that
 // contains text, and !text means any value except text.
 func (w *wanted) has(text string) bool {
 	return slices.ContainsFunc(w.values, func(v string) bool {

@@ -19,8 +19,8 @@ type match struct {
 	verdict string // why the match counts or not; "" means that it counts so far
 }
 
-// own reports whether the message is specific to the program. A match of generic may come from
-// anything that the program ran, unless it is in an event.
+// own reports whether the message is specific to the program. A rule of the pack generic may match
+// the output of any tool that the program ran, unless the text comes from an event.
 func (m *match) own() bool { return m.said || m.rule.pack != "generic" }
 
 // lineMatcher matches lines of text with the rules of a pack.
@@ -74,7 +74,7 @@ func (l *lineMatcher) matchAt(kept []entry, i int) *match {
 	return best
 }
 
-// matchOneOf reports whether one of the lines matches alone.
+// matchOneOf reports whether one of the lines from index first to last matches on its own.
 func (l *lineMatcher) matchOneOf(kept []entry, first, last int) bool {
 	for i := first; i <= last; i++ {
 		if l.matchText(string(kept[i].text), kept[i], kept[max(0, i-maxAbove):i]) != nil {
@@ -89,8 +89,8 @@ func (e *entry) continues(first entry) bool {
 	return !e.event && e.said == first.said && (!e.said || e.number == first.number)
 }
 
-// completes reports whether m, a match of several lines, says more than part, a match of fewer of
-// these lines. part may be nil.
+// completes reports whether m, a match of several lines, replaces part, a match of fewer of these
+// lines, because it says more. part may be nil.
 func (m *match) completes(part *match) bool {
 	stated := !m.reading.until.IsZero()
 	switch {

@@ -53,7 +53,7 @@ func Names() []string {
 	return []string{"claude-code", "codex", "gemini", "agy", "copilot-cli", "cursor-agent", "opencode", "aider", "generic"}
 }
 
-// lookup returns the pack with this name, for a pack that extends it.
+// lookup finds a pack by its name, for a pack that extends it.
 type lookup func(name string) (*Pack, error)
 
 // builtins has the built-in packs. Compiling one takes milliseconds, so each is compiled at its
@@ -84,7 +84,8 @@ func Builtin(name string) (*Pack, error) {
 // also shows the line.
 func Parse(name string, text []byte) (*Pack, error) { return parse(name, text, Builtin) }
 
-// Load reads a pack from a file. The default name is that of the file without its extension.
+// Load reads a pack from a file. A pack without a name gets the name of the file, without its
+// extension.
 func Load(path string) (*Pack, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -137,7 +138,7 @@ func decodeSpec(text []byte) (spec Spec, err error) {
 }
 
 // Compile checks a spec and returns the pack. If the spec extends another pack, the rules of that
-// pack come after its own, except those whose id one of its own rules has.
+// pack follow, except rules with an id that the spec uses itself.
 func Compile(spec Spec) (*Pack, error) { return compile(spec, Builtin) }
 
 func compile(spec Spec, base lookup) (*Pack, error) {

@@ -10,8 +10,8 @@ import (
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
-// together is the distance in lines within which matches belong to one message, of which the most
-// important match counts. A later match that is farther away is a new message.
+// Matches that are at most together lines apart belong to one message, of which the most important
+// match counts. A match that is farther below is a new message.
 const together = 5
 
 func beside(a, b *match) bool { return max(a.count-b.end, b.count-a.end) <= together }
@@ -24,8 +24,8 @@ type ranking struct {
 	foreign bool // as in [Detector]
 }
 
-// void sets the verdict of every match that does not count. It returns the index of the last sign
-// that the program continues by itself; -1 if there is none.
+// void sets the verdict of every match that does not count. alive is the index of the last message
+// that the program continues by itself, if no sign of progress follows it; -1 if there is none.
 func (r *ranking) void() (alive int) {
 	alive = -1
 	for i := range r.list {

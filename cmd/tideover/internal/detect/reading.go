@@ -39,8 +39,8 @@ type reading struct {
 	note   string    // why the stated time is not used; "" without an error
 }
 
-// forms has a parser for each format of a time. A parser gets the text, and the time and the zone in
-// which it was written.
+// forms has a parser for each format of a time. A parser gets the text, the time when it was
+// printed, and the zone for times without a zone.
 var forms = map[string]func(text string, at time.Time, zone *time.Location) (time.Time, error){
 	"duration":     fromNow(readDuration),
 	"seconds":      fromNow(func(text string) (time.Duration, error) { return readNumber(text, time.Second) }),
@@ -54,8 +54,9 @@ var forms = map[string]func(text string, at time.Time, zone *time.Location) (tim
 // formNames returns the names of the formats, for errors.
 func formNames() string { return strings.Join(slices.Sorted(maps.Keys(forms)), ", ") }
 
-// read parses a text in the format as, which was written at the time at. It accepts times from
-// tolerance before at to longest after at; otherwise the result has a note with the error.
+// read parses a text that was printed at the time at. as is the name of its format in forms. It
+// accepts times from tolerance before at to longest after at; otherwise the result has a note with
+// the error.
 func read(text, as string, at time.Time, zone *time.Location) reading {
 	r := reading{stated: textfmt.TruncateWithin(strings.TrimSpace(text), 100, "..."), as: as}
 	until, err := forms[as](r.stated, at, zone)

@@ -99,7 +99,8 @@ func withoutFrame(line string) string {
 	return line
 }
 
-// isBorder reports whether the line is the edge of a box or a rule, which may contain a title.
+// isBorder reports whether the line is the edge of a box or a horizontal rule. It may contain a
+// title.
 func isBorder(line string) bool {
 	drawn, ruled, others := 0, 0, 0
 	for _, r := range line {
@@ -219,5 +220,5 @@ func lastRow(rows []screenRow, is func(*screenRow) bool) int {
 	return -1
 }
 
-// choice matches the first row of a list to choose from.
+// choice matches the first row of a numbered list of options, of which the user must choose one.
 var choice = lazyregexp.New(`^(?:[>›❯»] ?)?1[.)] \S`)

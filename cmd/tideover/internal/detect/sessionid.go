@@ -59,8 +59,8 @@ type sessionReader struct {
 // idGroup is the name of the pattern group with the session id.
 const idGroup = "id"
 
-// maxIDLine is the number of first lines in which the id is searched: later output may quote the id
-// of another session.
+// The session id is searched in the first maxIDLine lines only: later output may quote the id of
+// another session.
 const maxIDLine = 50
 
 // plausibleID matches session ids. They become arguments of commands, so they must not look like
@@ -86,7 +86,8 @@ func (p *Pack) addSession(s Session) (errs []error) {
 	return errs
 }
 
-// compileSessionRule compiles a rule of either kind.
+// compileSessionRule compiles a [SessionID] or, if gone is set, a [SessionGone], whose fields spec
+// has.
 func compileSessionRule(spec SessionID, gone bool) (*sessionRule, error) {
 	r := &sessionRule{gone: gone}
 	var err error
@@ -205,8 +206,8 @@ func (r *sessionRule) idInEvent(event any) (id string) {
 	return id
 }
 
-// found records what a rule has found in the line below above other lines: the id, or that the
-// session does not exist.
+// found records a match of the rule: the id, or that the session does not exist. above is the
+// number of lines above the matching line.
 func (s *sessionReader) found(r *sessionRule, id string, above int) {
 	switch id = strings.TrimSpace(id); {
 	case r.gone:

@@ -40,8 +40,8 @@ type Rule struct {
 	// see the table in docs/detect.md. The name of a group is the format of the time in it.
 	Line string `yaml:"line" json:"line,omitempty"`
 
-	// Literals are texts; only lines that contain at least one are matched. They are in lower
-	// case; those for an event are spelled as in the event. A header needs none.
+	// Literals are texts. Only lines that contain at least one of them are matched. For a line they
+	// are in lower case; for an event they are spelled as in the event. A header needs none.
 	Literals []string `yaml:"literals" json:"literals,omitempty"`
 
 	// Context is for a line that is too unspecific alone: the line, or one of the 8 lines above it,
@@ -55,8 +55,9 @@ type Rule struct {
 	Terminal bool    `yaml:"terminal" json:"terminal,omitempty"` // waiting does not help
 	Alive    bool    `yaml:"alive" json:"alive,omitempty"`       // the program continues by itself, which cancels earlier matches
 
-	// MovedOn is for signs that a program works, or failed for another reason. An event cancels
-	// earlier events and their text; a line cancels earlier lines that only rules of generic match.
+	// MovedOn is for signs that a program works again, or failed for another reason. They cancel
+	// earlier matches: an event cancels earlier events and their text, and a line cancels earlier
+	// lines that match only rules of the pack generic.
 	MovedOn bool `yaml:"moved-on" json:"moved-on,omitempty"`
 
 	// Fallback is for unspecific messages, such as an event that only reports a failure. It decides

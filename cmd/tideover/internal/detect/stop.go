@@ -84,8 +84,8 @@ func (d *Detector) endLines() {
 	}
 }
 
-// verdict returns the Stop for a match. If the match states no time, it uses the time of the last
-// match near it with the same reason: a message may have two lines.
+// verdict returns the Stop for the match list[best]. If that match states no time, it uses the time
+// of the last match near it with the same reason: a message may have two lines.
 func verdict(list []match, best int, zone *time.Location) Stop {
 	m := &list[best]
 	got, from := m.reading, -1
@@ -115,8 +115,8 @@ func verdict(list []match, best int, zone *time.Location) Stop {
 // limitWords matches words that messages about limits contain.
 var limitWords = lazyregexp.New(`(?i)\b(?:rate|usage|request|token)s?[ _-]?limit|\bquota\b|\btoo many requests\b|\blimit (?:is |was |has been )?(?:reached|exceeded|hit)\b|\b(?:try again|retry) (?:at|in|after)\b|\bresets? (?:at|in)\b`)
 
-// NotUnderstood is the note on a stop that no rule explains, although its words are those of a
-// limit.
+// NotUnderstood is the note on a stop that no rule explains, although the output looks like the
+// message of a limit.
 const NotUnderstood = "not recognised as a limit: 'tideover detect --explain' shows why; to add a rule, see docs/detect.md"
 
 // Misread returns NotUnderstood if the stop counts as a crash although the last lines contain words

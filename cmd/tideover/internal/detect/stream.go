@@ -10,8 +10,8 @@ import (
 // is used: such text comes from a program that draws on the screen and never ends a line.
 const maxLine = 1 << 20
 
-// Stream receives one stream of output for its [Detector]. Lines of several streams are ordered by
-// their completion.
+// Stream receives one stream of output for its [Detector]. Lines of several streams are processed
+// in the order in which they end.
 type Stream struct {
 	d       *Detector
 	partial []byte // beginning of an incomplete line

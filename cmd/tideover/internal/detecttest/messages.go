@@ -24,8 +24,8 @@ type Message struct {
 	Until  until  // when the limit ends; nil if that is not stated
 }
 
-// until returns when a limit ends whose message is printed at a time, on a machine in a zone. It returns zero if the
-// stated end is already over at that time.
+// until returns when a limit ends, given the time and the time zone in which its message is
+// printed. It returns zero if the stated end is already over at that time.
 type until func(at time.Time, zone *time.Location) time.Time
 
 // ReasonAt returns why the tool stopped, given its exit code.
@@ -107,21 +107,22 @@ type stated struct {
 	until
 }
 
-// utc returns a date in UTC.
+// utc returns an end that a message states as a date and time in UTC.
 func (c calendar) utc(month time.Month, day, hour, minute, second int) stated {
 	t := time.Date(2026, month, day+c.days, hour, minute, second, 0, time.UTC)
 	return stated{t, func(time.Time, *time.Location) time.Time { return t }}
 }
 
-// local returns a date in the zone of the machine.
+// local returns an end that a message states as a date and time in the zone of the machine.
 func (c calendar) local(month time.Month, day, hour, minute, second int) stated {
 	return stated{time.Date(2026, month, day+c.days, hour, minute, second, 0, time.UTC), func(_ time.Time, zone *time.Location) time.Time {
 		return time.Date(2026, month, day+c.days, hour, minute, second, 0, zone)
 	}}
 }
 
-// daily returns a time of day in a zone; nil means the zone of the machine. The limit ends at the next such time. If the
-// time has passed within the last hour, the limit is over.
+// daily returns an end that a message states as a time of day in a zone; nil means the zone of the
+// machine. The limit ends at the next such time. If the time has passed within the last hour, the
+// limit is over.
 func (c calendar) daily(hour, minute int, where *time.Location) stated {
 	hour = ((hour+c.hours)%24 + 24) % 24
 	return stated{time.Date(2026, 11, 15, hour, minute, 0, 0, time.UTC), func(at time.Time, zone *time.Location) time.Time {
