@@ -147,7 +147,8 @@ func (s *Supervisor) waitForEnd(ctx context.Context, a *attempt) syscall.WaitSta
 	}
 }
 
-// handleStop reacts to a command that was stopped.
+// handleStop reacts to a stop of the command: it gives the command the terminal, or stops our own
+// group, too.
 func (s *Supervisor) handleStop(a *attempt, sig syscall.Signal) {
 	holder := s.terminal.holder()
 	switch {
@@ -168,7 +169,7 @@ func (s *Supervisor) handleStop(a *attempt, sig syscall.Signal) {
 	}
 }
 
-// suspendWith stops the command, and then ourselves.
+// suspendWith stops the command, and then our own group, because we got TSTP.
 func (s *Supervisor) suspendWith(a *attempt) {
 	s.tree.signalGroup(syscall.SIGTSTP)
 	select {

@@ -56,14 +56,15 @@ func (in *input) open() (uintptr, error) {
 	return uintptr(in.feed.child), nil
 }
 
-// started must be called when the command has inherited the descriptor of open, or was not started.
+// started must be called after the command was started, or could not be started. It closes our copy
+// of the command's descriptor and starts to write the input.
 func (in *input) started() {
 	if in.feed != nil {
 		in.feed.start()
 	}
 }
 
-// finish must be called at the end of the attempt.
+// finish stops writing the input. It must be called at the end of the attempt.
 func (in *input) finish() {
 	if in.feed != nil {
 		in.feed.stop()

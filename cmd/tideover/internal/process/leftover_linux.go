@@ -117,8 +117,8 @@ func ancestors() map[int]bool {
 	return found
 }
 
-// signalLeftovers sends KILL to each process, or without kill, TERM to each process that is not in
-// told, to which it adds them.
+// signalLeftovers sends KILL to each process if kill is set. Otherwise it sends TERM to each
+// process that is not in told, and adds it to told.
 func signalLeftovers(list []*os.Process, kill bool, told map[int]bool) {
 	for _, p := range list {
 		switch {
@@ -218,7 +218,8 @@ func ownCgroup() string {
 	return ""
 }
 
-// cgroupMount returns the path of the cgroup that is mounted, and its mount point; "" if none is.
+// cgroupMount returns the mount point of the cgroup file system (version 2), and root, the path of
+// the cgroup that is mounted there; "" if there is none.
 func cgroupMount() (root, point string) {
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
 	for line := range strings.Lines(string(mounts)) {

@@ -61,7 +61,8 @@ func (o *output) open() (uintptr, error) {
 	return uintptr(child), nil
 }
 
-// started must be called when the command has inherited the descriptor of open, or was not started.
+// started must be called after the command was started, or could not be started. It closes our copy
+// of the command's descriptor and starts to copy the output.
 func (o *output) started() {
 	if o.tee != nil {
 		_ = syscall.Close(o.tee.child)

@@ -79,9 +79,9 @@ func (s *Supervisor) ReaderGone() bool {
 	return err == nil && n > 0 && fds[0].Revents&unix.POLLERR != 0
 }
 
-// Interrupted records that the terminal sent the signal to the command alone, which had the
-// foreground. It sends the signal to our own group, as the terminal would have done, so that a
-// script, a loop or make around us ends. The signal counts as sent to us.
+// Interrupted must be called if the terminal has sent the signal only to the command, because that
+// had the foreground. It sends the signal to our own group, as the terminal would have done, so
+// that a script, a loop or make around us ends. The signal counts as sent to us.
 func (s *Supervisor) Interrupted(sig syscall.Signal) {
 	drain(s.signals.idle)
 	_ = syscall.Kill(0, sig)

@@ -24,8 +24,9 @@ type processTree struct {
 	refused bool       // notice was called because we may not signal the command
 }
 
-// add starts the command of an attempt, which becomes the current one. It holds the lock, so that a
-// signal is handled either before the start, or after it and is then forwarded to the command.
+// add starts the command of an attempt, and makes the attempt the current one. It holds the lock,
+// so that a signal is handled either before the start, or after it; then it is forwarded to the
+// command.
 func (t *processTree) add(a *attempt, start func() (pid int, err error)) (err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -42,14 +43,14 @@ func (t *processTree) clear() {
 	t.current = nil
 }
 
-// change is a change of the command's state.
+// change is a new state of the command: stopped or ended.
 type change struct {
 	syscall.WaitStatus
 	continued int // number of CONT signals that we had sent before the change
 }
 
-// watch reports each change of the command's state; the last one is its end. No other function
-// waits for the command.
+// watch sends each change of the command's state to a.states, until the command has ended. No other
+// function waits for the command.
 func (t *processTree) watch(a *attempt) {
 	for {
 		c, err := t.await(a)

@@ -10,7 +10,7 @@ import (
 
 var errBusy = ErrUnsupported
 
-// Supervisor does not exist on this system.
+// Supervisor does not exist on this system: New fails, so its methods are never called.
 type Supervisor struct{}
 
 // New returns [ErrUnsupported].

@@ -38,7 +38,7 @@ func (f figure) SVG() template.HTML {
 }
 
 // overTime returns f with a plot of a series over time for all policies, and a table of its highest
-// values. pick selects the series, and per divides its values.
+// values. pick selects the series, whose values are divided by per.
 func overTime(v *View, f figure, pick func(*sim.Series) []float64, per float64) figure {
 	buckets := v.shown()
 	end := v.time(buckets)
@@ -213,7 +213,7 @@ func ordinal(row, rows int) string {
 	return strconv.Itoa(row + 1)
 }
 
-// heatFull is the number of rows from which the last one includes later attempts.
+// heatFull is the number of rows of a full heat map, whose last row includes all later attempts.
 const heatFull = 10
 
 // heatRow draws a row of a heat map at the height y. Neighbouring cells of the same level are one

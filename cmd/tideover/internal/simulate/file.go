@@ -83,7 +83,8 @@ func checkPolicies(cs []sim.Contestant) error {
 	return errors.Join(errs...)
 }
 
-// Explain returns an error of [sim.Check] in which policies have their names instead of numbers.
+// Explain returns err, an error of [sim.Check], with the names of policies instead of their
+// numbers.
 func (f File) Explain(err error) error {
 	var errs []error
 	for _, e := range strictyaml.JoinedErrors(err) {

@@ -127,7 +127,7 @@ func hasWaiting(r *sim.Report) bool {
 	return slices.ContainsFunc(r.Results, waits)
 }
 
-// even is the tolerance within which shares of success count as equal.
+// even is the largest difference between shares of success that count as equal.
 const even = 0.001
 
 // best returns the index of the best policy by a measure; -1 if it does not differ from each other

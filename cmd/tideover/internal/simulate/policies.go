@@ -17,7 +17,7 @@ import (
 // policiesKey is the only key of a file that does not belong to the scenario.
 const policiesKey = "policies"
 
-// file reads a whole file.
+// file reads the scenario and the policies of a file.
 func (r *reader) file(root strictyaml.Place, f *File) {
 	to := reflect.ValueOf(&f.Scenario).Elem()
 	fields := fieldsOf(to.Type())
@@ -171,7 +171,8 @@ var defaults = map[string][]named{
 	},
 }
 
-// ofWriters and ofServices are the default policies for scenarios in files.
+// ofWriters and ofServices are the default policies for scenarios in files: with conflicting
+// writers, and with services.
 var (
 	ofWriters  = defaults["contention"]
 	ofServices = []named{

@@ -234,7 +234,7 @@ func (p *page) block(rows []*measure, lead int, columns []column, first int) {
 	}
 }
 
-// line writes the text before and then the cells on one line.
+// line writes before, and then the cells as one line.
 func (p *page) line(cells []string, before string) {
 	p.WriteString(before + strings.TrimRight(strings.Join(cells, "  "), " ") + "\n")
 }

@@ -79,8 +79,8 @@ func (v *View) rows() (list []*measure) {
 	return list
 }
 
-// settles reports whether there are failures, and all of them end while calls still start. With a
-// crowd of calls, it does not matter when they end.
+// settles reports whether there are failures, and all of them end while calls still start. If all
+// calls arrive at once, see [View.crowd], it does not matter when the failures end.
 func (v *View) settles() bool {
 	lasts := func(f sim.Failure) bool { return v.until(f) >= v.Scenario.Duration && !v.crowd() }
 	return len(v.Scenario.Failures) > 0 && !slices.ContainsFunc(v.Scenario.Failures, lasts)
