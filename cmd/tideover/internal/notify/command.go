@@ -48,7 +48,7 @@ func (s *Sender) command(ctx context.Context, m Message, k *mask) error {
 	// Do not wait longer for a process that the command left behind and that keeps its
 	// output open.
 	cmd.WaitDelay = time.Second
-	inGroup(cmd)
+	process.OwnGroup(cmd)
 	err = cmd.Run()
 	_ = masked.Close() // can't fail: it writes to memory
 	return commandError(argv[0], err, said.String())

@@ -49,13 +49,10 @@ func Startable(dir, name string) error {
 	return err
 }
 
-// isFolder reports whether the path is a folder.
+// isFolder reports whether name is the path of a folder, and not a name to search in PATH.
 func isFolder(name string) bool {
-	if !strings.Contains(name, "/") {
-		return false
-	}
 	info, err := os.Stat(name)
-	return err == nil && info.IsDir()
+	return strings.Contains(name, "/") && err == nil && info.IsDir()
 }
 
 // bare reports whether the file is a script without a #! line.
@@ -102,6 +99,13 @@ func spawn(cfg *Config, extra []string, files [3]uintptr) (int, error) {
 		return 0, &StartError{startCode(err), name, err}
 	}
 	return pid, nil
+}
+
+// OwnGroup makes the command the leader of a process group, and makes the end of its context kill the
+// whole group.
+func OwnGroup(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 }
 
 func startCode(err error) int {

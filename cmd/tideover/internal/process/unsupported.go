@@ -5,6 +5,7 @@ package process
 import (
 	"context"
 	"os"
+	"os/exec"
 	"syscall"
 )
 
@@ -42,6 +43,9 @@ func (*Supervisor) Close() error { return nil }
 
 // Startable returns nil.
 func Startable(string, string) error { return nil }
+
+// OwnGroup does nothing: there are no process groups on this system.
+func OwnGroup(*exec.Cmd) {}
 
 // Die exits with 128+n.
 func Die(sig syscall.Signal) { os.Exit(CodeSignal + int(sig)) }

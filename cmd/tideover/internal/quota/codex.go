@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os/exec"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/process"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
@@ -30,7 +32,7 @@ func Codex(ctx context.Context, command []string, dir string, env []string) ([]W
 	defer cancel()
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Dir, cmd.Env, cmd.WaitDelay = dir, env, time.Second
-	ownGroup(cmd)
+	process.OwnGroup(cmd) // killed with all its processes
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -114,11 +116,7 @@ func parseCodex(result []byte) (windows []Window, err error) {
 	if err := json.Unmarshal(result, &limits); err != nil {
 		return nil, fmt.Errorf("parsing the answer: %w", err)
 	}
-	buckets := []bucket{limits.RateLimits}
-	for _, b := range limits.RateLimitsByLimitID {
-		buckets = append(buckets, b)
-	}
-	for _, b := range buckets {
+	for _, b := range slices.AppendSeq([]bucket{limits.RateLimits}, maps.Values(limits.RateLimitsByLimitID)) {
 		for _, w := range []*window{b.Primary, b.Secondary} {
 			if w == nil || w.UsedPercent == nil {
 				continue
