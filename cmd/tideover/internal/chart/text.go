@@ -2,6 +2,7 @@ package chart
 
 import (
 	"encoding/xml"
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -52,6 +53,16 @@ func Wrap(text string, width int, indent string) string {
 var Colours = [...][2]string{
 	{"#0969da", "#58a6ff"}, {"#d1501b", "#ff9a5c"}, {"#1a7f37", "#4ac26b"}, {"#8250df", "#bc8cff"},
 	{"#b08800", "#e3b341"}, {"#0e7c86", "#39c5cf"}, {"#bf3989", "#ff80c8"}, {"#57606a", "#a8b3bf"},
+}
+
+// SeriesStyle returns the CSS classes of the colours of n series: .f0 fills with the first colour, .s0
+// strokes with it, and so on. background is 0 for a light and 1 for a dark background.
+func SeriesStyle(n, background int) string {
+	var b strings.Builder
+	for i, c := range Colours[:min(n, len(Colours))] {
+		fmt.Fprintf(&b, ".f%d { fill: %s } .s%d { stroke: %s }\n", i, c[background], i, c[background])
+	}
+	return b.String()
 }
 
 // Paint adds colours to text for a terminal. The zero Paint adds none.

@@ -82,7 +82,7 @@ text { font: 12px system-ui, -apple-system, "Segoe UI", "Noto Sans", "DejaVu San
 .limit { stroke-width: 1.5; fill: none; stroke-dasharray: 4 3 }
 .never { opacity: .3 }
 `)
-	d.colours(0)
+	d.WriteString(chart.SeriesStyle(len(d.plans), 0))
 	d.WriteString(`@media (prefers-color-scheme: dark) {
 text { fill: #e6edf3 }
 .mono, .soft, .end, .mid { fill: #9198a1 }
@@ -90,15 +90,8 @@ text { fill: #e6edf3 }
 .grid { stroke: #3d444d }
 .dot { stroke: #0d1117 }
 `)
-	d.colours(1)
+	d.WriteString(chart.SeriesStyle(len(d.plans), 1))
 	d.WriteString("}\n</style>\n")
-}
-
-// colours adds the styles of the policies. background is 0 for a light and 1 for a dark background.
-func (d *drawing) colours(background int) {
-	for i, c := range chart.Colours[:min(len(d.plans), len(chart.Colours))] {
-		d.printf(".f%d { fill: %s } .s%d { stroke: %s }\n", i, c[background], i, c[background])
-	}
 }
 
 // legend adds the names and the sums of the policies.

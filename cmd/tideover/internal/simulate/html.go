@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/chart"
 	"github.com/tideover/tideover/sim"
 )
 
@@ -135,12 +136,13 @@ func (s *sheet) fill(v *View) {
 
 // hueVars returns the CSS classes of the policies' colours.
 func hueVars(policies int) string {
-	return hues(policies, 0) + swatches(policies, 0) + "@media (prefers-color-scheme: dark) {\n" + hues(policies, 1) + swatches(policies, 1) + "}\n"
+	return chart.SeriesStyle(policies, 0) + swatches(policies, 0) +
+		"@media (prefers-color-scheme: dark) {\n" + chart.SeriesStyle(policies, 1) + swatches(policies, 1) + "}\n"
 }
 
-// swatches returns the classes of hues for HTML elements such as legends, which have a
-// background and a border-color instead of a fill and a stroke. ground is 0 for light
-// mode and 1 for dark mode.
-func swatches(policies, ground int) string {
-	return strings.NewReplacer(".f", ".b", "fill:", "background:", ".s", ".u", "stroke:", "border-color:").Replace(hues(policies, ground))
+// swatches returns the classes of [chart.SeriesStyle] for HTML elements such as legends, which have a
+// background and a border-color instead of a fill and a stroke.
+func swatches(policies, background int) string {
+	names := strings.NewReplacer(".f", ".b", "fill:", "background:", ".s", ".u", "stroke:", "border-color:")
+	return names.Replace(chart.SeriesStyle(policies, background))
 }

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	_ "embed"
 	"fmt"
 	"io"
 	"math"
@@ -61,39 +62,17 @@ func SVG(w io.Writer, v *View) error {
 // hue returns the index of a policy's colour.
 func hue(i int) int { return i % len(chart.Colours) }
 
-const lightStyle = `
-text { font: 12px system-ui, -apple-system, "Segoe UI", "Noto Sans", "DejaVu Sans", sans-serif; fill: #1f2328 }
-.name { font-weight: 600; font-size: 13px }
-.head { font-weight: 600 }
-.soft, .end, .mid { fill: #59636e; font-size: 11px }
-.end { text-anchor: end }
-.mid { text-anchor: middle }
-.ground { fill: #ffffff }
-.grid { stroke: #d1d9e0; stroke-width: 1; fill: none }
-.line { fill: none; stroke-linejoin: round }
-.fail { fill: #cf222e; fill-opacity: .09 }
-`
-
-const darkStyle = `text { fill: #e6edf3 }
-.soft, .end, .mid { fill: #9198a1 }
-.ground { fill: #0d1117 }
-.grid { stroke: #3d444d }
-.fail { fill: #ff7b72; fill-opacity: .14 }
-`
+var (
+	//go:embed svg.css
+	lightStyle string
+	//go:embed svg_dark.css
+	darkStyle string
+)
 
 // svgStyle returns the style of a standalone chart.
 func svgStyle(policies int) string {
-	return lightStyle + hues(policies, 0) + "@media (prefers-color-scheme: dark) {\n" + darkStyle + hues(policies, 1) + "}\n"
-}
-
-// hues returns the CSS classes of the policies' colours; ground is 0 for a light and 1 for a dark
-// background.
-func hues(policies, ground int) string {
-	var b strings.Builder
-	for i, c := range chart.Colours[:min(policies, len(chart.Colours))] {
-		fmt.Fprintf(&b, ".f%d { fill: %s } .s%d { stroke: %s }\n", i, c[ground], i, c[ground])
-	}
-	return b.String()
+	return "\n" + lightStyle + chart.SeriesStyle(policies, 0) +
+		"@media (prefers-color-scheme: dark) {\n" + darkStyle + chart.SeriesStyle(policies, 1) + "}\n"
 }
 
 // panel is the area of a chart, with margins for labels.
