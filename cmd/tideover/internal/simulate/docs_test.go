@@ -13,8 +13,9 @@ import (
 
 // keysBelow returns the keys of a struct as docs/sim.md writes them.
 func keysBelow(path string, typ reflect.Type) (keys []string) {
-	for _, f := range fieldsOf(typ) {
-		at, t := path+f.name, f.typ
+	names, fields := fieldsOf(typ)
+	for _, name := range names {
+		at, t := path+name, fields[name].Type
 		if t.Kind() == reflect.Pointer {
 			t = t.Elem()
 		}

@@ -46,7 +46,9 @@ func overTime(v *View, f figure, pick func(*sim.Series) []float64, per float64) 
 	top := 0.0
 	for i := range all {
 		values := pick(&v.Report.Results[i].Series)
-		all[i] = scaled(values[:min(buckets, len(values))], per)
+		for _, x := range values[:min(buckets, len(values))] {
+			all[i] = append(all[i], x/per)
+		}
 		top = max(top, highest(all[i], 0, buckets))
 	}
 	if top == 0 {
@@ -65,14 +67,6 @@ func overTime(v *View, f figure, pick func(*sim.Series) []float64, per float64) 
 	f.Heads = append([]string{"from"}, policyNames(v)...)
 	f.Rows = sampled(all, buckets, v.time)
 	return f
-}
-
-func scaled(values []float64, per float64) []float64 {
-	out := make([]float64, len(values))
-	for i, x := range values {
-		out[i] = x / per
-	}
-	return out
 }
 
 // tableRows is the largest number of rows in the table of a chart.

@@ -16,8 +16,12 @@ const mostFindings = 3
 // comparison is included only if it is significant.
 func (v *View) Findings() []string {
 	var list []string
-	for _, say := range []func(*View) string{recoveryFinding, successFinding, attemptsFinding, peakFinding, latencyFinding} {
-		if s := say(v); s != "" && len(list) < mostFindings {
+	for _, s := range []string{
+		recoveryFinding(v), successFinding(v), attemptsFinding(v),
+		v.compared("peak retries", "At the peak, %[3]s makes %[4]s retries in %[5]s, and %[1]s %[2]s."),
+		v.compared("latency p99", "99%% of the calls take %[2]s or less with %[1]s, and %[4]s with %[3]s."),
+	} {
+		if s != "" && len(list) < mostFindings {
 			list = append(list, s)
 		}
 	}
@@ -91,16 +95,6 @@ func attemptsFinding(v *View) string {
 			"and %[1]s makes the fewest attempts: %[2]s per call, compared to %[4]s with %[3]s.")
 	}
 	return v.compared(name, "%[1]s makes the fewest attempts per call: %[2]s, compared to %[4]s with %[3]s.")
-}
-
-// peakFinding says which policy has the lowest peak of retries.
-func peakFinding(v *View) string {
-	return v.compared("peak retries", "At the peak, %[3]s makes %[4]s retries in %[5]s, and %[1]s %[2]s.")
-}
-
-// latencyFinding says which policy has the lowest p99, if equally many calls succeed with all of them.
-func latencyFinding(v *View) string {
-	return v.compared("latency p99", "99%% of the calls take %[2]s or less with %[1]s, and %[4]s with %[3]s.")
 }
 
 // compared returns a sentence about the best and the worst policy by a measure; "" if the difference

@@ -63,14 +63,14 @@ func (c loadPlot) draw(p *page, n int) {
 			label = rate(c.top)
 		}
 		p.WriteString(p.paint.Dim(fmt.Sprintf("%*s %s", c.label, label, p.signs.side)))
-		line := &run{paint: p.paint, n: n}
+		kinds, texts := make([]int, c.width), make([]string, c.width)
 		for column := range c.width {
 			from, to := span(column, c.width, c.buckets)
 			load := c.level(highest(s.Load, from, to) / p.v.Report.Bucket)
 			good := c.level(highest(s.Goodput, from, to) / p.v.Report.Bucket)
-			line.add(p.glyph(good-float64(row), load-float64(row)))
+			kinds[column], texts[column] = p.glyph(good-float64(row), load-float64(row))
 		}
-		p.WriteString(line.String() + "\n")
+		p.WriteString(p.paintCells(n, kinds, texts) + "\n")
 	}
 	c.axis(p)
 }
@@ -106,42 +106,26 @@ func (p *page) glyph(good, load float64) (kind int, text string) {
 	return blank, " "
 }
 
-// run builds a line of cells, with one colour code for neighbours of the same kind.
-type run struct {
-	strings.Builder
-	paint chart.Paint
-	n     int
-	kind  int
-	text  strings.Builder
-}
-
-func (r *run) add(kind int, text string) {
-	if kind != r.kind {
-		r.flush()
-		r.kind = kind
+// paintCells returns a line of cells in the colour of policy n, without blanks at the end.
+// Neighbours of the same kind share one colour code.
+func (p *page) paintCells(n int, kinds []int, texts []string) (line string) {
+	for end := len(kinds); end > 0; {
+		from := end - 1
+		for from > 0 && kinds[from-1] == kinds[from] {
+			from--
+		}
+		text := strings.Join(texts[from:end], "")
+		switch {
+		case kinds[from] == full:
+			text = p.paint.Colour(n, text)
+		case kinds[from] == light:
+			text = p.paint.Faint(n, text)
+		case line == "":
+			text = ""
+		}
+		line, end = text+line, from
 	}
-	r.text.WriteString(text)
-}
-
-func (r *run) flush() {
-	text := r.text.String()
-	r.text.Reset()
-	switch r.kind {
-	case full:
-		text = r.paint.Colour(r.n, text)
-	case light:
-		text = r.paint.Faint(r.n, text)
-	}
-	r.WriteString(text)
-}
-
-// String returns the cells without blanks at the end.
-func (r *run) String() string {
-	if r.kind == blank {
-		r.text.Reset()
-	}
-	r.flush()
-	return r.Builder.String()
+	return line
 }
 
 // axis writes the time axis and the periods of failures.

@@ -20,13 +20,13 @@ const policiesKey = "policies"
 // file reads the scenario and the policies of a file.
 func (r *reader) file(root strictyaml.Place, f *File) {
 	to := reflect.ValueOf(&f.Scenario).Elem()
-	fields := fieldsOf(to.Type())
-	for name, at := range root.Keys(append(names(fields), policiesKey)) {
+	names, fields := fieldsOf(to.Type())
+	for name, at := range root.Keys(append(names, policiesKey)) {
 		if name == policiesKey {
 			r.policies(at, f)
-			continue
+		} else {
+			r.value(at, to.FieldByIndex(fields[name].Index))
 		}
-		r.field(at, to, fields, name)
 	}
 }
 

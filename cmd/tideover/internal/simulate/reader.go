@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,38 +31,30 @@ var (
 func (r *reader) value(p strictyaml.Place, to reflect.Value) {
 	r.places[p.Path()] = p
 	ok := true
-	switch {
+	switch kind := to.Kind(); {
 	case to.Type() == durationType:
 		ok = set(to, p.Duration)
 	case to.Type() == scheduleType:
 		ok = set(to, func() (backoff.Schedule, bool) { return schedule(p) })
-	case to.Kind() == reflect.Pointer:
+	case kind == reflect.Pointer:
 		to.Set(reflect.New(to.Type().Elem()))
 		r.value(p, to.Elem())
-	case to.Kind() == reflect.Struct:
+	case kind == reflect.Struct:
 		ok = p.IsMap()
 		r.object(p, to)
-	case to.Kind() == reflect.Slice, to.Kind() == reflect.Array:
+	case kind == reflect.Slice, kind == reflect.Array:
 		ok = r.list(p, to)
-	default:
-		ok = scalar(p, to)
+	case kind == reflect.Bool:
+		ok = set(to, p.Truth)
+	case kind == reflect.Int:
+		ok = set(to, p.Whole)
+	case kind == reflect.Float64:
+		ok = set(to, p.Number)
+	default: // a string: a test checks all tags
+		ok = set(to, p.Text)
 	}
 	if !ok {
 		r.broken[p.Path()] = true
-	}
-}
-
-// scalar sets a string, a number or a boolean.
-func scalar(p strictyaml.Place, to reflect.Value) bool {
-	switch to.Kind() {
-	case reflect.Bool:
-		return set(to, p.Truth)
-	case reflect.Int:
-		return set(to, p.Whole)
-	case reflect.Float64:
-		return set(to, p.Number)
-	default: // a string: a test checks all tags
-		return set(to, p.Text)
 	}
 }
 
@@ -94,46 +85,27 @@ func (r *reader) list(p strictyaml.Place, to reflect.Value) bool {
 
 // object sets the fields of a struct.
 func (r *reader) object(p strictyaml.Place, to reflect.Value) {
-	fields := fieldsOf(to.Type())
-	for name, at := range p.Keys(names(fields)) {
-		r.field(at, to, fields, name)
+	names, fields := fieldsOf(to.Type())
+	for name, at := range p.Keys(names) {
+		r.value(at, to.FieldByIndex(fields[name].Index))
 	}
 }
 
-// field sets the field of a struct that has this name in the file.
-func (r *reader) field(at strictyaml.Place, to reflect.Value, fields []field, name string) {
-	i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
-	r.value(at, to.FieldByIndex(fields[i].index))
-}
-
-// field is a struct field that a file can set.
-type field struct {
-	name  string
-	index []int
-	typ   reflect.Type
-}
-
-// fieldsOf returns the exported fields in order. A field without a yaml tag has its own name in
-// lower case, with hyphens.
-func fieldsOf(t reflect.Type) (fields []field) {
+// fieldsOf returns the fields of a struct that a file can set, by their names in the file, and these
+// names in order. A field without a yaml tag has its own name in lower case, with hyphens.
+func fieldsOf(t reflect.Type) (names []string, fields map[string]reflect.StructField) {
+	fields = map[string]reflect.StructField{}
 	for f := range t.Fields() {
 		if f.IsExported() {
 			name := cmp.Or(f.Tag.Get("yaml"), strings.ToLower(capital.ReplaceAllString(f.Name, "$1-$2")))
-			fields = append(fields, field{name, f.Index, f.Type})
+			names, fields[name] = append(names, name), f
 		}
 	}
-	return fields
+	return names, fields
 }
 
 // capital matches the beginning of a word inside of a name.
 var capital = lazyregexp.New(`([a-z])([A-Z])`)
-
-func names(fields []field) (list []string) {
-	for _, f := range fields {
-		list = append(list, f.name)
-	}
-	return list
-}
 
 // contestant returns the path of policy i in errors of package sim.
 func contestant(i int) string { return fmt.Sprintf("contestants[%d]", i) }
@@ -163,9 +135,10 @@ func (f File) YAML() string {
 
 // writeFields writes the fields of a struct that are not zero, one per line.
 func writeFields(b *strings.Builder, v reflect.Value, indent string) {
-	for _, f := range fieldsOf(v.Type()) {
-		if at := v.FieldByIndex(f.index); !at.IsZero() {
-			writeValue(b, f.name, at, indent)
+	names, fields := fieldsOf(v.Type())
+	for _, name := range names {
+		if at := v.FieldByIndex(fields[name].Index); !at.IsZero() {
+			writeValue(b, name, at, indent)
 		}
 	}
 }

@@ -69,11 +69,9 @@ func (v *View) rows() (list []*measure) {
 		if m.name == "recovery" && !v.recoverable() {
 			continue
 		}
-		for n := range v.Report.Results {
-			if e := v.get(m, n); e.Mean != 0 || m.name == "success" || m.name == "recovery" {
-				list = append(list, m)
-				break
-			}
+		isNotZero := func(r sim.Result) bool { return m.get(&r.Measures).Mean != 0 }
+		if m.name == "success" || m.name == "recovery" || slices.ContainsFunc(v.Report.Results, isNotZero) {
+			list = append(list, m)
 		}
 	}
 	return list

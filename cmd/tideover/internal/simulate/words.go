@@ -86,10 +86,9 @@ func service(v sim.Service) string {
 	text := v.Name + " takes any number of calls at once"
 	if v.Workers > 0 {
 		text = v.Name + " has " + groupedPlural(v.Workers, "worker")
-		switch {
-		case v.Queue > 0:
+		if v.Queue > 0 {
 			text += fmt.Sprintf(" and room for %s to wait", groupedPlural(v.Queue, "call"))
-		default:
+		} else {
 			text += " and an unlimited queue"
 		}
 	}
