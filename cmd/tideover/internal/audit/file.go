@@ -7,8 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/fileaccess"
 	"github.com/tideover/tideover/cmd/tideover/internal/lockfile"
 )
 
@@ -122,17 +122,13 @@ func (f *file) fit(p []byte) []byte {
 // firstLine returns the first line including its line end.
 func firstLine(p []byte) []byte { return p[:bytes.IndexByte(p, '\n')+1] }
 
-// rotate renames the file and the earlier ones, removes the oldest, and opens a new file. It
-// renames the file with the highest number first, so that no file is lost if the process ends
-// meanwhile.
+// rotate renames the file and the earlier ones, removes the oldest, and opens a new file.
 func (f *file) rotate() error {
 	if err := f.close(); err != nil {
 		return err
 	}
-	for i := f.keep - 1; i >= 0; i-- {
-		if err := os.Rename(f.aside(i), f.aside(i+1)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("audit: %w", err)
-		}
+	if err := fileaccess.Rotate(f.path, f.keep); err != nil {
+		return fmt.Errorf("audit: %w", err)
 	}
 	if f.keep == 0 {
 		if err := os.Remove(f.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -140,17 +136,9 @@ func (f *file) rotate() error {
 		}
 	}
 	for more, i := true, f.keep+1; more; i++ { // remove files that an earlier, larger keep has left
-		more = os.Remove(f.aside(i)) == nil
+		more = os.Remove(fileaccess.Rotated(f.path, i)) == nil
 	}
 	return f.open()
-}
-
-// aside returns the name of the i-th rotated file; 0 is the current one.
-func (f *file) aside(i int) string {
-	if i == 0 {
-		return f.path
-	}
-	return f.path + "." + strconv.Itoa(i)
 }
 
 func (f *file) close() error {

@@ -1,5 +1,5 @@
 // Package fileaccess detects files and folders that other users can change. Those users could control a
-// server that reads its token or its commands from such a file.
+// server that reads its token or its commands from such a file. It also rotates log files.
 package fileaccess
 
 import (
@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
+	"strconv"
 )
 
 // Values of the parameter refused of [Check]: whose write permission is refused.
@@ -29,6 +30,26 @@ func Check(path string, info fs.FileInfo, refused fs.FileMode) error {
 		return fmt.Errorf("other users can write to %s (%v): run chmod go-w on it", path, mode)
 	}
 	return nil
+}
+
+// Rotate renames a file and its earlier versions: path becomes path.1, path.1 becomes path.2, and so on,
+// and path.<keep> is replaced. It renames the file with the highest number first, so that no file is
+// lost if the process ends meanwhile.
+func Rotate(path string, keep int) error {
+	for i := keep - 1; i >= 0; i-- {
+		if err := os.Rename(Rotated(path, i), Rotated(path, i+1)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Rotated returns the name of a file after i rotations; 0 means the current file.
+func Rotated(path string, i int) string {
+	if i == 0 {
+		return path
+	}
+	return path + "." + strconv.Itoa(i)
 }
 
 // CheckFolder checks a folder by [Check] with GroupOrOthers. A folder that does not exist is no

@@ -16,6 +16,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/fileaccess"
 	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/internal/secret"
 )
@@ -142,19 +143,10 @@ func (l *logFile) Write(p []byte) (int, error) {
 
 func (l *logFile) rotate() {
 	_ = l.f.Close()
-	for i := logKeep - 1; i >= 0; i-- {
-		_ = os.Rename(l.aside(i), l.aside(i+1))
-	}
+	_ = fileaccess.Rotate(l.path, logKeep) // on an error, the file grows
 	if l.open() != nil {
 		l.f = nil
 	}
-}
-
-func (l *logFile) aside(i int) string {
-	if i == 0 {
-		return l.path
-	}
-	return fmt.Sprintf("%s.%d", l.path, i)
 }
 
 // Close closes the file.
@@ -241,9 +233,8 @@ func readFrom(f *os.File, offset int64) (text []byte, end bool, err error) {
 
 // openAll opens the files of a session, oldest first.
 func (l Logs) openAll(name string) (files []*os.File, err error) {
-	log := logFile{path: l.path(name)}
 	for i := logKeep; i >= 0; i-- {
-		f, err := os.Open(log.aside(i))
+		f, err := os.Open(fileaccess.Rotated(l.path(name), i))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
