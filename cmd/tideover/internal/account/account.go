@@ -1,6 +1,7 @@
 package account
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -11,7 +12,6 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/fileaccess"
 	"github.com/tideover/tideover/internal/boottime"
 	"github.com/tideover/tideover/internal/lazyregexp"
-	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // None is the account name of a session that uses no account, and so shares no limit with other
@@ -149,7 +149,7 @@ func (g *Gate) update(change func(s *state, now moment) bool) {
 // error; then the caller must not write the file.
 func (g *Gate) begin() (s *state, unlock func(), err error) {
 	unlock = func() {}
-	if err := makeFolder(g.store.Dir); err != nil {
+	if err := cmp.Or(os.MkdirAll(g.store.Dir, 0o700), fileaccess.CheckFolder(g.store.Dir)); err != nil {
 		return nil, unlock, err
 	}
 	release, err := takeLock(g.lockPath())
@@ -305,11 +305,9 @@ func (p *Pass) Limited(r Reset, why string, probeIn time.Duration) (held *Held) 
 		case l.stated() && l.left(now) >= wait: // the later end counts
 			return changed
 		}
-		s.Limit = &limit{moment: now, Serial: s.Serial + 1, ID: a.ID, By: textfmt.TruncateValid(a.Name, maxText, "…"), Why: textfmt.TruncateValid(why, maxText, "…"), Wait: wait}
+		s.setLimit(a, r, why, now)
 		if wait == 0 {
 			s.Limit.Next = min(max(probeIn, 0), maxProbeDelay)
-		} else if r.In == 0 {
-			s.Limit.Until = r.At.Round(0)
 		}
 		return true
 	})
@@ -386,5 +384,5 @@ func CheckName(name string) error {
 		return nil
 	}
 	return fmt.Errorf("%q is not a valid account name: want 1 to 63 lower-case letters, digits, hyphens, underscores and dots, beginning with a letter or digit; or %s",
-		textfmt.TruncateValid(name, maxText, "…"), None)
+		shorten(name), None)
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/fileaccess"
 	"github.com/tideover/tideover/cmd/tideover/internal/lockfile"
-	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // maxFile is the size of the largest file that is read; a larger one counts as damaged.
@@ -78,10 +77,10 @@ func parseState(text []byte) (*state, error) {
 		return nil, fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	if l := s.Limit; l != nil {
-		l.By, l.Why = textfmt.TruncateValid(l.By, maxText, "…"), textfmt.TruncateValid(l.Why, maxText, "…")
+		l.By, l.Why = shorten(l.By), shorten(l.Why)
 	}
 	if s.Probe != nil {
-		s.Probe.By = textfmt.TruncateValid(s.Probe.By, maxText, "…")
+		s.Probe.By = shorten(s.Probe.By)
 	}
 	return s, nil
 }
@@ -113,14 +112,6 @@ func writeState(path string, s *state) error {
 		_ = os.Remove(next)
 	}
 	return err
-}
-
-// makeFolder creates the folder, and rejects one that other users can write to.
-func makeFolder(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	return fileaccess.CheckFolder(dir)
 }
 
 // tryLock takes the lock of a file, which it creates if necessary. held is true if another process

@@ -1,10 +1,6 @@
 package account
 
-import (
-	"time"
-
-	"github.com/tideover/tideover/internal/textfmt"
-)
+import "time"
 
 // Two stated ends that differ by at most sameEnd count as the same. Otherwise each message that
 // says "in 2 hours" would change the file.
@@ -38,10 +34,7 @@ func (g *Gate) RecordLimit(a Asker, r Reset, why string) (known *Limit, recorded
 	g.update(func(s *state, now moment) bool {
 		l, wait := s.active(now), r.wait(now)
 		if wait > 0 && (l == nil || !l.stated() || l.left(now)+sameEnd < wait) {
-			s.Limit = &limit{moment: now, Serial: s.Serial + 1, ID: a.ID, By: textfmt.TruncateValid(a.Name, maxText, "…"), Why: textfmt.TruncateValid(why, maxText, "…"), Wait: wait}
-			if r.In == 0 {
-				s.Limit.Until = r.At.Round(0)
-			}
+			s.setLimit(&a, r, why, now)
 			recorded = true
 		}
 		known = g.limitOf(s, now)

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"time"
+
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 const (
@@ -97,6 +99,17 @@ func (s *state) rebase(now moment) (changed bool) {
 	}
 	return changed
 }
+
+// setLimit replaces the limit by one that the asker ran into, which ends as r says.
+func (s *state) setLimit(a *Asker, r Reset, why string, now moment) {
+	s.Limit = &limit{moment: now, Serial: s.Serial + 1, ID: a.ID, By: shorten(a.Name), Why: shorten(why), Wait: r.wait(now)}
+	if s.Limit.stated() && r.In == 0 {
+		s.Limit.Until = r.At.Round(0)
+	}
+}
+
+// shorten returns the part of a text that is stored.
+func shorten(text string) string { return textfmt.TruncateValid(text, maxText, "…") }
 
 // stated reports whether the end of the limit is known.
 func (l *limit) stated() bool { return l.Wait > 0 }
