@@ -45,13 +45,11 @@ func (a *attempt) useAccount(id string, forced bool) (u *usage, held *account.He
 	u = &usage{attempt: a, policy: a.spec.storedPolicy(), gate: gate, begun: time.Now()}
 	u.asker = newAsker(a.spec, id, &u.policy)
 	u.asker.Forced = forced
-	pass, hold := gate.Enter(u.asker)
-	if hold != nil {
-		return u, hold
+	if u.pass, held = gate.Enter(u.asker); held != nil {
+		return u, held
 	}
-	u.pass = pass
-	if pass.Probes() || forced {
-		u.proven = time.AfterFunc(account.ProvenAfter, pass.Worked)
+	if u.pass.Probes() || forced {
+		u.proven = time.AfterFunc(account.ProvenAfter, u.pass.Worked)
 	}
 	return u, nil
 }

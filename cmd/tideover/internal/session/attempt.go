@@ -132,7 +132,7 @@ func (a *attempt) runCommand(ctx context.Context, before Memo, whole func(Memo) 
 		options.OnSessionID = running.setStated
 	}
 	d := detect.New(pack, options)
-	end, err := a.run(ctx, commandRun{env, command, resumes, d, running.setLimit})
+	end, quit, err := a.run(ctx, commandRun{env, command, resumes, d, running.setLimit})
 	done := commandEnd{memo: running.finish(), ran: true, resumed: resumes, exit: end.Code}
 	switch {
 	case err != nil && ctx.Err() == nil && shortage.Is(err):
@@ -150,7 +150,7 @@ func (a *attempt) runCommand(ctx context.Context, before Memo, whole func(Memo) 
 		return done, cmp.Or(context.Cause(ctx), errors.New("interrupted"))
 	}
 	done.stop = detectStop(d, end.Code)
-	if end.quit && end.Code == 0 && done.stop.Trust == detect.ByLine {
+	if quit && end.Code == 0 && done.stop.Trust == detect.ByLine {
 		// The user saw the limit and ended the program.
 		done.stop = detect.Stop{Reason: detect.Completed}
 	}
@@ -189,19 +189,14 @@ type commandRun struct {
 	limited   func(*ScreenLimit) // called with limits on its screen
 }
 
-// runEnd is how a run of a command ended.
-type runEnd struct {
-	guard.Result
-	quit bool // its user typed after a limit had appeared on its screen
-}
-
 // run runs the command and passes its output to the detector. It redacts secrets before the detector
-// splits the output, so that no part of a secret remains.
-func (a *attempt) run(ctx context.Context, c commandRun) (runEnd, error) {
+// splits the output, so that no part of a secret remains. quit reports whether the user typed after a
+// limit had appeared on the screen.
+func (a *attempt) run(ctx context.Context, c commandRun) (end guard.Result, quit bool, err error) {
 	r, s := a.runner, a.spec
 	streams, err := r.Open(s)
 	if err != nil {
-		return runEnd{}, err
+		return end, false, err
 	}
 	redactor := cmp.Or(r.Redactor, new(secret.Redactor))
 	out, errs := redactor.NewWriter(c.detector.Stream()), redactor.NewWriter(c.detector.Stream())
@@ -237,11 +232,11 @@ func (a *attempt) run(ctx context.Context, c commandRun) (runEnd, error) {
 	if launch == nil {
 		launch = guard.Run
 	}
-	end, err := launch(ctx, g)
-	quit := watch.stop()
+	end, err = launch(ctx, g)
+	quit = watch.stop()
 	err = errors.Join(err, streams.Close())
 	_, _ = out.Close(), errs.Close() // they write to memory
-	return runEnd{end, quit}, err
+	return end, quit, err
 }
 
 // environment returns the environment of the command.

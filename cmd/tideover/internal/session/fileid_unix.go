@@ -4,17 +4,15 @@ package session
 
 import (
 	"os"
-	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // fileID returns the inode number, which a file keeps when it is renamed; 0 on an error.
 func fileID(f *os.File) uint64 {
-	info, err := f.Stat()
-	if err != nil {
+	var st unix.Stat_t
+	if unix.Fstat(int(f.Fd()), &st) != nil {
 		return 0
 	}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return uint64(st.Ino) //nolint:unconvert // not 64 bits on all systems
-	}
-	return 0
+	return uint64(st.Ino) //nolint:unconvert // not 64 bits on all systems
 }

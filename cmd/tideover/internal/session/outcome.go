@@ -31,15 +31,12 @@ func (a *attempt) nextAction(ctx context.Context, memo Memo, stop detect.Stop) (
 		return json.Marshal(Outcome{memo.Session, memo.Last.Exit, memo.Resumes, a.task.Windows})
 	}
 	err := failure(stop, memo.Last.Exit)
-	if stop.Terminal || stop.Reason == detect.Terminal {
-		return nil, engine.Keep(retry.Permanent(err), memo)
-	}
 	action := a.spec.action(stop.Reason)
 	switch {
+	case stop.Terminal || stop.Reason == detect.Terminal || action.Do == DoGiveUp:
+		return nil, engine.Keep(retry.Permanent(err), memo)
 	case action.Do == DoStop:
 		return nil, a.stop(ctx, memo, err)
-	case action.Do == DoGiveUp:
-		return nil, engine.Keep(retry.Permanent(err), memo)
 	case action.Attempts > 0 && memo.InARow >= action.Attempts:
 		return nil, engine.Keep(retry.Permanent(fmt.Errorf("%w (%d times in a row)", err, memo.InARow)), memo)
 	case action.Do == DoStart:

@@ -72,13 +72,10 @@ func (s *Spec) CannotResume() string {
 // zero resumption if that is unknown.
 func planOf(argv []string, piped bool) (assistant string, r resumption) {
 	w, assistant, understood := unwrap(argv)
-	plan := assistants[assistant]
-	if plan == nil || !understood {
-		return assistant, resumption{}
-	}
-	r, err := plan(w.inner, piped)
-	if err != nil {
-		return assistant, resumption{}
+	if plan := assistants[assistant]; plan != nil && understood {
+		if planned, err := plan(w.inner, piped); err == nil {
+			r = planned
+		}
 	}
 	return assistant, r
 }

@@ -21,14 +21,12 @@ func ParseHours(text string) (*Hours, error) {
 	if !ok {
 		return nil, fmt.Errorf("%q is not a range of hours: want one such as 23:00-07:00", text)
 	}
-	var clocks [2]time.Time
-	for i, t := range []string{from, to} {
-		var err error
-		if clocks[i], err = time.Parse("15:04", t); err != nil {
+	for _, t := range []string{from, to} {
+		if _, err := time.Parse("15:04", t); err != nil {
 			return nil, fmt.Errorf("%q in %q is not a time of day: want one such as 23:00", t, text)
 		}
 	}
-	if clocks[0].Equal(clocks[1]) {
+	if clockOf(from).Equal(clockOf(to)) {
 		return nil, fmt.Errorf("%q is empty: both times are the same", text)
 	}
 	if _, err := time.LoadLocation(h.Zone); err != nil {

@@ -266,8 +266,6 @@ func PackOf(argv []string) string {
 // CommandPack is [PackOf] for commands that may be inside a shell script or after a program such as
 // env. It returns "generic" if the command contains no known assistant.
 func CommandPack(argv []string) string {
-	if _, assistant, _ := unwrap(argv); packs[assistant] != "" {
-		return packs[assistant]
-	}
-	return PackOf(argv)
+	_, assistant, _ := unwrap(argv)
+	return cmp.Or(packs[assistant], PackOf(argv))
 }

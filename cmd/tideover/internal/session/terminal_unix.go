@@ -66,7 +66,7 @@ type terminalRelay struct {
 const backgroundCheck = 100 * time.Millisecond
 
 // start puts our terminal into raw mode, so that control keys reach the command.
-func (p *terminalRelay) start(theirs *os.File) error {
+func (p *terminalRelay) start(theirs *os.File) (err error) {
 	_ = pty.InheritSize(p.tty, p.pty) // on an error, it keeps the default size
 	if was, err := term.GetState(int(p.tty.Fd())); err == nil {
 		p.was = was
@@ -75,7 +75,6 @@ func (p *terminalRelay) start(theirs *os.File) error {
 	if err := p.makeRaw(); err != nil {
 		return err
 	}
-	var err error
 	if p.stopped, p.stop, err = os.Pipe(); err != nil {
 		return errors.Join(err, p.restore(true))
 	}
