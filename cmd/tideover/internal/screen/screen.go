@@ -302,20 +302,17 @@ func (s *Screen) putAgain() {
 	s.graphics = graphics
 }
 
-func (s *Screen) moveUp(n int) {
-	least := 0
-	if s.at.y >= s.top {
-		least = s.top
-	}
-	s.moveTo(s.at.x, max(s.at.y-n, least))
-}
-
+// moveDown moves the cursor down by n rows, or up if n is negative. It does not leave the scroll
+// region at its upper or lower end.
 func (s *Screen) moveDown(n int) {
-	most := len(s.rows()) - 1
-	if s.at.y < s.under {
-		most = s.under - 1
+	first, last := 0, len(s.rows())-1
+	if s.at.y >= s.top {
+		first = s.top
 	}
-	s.moveTo(s.at.x, min(s.at.y+n, most))
+	if s.at.y < s.under {
+		last = s.under - 1
+	}
+	s.moveTo(s.at.x, min(max(s.at.y+n, first), last))
 }
 
 // scrollArea sets the scroll region; rows are counted from 1, and 0 means the default. It ignores an

@@ -138,28 +138,24 @@ func control(s *Screen, c byte) {
 
 // escape executes the escape sequence that ends with c. inter is its intermediate byte; 0 for none.
 func escape(s *Screen, inter, c byte) {
-	switch inter {
-	case '(':
+	switch {
+	case inter == '(':
 		s.graphics[0] = c == '0'
-	case ')':
+	case inter == ')':
 		s.graphics[1] = c == '0'
-	}
-	if inter != 0 {
-		return
-	}
-	switch c {
-	case '7':
+	case inter != 0:
+	case c == '7':
 		s.page().saved = s.at
-	case '8':
+	case c == '8':
 		s.restore()
-	case 'D':
+	case c == 'D':
 		s.lineFeed()
-	case 'E':
+	case c == 'E':
 		s.at.x = 0
 		s.lineFeed()
-	case 'M':
+	case c == 'M':
 		s.reverseFeed()
-	case 'c':
+	case c == 'c':
 		s.reset(len(s.rows()))
 	}
 }
@@ -239,7 +235,7 @@ func execute(s *Screen, list []int, c byte) {
 	}
 	switch c {
 	case 'A':
-		s.moveUp(n)
+		s.moveDown(-n)
 	case 'B', 'e':
 		s.moveDown(n)
 	case 'C', 'a':
@@ -250,7 +246,7 @@ func execute(s *Screen, list []int, c byte) {
 		s.moveDown(n)
 		s.at.x = 0
 	case 'F':
-		s.moveUp(n)
+		s.moveDown(-n)
 		s.at.x = 0
 	case 'G', '`':
 		s.moveTo(n-1, s.at.y)
