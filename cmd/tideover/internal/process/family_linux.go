@@ -134,11 +134,8 @@ func (f *family) descendants() []relative {
 		byParent[p.parent] = append(byParent[p.parent], p)
 	}
 	var found []relative
-	parents := []int{f.self}
-	for len(parents) > 0 {
-		children := byParent[parents[0]]
-		parents = parents[1:]
-		for _, p := range children {
+	for parents := []int{f.self}; len(parents) > 0; parents = parents[1:] {
+		for _, p := range byParent[parents[0]] {
 			if p.parent != f.self || f.ours(p.pid) {
 				found = append(found, p)
 				parents = append(parents, p.pid)

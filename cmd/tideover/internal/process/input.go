@@ -33,13 +33,13 @@ func newInput(cfg Config) (*input, error) {
 		in.start = at
 		return in, err
 	case unix.S_IFIFO, unix.S_IFSOCK:
-		in.spool = newSpool(cfg.Stdin, cfg.StdinLimit)
+		in.spool = &spool{src: cfg.Stdin, limit: cfg.StdinLimit, buf: make([]byte, 64<<10), results: make(chan reading, 1)}
 	}
 	return in, nil
 }
 
 // open returns the descriptor for the next attempt.
-func (in *input) open() (uintptr, error) {
+func (in *input) open() (fd uintptr, err error) {
 	if in.start >= 0 {
 		if _, err := in.src.Seek(in.start, io.SeekStart); err != nil {
 			return 0, err
@@ -48,9 +48,7 @@ func (in *input) open() (uintptr, error) {
 	if in.spool == nil {
 		return uintptr(fdOf(in.src)), nil
 	}
-	var err error
-	in.feed, err = in.spool.open()
-	if err != nil {
+	if in.feed, err = in.spool.open(); err != nil {
 		return 0, err
 	}
 	return uintptr(in.feed.child), nil

@@ -64,11 +64,9 @@ func EndLeftovers(ctx context.Context, list []Leftovers, grace time.Duration) er
 // findLeftovers returns handles of the processes that are leftovers, except those in spared. A handle
 // never refers to another process, even if the pid is reused.
 func findLeftovers(list []Leftovers, cgroups []string, spared map[int]bool) (found []*os.Process) {
-	byCgroup := map[int]bool{}
+	var members []int // of the cgroups
 	for _, dir := range cgroups {
-		for _, pid := range cgroupProcesses(dir) {
-			byCgroup[pid] = true
-		}
+		members = append(members, cgroupProcesses(dir)...)
 	}
 	for _, p := range processes() {
 		if spared[p.pid] {
@@ -78,7 +76,7 @@ func findLeftovers(list []Leftovers, cgroups []string, spared map[int]bool) (fou
 		if err != nil {
 			continue
 		}
-		if byCgroup[p.pid] || hasEnvironment(p.pid, list) {
+		if slices.Contains(members, p.pid) || hasEnvironment(p.pid, list) {
 			found = append(found, handle)
 		} else {
 			_ = handle.Release()

@@ -38,7 +38,7 @@ type output struct {
 }
 
 // open returns the descriptor for the next attempt.
-func (o *output) open() (uintptr, error) {
+func (o *output) open() (fd uintptr, err error) {
 	if o.match == nil && !o.buffer {
 		return uintptr(fdOf(o.dst)), nil
 	}
@@ -46,7 +46,6 @@ func (o *output) open() (uintptr, error) {
 	if o.buffer {
 		_ = o.close()
 		o.broken = nil
-		var err error
 		if o.held, err = scratch(); err != nil {
 			return 0, err
 		}

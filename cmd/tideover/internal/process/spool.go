@@ -34,10 +34,6 @@ type reading struct {
 	err error
 }
 
-func newSpool(src *os.File, limit int64) *spool {
-	return &spool{src: src, limit: limit, buf: make([]byte, 64<<10), results: make(chan reading, 1)}
-}
-
 // feed writes the whole input to one attempt: first the stored part, then the rest as it arrives.
 type feed struct {
 	spool *spool
