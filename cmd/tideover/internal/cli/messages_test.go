@@ -33,8 +33,8 @@ func TestDetectReadsEveryMessage(t *testing.T) {
 				t.Fatalf("%v: %s", err, got.out)
 			}
 			final := m.Final && m.ReasonAt(code) != "completed"
-			if stop.Reason != m.ReasonAt(code) || stop.Terminal != final || !stop.Until.Equal(m.UntilAt(code, time.Local)) {
-				t.Errorf("%s, exit code %d: %q is read as %s, want %s until %v, final %v", m.Tool, code, m.Text, got.out, m.ReasonAt(code), m.UntilAt(code, time.Local), final)
+			if stop.Reason != m.ReasonAt(code) || stop.Terminal != final || !stop.Until.Equal(m.UntilFrom(detecttest.Now, code, time.Local)) {
+				t.Errorf("%s, exit code %d: %q is read as %s, want %s until %v, final %v", m.Tool, code, m.Text, got.out, m.ReasonAt(code), m.UntilFrom(detecttest.Now, code, time.Local), final)
 			}
 		}
 	}

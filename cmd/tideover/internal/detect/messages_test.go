@@ -23,7 +23,7 @@ func stopByAny(t testing.TB, pack, output string, code int, zone *time.Location)
 
 func checkMessage(t *testing.T, m *detecttest.Message, how string, got Stop, code int, zone *time.Location) {
 	t.Helper()
-	want, until := m.ReasonAt(code), m.UntilAt(code, zone)
+	want, until := m.ReasonAt(code), m.UntilFrom(detecttest.Now, code, zone)
 	if got.Reason.String() != want || !got.Until.Equal(until) || want != "completed" && got.Terminal != m.Final {
 		t.Errorf("%s, exit code %d, %s: %q\n got %+v\nwant %s until %v, final %v", m.Tool, code, how, m.Text, got, want, until, m.Final)
 	}
@@ -62,8 +62,8 @@ func TestMessagesAtAnyTime(t *testing.T) {
 			if got.Reason.String() != m.Reason || !got.Until.Equal(until) || !until.IsZero() && !until.After(now) {
 				t.Errorf("at %v in %v: %q\n got %+v\nwant %s until %v", now, zone, m.Text, got, m.Reason, until)
 			}
-			if zone == time.UTC && m.FollowsFrom(now, 1, zone) != detecttest.Messages[i].Follows(1, zone) {
-				t.Errorf("at %v: %q %s, want as always: %s", now, m.Text, m.FollowsFrom(now, 1, zone), detecttest.Messages[i].Follows(1, zone))
+			if zone == time.UTC && m.FollowsFrom(now, 1, zone) != detecttest.Messages[i].FollowsFrom(detecttest.Now, 1, zone) {
+				t.Errorf("at %v: %q %s, want as always: %s", now, m.Text, m.FollowsFrom(now, 1, zone), detecttest.Messages[i].FollowsFrom(detecttest.Now, 1, zone))
 			}
 		}
 	}
@@ -133,7 +133,7 @@ func messageTable(t *testing.T) string {
 	for i := range detecttest.Messages {
 		m := &detecttest.Messages[i]
 		until := "not stated"
-		if t := m.UntilAt(1, time.UTC); !t.IsZero() {
+		if t := m.UntilFrom(detecttest.Now, 1, time.UTC); !t.IsZero() {
 			until = t.UTC().Format("Jan 2 15:04:05")
 			if left := t.Sub(detecttest.Now); left <= time.Minute {
 				until = "in " + left.String()
@@ -142,9 +142,9 @@ func messageTable(t *testing.T) string {
 		if m.Reason != "rate-limit" || m.Final {
 			until = ""
 		}
-		follows := m.Follows(1, time.UTC)
+		follows := m.FollowsFrom(detecttest.Now, 1, time.UTC)
 		if m.Zero != "" {
-			follows += "; with exit code 0: " + m.Follows(0, time.UTC)
+			follows += "; with exit code 0: " + m.FollowsFrom(detecttest.Now, 0, time.UTC)
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", m.Tool, inTable(m.Text), m.Reason, until, follows)
 	}

@@ -36,13 +36,9 @@ func (m *Message) ReasonAt(code int) string {
 	return m.Reason
 }
 
-// UntilAt returns when the limit ends if the message is printed at [Now], given the exit code and the zone of the
-// machine. It returns zero if the end is not stated, or if the tool did not stop because of a limit.
-func (m *Message) UntilAt(code int, zone *time.Location) time.Time {
-	return m.UntilFrom(Now, code, zone)
-}
-
-// UntilFrom is [Message.UntilAt] for a message that is printed at the time at.
+// UntilFrom returns when the limit ends if the message is printed at the time at, given the exit code
+// and the zone of the machine. It returns zero if the end is not stated, or if the tool did not stop
+// because of a limit.
 func (m *Message) UntilFrom(at time.Time, code int, zone *time.Location) time.Time {
 	if m.Until == nil || m.ReasonAt(code) != "rate-limit" {
 		return time.Time{}
@@ -50,7 +46,7 @@ func (m *Message) UntilFrom(at time.Time, code int, zone *time.Location) time.Ti
 	return m.Until(at, zone)
 }
 
-// The results of [Message.Follows]: what a session does after a stop.
+// The results of [Message.FollowsFrom]: what a session does after a stop.
 const (
 	Completes     = "is completed"
 	GivesUp       = "gives up at once"
@@ -61,12 +57,8 @@ const (
 	StartsAnew    = "waits as the policy says; starts a new session"
 )
 
-// Follows returns what a session with the default policy does if the message is printed at [Now].
-func (m *Message) Follows(code int, zone *time.Location) string {
-	return m.FollowsFrom(Now, code, zone)
-}
-
-// FollowsFrom is [Message.Follows] for a message that is printed at the time at.
+// FollowsFrom returns what a session with the default policy does if the message is printed at the
+// time at.
 func (m *Message) FollowsFrom(at time.Time, code int, zone *time.Location) string {
 	left := m.UntilFrom(at, code, zone).Sub(at)
 	switch {

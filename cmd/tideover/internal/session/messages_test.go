@@ -40,7 +40,7 @@ func playMessage(t *testing.T, m *detecttest.Message, pack string, code int) {
 	synctest.Wait() // until the first command has ended and the session waits or has ended
 	i := p.info()
 	step := &i.Steps[0]
-	last, until := ReadMemo(step.Progress).Last, m.UntilAt(code, time.Local)
+	last, until := ReadMemo(step.Progress).Last, m.UntilFrom(detecttest.Now, code, time.Local)
 	if m.ReasonAt(code) == "completed" {
 		if i.State != "succeeded" {
 			t.Errorf("%q: the session is %s: %s", m.Text, i.State, i.Error)
@@ -51,7 +51,7 @@ func playMessage(t *testing.T, m *detecttest.Message, pack string, code int) {
 		t.Fatalf("%q: stopped because of %+v, want %s until %v; the session is %s", m.Text, last, m.ReasonAt(code), until, i.State)
 	}
 	windows, resumed := 0, "resume "
-	switch follows := m.Follows(code, time.Local); follows {
+	switch follows := m.FollowsFrom(detecttest.Now, code, time.Local); follows {
 	case detecttest.GivesUp, detecttest.GivesUpTooFar:
 		reason := map[string]string{detecttest.GivesUp: "permanent", detecttest.GivesUpTooFar: "server-wait"}[follows]
 		if i.State != "dead" || i.Reason != reason || len(p.begun) != 1 {
