@@ -230,10 +230,8 @@ func (d *Detector) matchEvent(event any, e entry) *rule {
 		if !ok {
 			continue
 		}
-		if len(d.events) == maxEvents {
-			d.events = append(d.events[:0], d.events[1:]...)
-		}
 		d.events = append(d.events, match{rule: r, reading: got, line: shown(e.text), number: e.number, count: e.count, end: e.count, order: e.order})
+		d.events = d.events[max(0, len(d.events)-maxEvents):]
 		d.open = !r.Alive && !r.MovedOn
 		return r
 	}

@@ -40,33 +40,29 @@ func (p path) visit(v any, more func(any) bool) bool {
 	if deep && !p[1:].visit(v, more) {
 		return false
 	}
+	rest := p[1:] // the path in a child
+	if deep {
+		rest = p
+	}
 	switch v := v.(type) {
 	case map[string]any:
 		if p[0] != "*" && !deep {
 			child, ok := v[p[0]]
-			return !ok || p[1:].visit(child, more)
+			return !ok || rest.visit(child, more)
 		}
 		for _, name := range slices.Sorted(maps.Keys(v)) {
-			if !p.below(v[name], more) {
+			if !rest.visit(v[name], more) {
 				return false
 			}
 		}
 	case []any:
 		for i, child := range v {
-			if (p[0] == "*" || deep || p[0] == strconv.Itoa(i)) && !p.below(child, more) {
+			if (p[0] == "*" || deep || p[0] == strconv.Itoa(i)) && !rest.visit(child, more) {
 				return false
 			}
 		}
 	}
 	return true
-}
-
-// below continues visit in a child: with the same path if the path starts with **, else with the rest.
-func (p path) below(child any, more func(any) bool) bool {
-	if p[0] == "**" {
-		return p.visit(child, more)
-	}
-	return p[1:].visit(child, more)
 }
 
 // condition is a list of paths and the values that an event must have there.

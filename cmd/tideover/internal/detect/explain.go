@@ -82,10 +82,8 @@ func (r *rule) hints(lower string) bool { return !r.MovedOn && r.near(lower) }
 // add records a line.
 func (t *trace) add(e entry) {
 	e.text = slices.Clone(e.text)
-	if len(*t) == maxTraced {
-		*t = append((*t)[:0], (*t)[1:]...)
-	}
 	*t = append(*t, e)
+	*t = (*t)[max(0, len(*t)-maxTraced):]
 }
 
 // addEvent records an event that contains a literal of a rule, and why the event does not match

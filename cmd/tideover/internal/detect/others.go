@@ -1,8 +1,6 @@
 package detect
 
-import (
-	"slices"
-)
+import "slices"
 
 // StopByAny is [Detector.Stop] with a second try: if no rule of the pack explains the stop, it tries
 // the other built-in packs, because a shell may have run an assistant. Only their specific rules
@@ -41,12 +39,7 @@ func (d *Detector) readBy(pack *Pack, code int) Stop {
 	other := New(pack, Options{Location: d.options.Location, Lines: d.options.Lines, At: d.options.At})
 	other.foreign = true
 	kept, _ := d.lines.kept()
-	lastEvent := -1
-	for i, e := range kept {
-		if e.event {
-			lastEvent = i
-		}
-	}
+	lastEvent := lastIndex(kept, func(e entry) bool { return e.event })
 	for i, e := range kept {
 		other.at, other.number = e.at, e.number
 		switch {

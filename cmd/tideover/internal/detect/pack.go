@@ -242,11 +242,9 @@ func (p *Pack) extend(find lookup, ids map[string]bool) error {
 	for _, m := range base.messages {
 		addLiterals(&p.literals, m.literals)
 	}
-	for code, exit := range base.exits {
-		if _, own := p.exits[code]; !own {
-			p.exits[code] = exit
-		}
-	}
+	exits := maps.Clone(base.exits)
+	maps.Copy(exits, p.exits)
+	p.exits = exits
 	return nil
 }
 

@@ -68,10 +68,7 @@ func readScreen(lines []string) []screenRow {
 		n.yield = func(text []byte) { r.text = appendShort(nil, text) }
 		line = withoutFrame(line)
 		first, _ := utf8.DecodeRuneInString(strings.TrimLeft(line, " "))
-		switch {
-		case isBorder(line):
-			r.border = true
-		default:
+		if r.border = isBorder(line); !r.border {
 			n.line([]byte(line))
 			r.marked = first >= utf8.RuneSelf && ornament(first)
 			r.prompt = strings.ContainsRune(promptSigns, first)
@@ -194,9 +191,9 @@ func wentOn(rows []screenRow, below []match, m *match) bool {
 		rest = rest[1:] // continuation of the message
 	}
 	end := len(rest)
-	if i := lastRow(rest, func(r *screenRow) bool { return r.prompt }); i >= 0 {
+	if i := lastIndex(rest, func(r screenRow) bool { return r.prompt }); i >= 0 {
 		end = i
-	} else if i := lastRow(rest, func(r *screenRow) bool { return r.border }); i >= 0 {
+	} else if i := lastIndex(rest, func(r screenRow) bool { return r.border }); i >= 0 {
 		end = i
 	}
 	prose := 0
@@ -211,9 +208,10 @@ func wentOn(rows []screenRow, below []match, m *match) bool {
 	return prose > screenProse
 }
 
-func lastRow(rows []screenRow, is func(*screenRow) bool) int {
-	for i := len(rows) - 1; i >= 0; i-- {
-		if is(&rows[i]) {
+// lastIndex returns the index of the last element for which is returns true; -1 if there is none.
+func lastIndex[T any](list []T, is func(T) bool) int {
+	for i, v := range slices.Backward(list) {
+		if is(v) {
 			return i
 		}
 	}
