@@ -352,10 +352,7 @@ func Folders(data string) (list []string) {
 // Sockets returns the sockets of all watches in the folders, including those that are not running.
 func Sockets(folders []string) (list []string) {
 	for _, folder := range folders {
-		entries, err := os.ReadDir(folder)
-		if err != nil {
-			continue // no watch has run yet
-		}
+		entries, _ := os.ReadDir(folder) // on an error, no watch has run yet
 		for _, e := range entries {
 			path := filepath.Join(folder, e.Name(), Socket)
 			if info, err := os.Lstat(path); err == nil && info.Mode().Type() == fs.ModeSocket {
