@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -253,9 +254,7 @@ func readZone(text string) (*time.Location, error) {
 		}
 		return time.FixedZone(upper, seconds), nil
 	}
-	if place := places[upper]; place != "" {
-		text = place
-	}
+	text = cmp.Or(places[upper], text)
 	if zone, err := time.LoadLocation(text); err == nil && strings.Contains(text, "/") {
 		return zone, nil
 	}

@@ -195,12 +195,10 @@ func (n *normalizer) control(raw []byte) []byte {
 		}
 	case 'G', '`':
 		// A move to the first column rewrites the line; any other move is a gap.
-		if len(args) == 0 || bytes.Equal(args, []byte("1")) {
-			if seen(raw[end+1:]) {
-				n.buf = n.buf[:0]
-			}
-		} else {
+		if len(args) > 0 && !bytes.Equal(args, []byte("1")) {
 			n.space()
+		} else if seen(raw[end+1:]) {
+			n.buf = n.buf[:0]
 		}
 	case 'C', 'a':
 		n.space()

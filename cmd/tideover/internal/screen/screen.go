@@ -264,9 +264,7 @@ func (s *Screen) show(alternate, erase bool) {
 	}
 	s.alternate = alternate
 	if alternate && erase {
-		for y := range s.rows() {
-			s.rows()[y].clear()
-		}
+		s.eraseScreen(2)
 	}
 	s.moveTo(s.at.x, s.at.y)
 }

@@ -54,12 +54,10 @@ func (p *parser) begin(next state) {
 
 func (p *parser) feedString(s *Screen, c byte) {
 	switch {
-	case c == 0x07, c == 0x18, c == 0x1a:
+	case c == 0x07, c == 0x18, c == 0x1a, p.state == inEnd && c == '\\':
 		p.begin(inText)
 	case c == 0x1b:
 		p.state = inEnd
-	case p.state == inEnd && c == '\\':
-		p.begin(inText)
 	case p.state == inEnd: // another sequence starts: the string was cut off
 		p.begin(inEscape)
 		p.feed(s, c)
