@@ -129,11 +129,8 @@ func (s *Spec) SharesFolder(others []Command) bool {
 // conversations returns the assistant of a command and the folder that its conversations belong to.
 func conversations(argv []string, dir string) (assistant, folder string) {
 	assistant, r := planOf(argv, true)
-	folder = filepath.Clean(dir)
-	if r.dir != "" {
-		if folder = filepath.Clean(r.dir); !filepath.IsAbs(folder) {
-			folder = filepath.Join(dir, folder)
-		}
+	if filepath.IsAbs(r.dir) {
+		return assistant, filepath.Clean(r.dir)
 	}
-	return assistant, folder
+	return assistant, filepath.Clean(filepath.Join(dir, r.dir))
 }
