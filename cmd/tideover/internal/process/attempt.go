@@ -151,18 +151,17 @@ func (s *Supervisor) waitForEnd(ctx context.Context, a *attempt) syscall.WaitSta
 // group, too.
 func (s *Supervisor) handleStop(a *attempt, sig syscall.Signal) {
 	holder := s.terminal.holder()
+	usedTerminal := sig == syscall.SIGTTIN || sig == syscall.SIGTTOU
 	switch {
-	case holder < 0 && s.terminal != nil && (sig == syscall.SIGTTIN || sig == syscall.SIGTTOU):
+	case holder < 0 && s.terminal != nil && usedTerminal:
 		// It was stopped for using a terminal that was closed since. No shell can continue it, and
 		// SIGHUP does not reach a background process.
 		a.terminal, a.hungUp = true, true
 		s.tree.signalGroup(syscall.SIGHUP)
 	case holder < 0 || s.ctx.Err() != nil:
 		// Without job control, the process that stopped it must continue it.
-	case (sig == syscall.SIGTTIN || sig == syscall.SIGTTOU) && holder == s.terminal.own:
-		s.terminal.lend(a)
-		s.tree.signalGroup(syscall.SIGCONT)
-	case (sig == syscall.SIGTTIN || sig == syscall.SIGTTOU) && holder == a.pid:
+	case usedTerminal && (holder == s.terminal.own || holder == a.pid):
+		s.terminal.lend(a) // no effect if the command has the foreground already
 		s.tree.signalGroup(syscall.SIGCONT)
 	default:
 		s.suspend(a, sig)
