@@ -102,7 +102,9 @@ func (s *state) rebase(now moment) (changed bool) {
 
 // setLimit replaces the limit by one that the asker ran into, which ends as r says.
 func (s *state) setLimit(a *Asker, r Reset, why string, now moment) {
-	s.Limit = &limit{moment: now, Serial: s.Serial + 1, ID: a.ID, By: shorten(a.Name), Why: shorten(why), Wait: r.wait(now)}
+	s.Limit = &limit{
+		moment: now, Serial: s.Serial + 1, ID: a.ID, By: shorten(a.Name), Why: shorten(why), Wait: r.wait(now),
+	}
 	if s.Limit.stated() && r.In == 0 {
 		s.Limit.Until = r.At.Round(0)
 	}

@@ -33,7 +33,9 @@ func newInput(cfg Config) (*input, error) {
 		in.start = at
 		return in, err
 	case unix.S_IFIFO, unix.S_IFSOCK:
-		in.spool = &spool{src: cfg.Stdin, limit: cfg.StdinLimit, buf: make([]byte, 64<<10), results: make(chan reading, 1)}
+		in.spool = &spool{
+			src: cfg.Stdin, limit: cfg.StdinLimit, buf: make([]byte, 64<<10), results: make(chan reading, 1),
+		}
 	}
 	return in, nil
 }

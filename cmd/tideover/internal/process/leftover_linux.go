@@ -150,9 +150,7 @@ func NewCgroup() string {
 
 // RemoveCgroup removes a cgroup of [NewCgroup], unless it contains processes, such as a daemon that
 // the command has started on purpose.
-func RemoveCgroup(dir string) {
-	_ = os.Remove(dir)
-}
+func RemoveCgroup(dir string) { _ = os.Remove(dir) }
 
 // RemoveEmptyCgroups removes cgroups of [NewCgroup] that contain no process any more, such as a daemon
 // that has ended. It leaves cgroups whose creator still runs and may be about to start a command there.
