@@ -15,13 +15,13 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// The causes, as context.Cause returns them, of an attempt whose context the engine ends.
+// The engine cancels the context of an attempt with one of these causes: see context.Cause.
 var (
 	// ErrShutdown says that the engine is being closed. The attempt will be made
 	// again, and does not count for the policy.
 	ErrShutdown = errors.New("the engine is being closed")
 
-	// errHandover is an ErrShutdown. It says that another process takes over the shard.
+	// errHandover matches ErrShutdown. It says that another process takes over the shard.
 	errHandover error = handover{}
 
 	// ErrTimeout says that the timeout of the attempt or the total timeout of its step
@@ -38,7 +38,7 @@ var (
 	errRunOver = fmt.Errorf("the run is over: %w", context.Canceled)
 )
 
-// progressEvery is the shortest time between two stored calls of [Progress].
+// progressEvery is the shortest time between two values of [Progress] that are stored.
 const progressEvery = time.Second
 
 type attemptKey struct {
@@ -74,7 +74,8 @@ func (a *attempt) end(cause error) {
 	a.grace(cause)
 }
 
-// releasePlace gives back the place of the attempt and ends its trial, once.
+// releasePlace frees the place of the attempt (see places) and ends its trial (see
+// quarantine). Only the first call has an effect.
 func (a *attempt) releasePlace() {
 	if a.left.CompareAndSwap(false, true) {
 		a.sh.places.give()
@@ -136,8 +137,8 @@ func stack() string {
 	return s
 }
 
-// handover is the type of errHandover. It matches ErrShutdown, but only the runs of one
-// shard are concerned: the engine is not being closed.
+// handover is the type of errHandover. It matches ErrShutdown, because the attempt is released
+// in the same way. But the engine keeps running: only one shard moves to another process.
 type handover struct{}
 
 func (handover) Error() string        { return "the run goes on in another process" }
@@ -161,8 +162,8 @@ func (a *attempt) grace(cause error) {
 	})
 }
 
-// result makes the result for the state machine from what the handler returned. The
-// methods of the handler's error may panic: then the attempt fails.
+// result converts the output and the error of the handler to a result for the state machine.
+// If a method of the error panics, the attempt fails.
 func (a *attempt) result(ctx context.Context, out []byte, err error) (r *machine.Result) {
 	defer func() {
 		if p := recover(); p != nil {

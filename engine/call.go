@@ -11,7 +11,7 @@ import (
 	"github.com/tideover/tideover/engine/internal/view"
 )
 
-// op is what is asked of a shard.
+// op is the name of an operation that a call asks for.
 type op string
 
 const (
@@ -39,14 +39,14 @@ const (
 	opEvents     op = "events" // of a member
 )
 
-// repeatable are the calls that change nothing if they are carried out a second time.
+// repeatable has the operations that have the same effect if they are carried out twice.
 var repeatable = map[op]bool{
 	opGet: true, opHas: true, opWait: true, opDefinition: true, opList: true, opGroups: true, opFind: true,
 	opStats: true, opSchedule: true, opSchedules: true,
 }
 
-// call is something that is asked of a shard, in this process or in another one. Its JSON
-// is sent between processes: versions that run side by side must understand it.
+// call is a request to a shard, from this process or another one. It is sent between processes
+// as JSON: versions that run side by side must understand it.
 type call struct {
 	Op        op              `json:"op"`
 	ID        string          `json:"id,omitempty"`
@@ -65,8 +65,8 @@ type call struct {
 	Fresh     bool            `json:"fresh,omitempty"` // of groups, as in Filter
 }
 
-// start is a start on its way to a shard. The caller draws the id, so that a repeated call
-// starts nothing twice.
+// start is a request to start a run. The caller chooses the id, so that a repeated request
+// does not start a second run.
 type start struct {
 	ID         string          `json:"id"`
 	Definition json.RawMessage `json:"definition"`
@@ -80,7 +80,8 @@ type start struct {
 	def *machine.Definition // of a call within this process; nil if the call came from another one
 }
 
-// definition returns the definition, which is read if the call came from another process.
+// definition returns the definition of the run. If the call came from another process, it
+// parses the text.
 func (s *start) definition() (*machine.Definition, error) {
 	if s.def != nil {
 		return s.def, nil
@@ -105,10 +106,10 @@ type answer struct {
 	Events     *remoteEvents   `json:"happened,omitempty"`
 }
 
-// longestWait is how long a shard waits with the answer to a wait.
+// longestWait is how long performForOthers waits for the end of a run before it answers.
 const longestWait = 20 * time.Second
 
-// perform does what is asked of the shard.
+// perform carries out a call and returns the answer.
 func (c *commands) perform(ctx context.Context, asked *call) (a answer, err error) {
 	q := &c.sh.queries
 	switch id, by := asked.ID, asked.By; asked.Op {
@@ -147,7 +148,7 @@ func (c *commands) perform(ctx context.Context, asked *call) (a answer, err erro
 		a.Definition, a.Info, err = q.definition(ctx, id)
 	case opList:
 		if asked.Filter == nil {
-			return a, fmt.Errorf("%w: a list of nothing", errCall)
+			return a, fmt.Errorf("%w: a list without a filter", errCall)
 		}
 		a, err = q.list(ctx, *asked.Filter)
 	case opGroups:
@@ -169,8 +170,9 @@ func (c *commands) perform(ctx context.Context, asked *call) (a answer, err erro
 	return a, viewClosed(asked.Op, err)
 }
 
-// viewClosed returns the error of a shard that ended while its view was read. Another
-// process may have the shard then. What only reads can be asked there.
+// viewClosed converts the error of a view that was closed while it was read: the shard has
+// stopped, and another process may own it now. For a repeatable operation the error is
+// notAccepted, so that the caller sends the call to that process.
 func viewClosed(o op, err error) error {
 	if !errors.Is(err, view.ErrClosed) {
 		return err
@@ -182,7 +184,8 @@ func viewClosed(o op, err error) error {
 	return err
 }
 
-// performForOthers is perform for another process, which does not wait for long.
+// performForOthers is perform for calls that may come from other processes. It answers a wait
+// after longestWait even if the run has not ended; then the caller asks again.
 func (c *commands) performForOthers(ctx context.Context, asked *call) (answer, error) {
 	if asked.Op != opWait {
 		return c.perform(ctx, asked)
@@ -196,7 +199,8 @@ func (c *commands) performForOthers(ctx context.Context, asked *call) (answer, e
 	return a, err
 }
 
-// startCalled starts a run for a caller of this or of another process.
+// startCalled carries out opStart. If an earlier call has started the run already, it returns
+// that run.
 func (c *commands) startCalled(ctx context.Context, s *start) (*Started, error) {
 	if s == nil {
 		return nil, fmt.Errorf("%w: a start without a run", errCall)

@@ -2,8 +2,8 @@ package engine
 
 import "time"
 
-// jump is the largest difference between the wall clock and the time that has passed
-// which is not reported as a change of the clock.
+// jump is the tolerance of clock. If the wall clock differs by more than this from the time
+// that has passed, it was set.
 const jump = 500 * time.Millisecond
 
 // clock reads the wall clock, and detects when someone has set it.

@@ -70,7 +70,7 @@ func (e *Engine) Reset(ctx context.Context, id, by string) error {
 // why the command is not possible.
 type decision func(m *machine.Machine, run machine.ID, by string, now int64) (machine.Record, error)
 
-// change records the decision about a run.
+// change carries out a call that changes a run: it stores the record that decide returns.
 func (c *commands) change(ctx context.Context, asked *call, decide decision) error {
 	return c.changeSteps(ctx, asked, func(m *machine.Machine, run machine.ID, by string, now int64) ([]machine.Record, error) {
 		rec, err := decide(m, run, by, now)
@@ -101,7 +101,8 @@ func (c *commands) retry(m *machine.Machine, run machine.ID, by string, now int6
 	return m.Retry(run, by, now)
 }
 
-// with has the owner call f with a run. what is the name of the command, for errors.
+// with parses the id of a run and has the owner call f with it. what is the name of the
+// command, for errors.
 func (c *commands) with(ctx context.Context, what, id string, f func(*turn, machine.ID) error) error {
 	run, err := machine.ParseID(id)
 	if err != nil {
@@ -193,7 +194,7 @@ func (c *commands) rerun(ctx context.Context, id, step, by string) (*Started, er
 	})
 }
 
-// repeat starts a run with the input of another one. change may change the start, and
+// repeat starts a new run that repeats a run which has ended. change may modify the start, and
 // returns the definition of the new run.
 func (c *commands) repeat(ctx context.Context, id, by string, change func(*machine.Run, *machine.Start) (*machine.Definition, error)) (*Started, error) {
 	r, err := c.sh.queries.load(ctx, id)

@@ -78,7 +78,7 @@ type Config struct {
 // Durability says when data counts as stored.
 type Durability int
 
-// The durabilities.
+// The values of Durability.
 const (
 	Full Durability = iota // written and synced to disk: survives a power failure
 	OS                     // written to the operating system: survives the end of the process

@@ -14,9 +14,9 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// A handler that waits for another run keeps its place meanwhile. If handlers that wait
-// have all places, and the runs that they wait for need one of these places, that is a
-// deadlock. Engine.Wait knows from its context which attempt calls it, so a deadlock is
+// A handler that waits for another run keeps its place (see places) meanwhile. If waiting
+// handlers have all places, and the runs that they wait for need one of these places, that is
+// a deadlock. Engine.Wait knows from its context which attempt calls it, so a deadlock is
 // detected exactly and not by a timeout.
 
 const (
@@ -356,8 +356,7 @@ func (g *waitGraph) canGoOn(id machine.ID) bool {
 	return slices.ContainsFunc(r.queued, func(step string) bool { return g.missing(r, step) == "" })
 }
 
-// missing returns the limit, in words, that keeps a queued step from beginning; "" if there
-// is none.
+// missing describes the limit that keeps a queued step from beginning; "" if there is none.
 func (g *waitGraph) missing(r *waitedRun, step string) string {
 	all := func(of func(*waitingAttempt) bool) (n int, stuck bool) {
 		for _, a := range g.attempts {

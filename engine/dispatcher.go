@@ -122,7 +122,7 @@ func (d *dispatcher) parkStep(run *machine.Run, step int) bool {
 	return true
 }
 
-// unpark records that parked steps continue whose handlers have been registered.
+// unpark records that steps continue which waited for a handler that is registered now.
 func (d *dispatcher) unpark() {
 	version := d.sh.handlers.version.Load()
 	if version == d.known {
@@ -386,7 +386,8 @@ func (p *places) give() {
 	}
 }
 
-// pass wakes the next shard that waits, if this one was woken and did not use all free places.
+// pass wakes the next waiting shard if a place is free. A shard that was woken and does not
+// need the place calls it.
 func (p *places) pass() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -47,8 +47,8 @@ func (f *eventFollower) init(h *hub, log journal.Cluster, stop context.Context) 
 	f.followers.Go(f.run)
 }
 
-// run follows the other processes from the first reader of events on, until the engine is
-// closed.
+// run waits for the first reader of events. Then it follows the other processes until the
+// engine is closed.
 func (f *eventFollower) run() {
 	select {
 	case <-f.watched:

@@ -182,9 +182,9 @@ func (h *hub) close() {
 	h.wake()
 }
 
-// after returns at most that many events after a sequence number, how many events between
-// them are not kept any more, a channel that is closed when there are more events, and
-// whether the stream has ended.
+// after returns up to most events after a sequence number, how many events in between are not
+// kept any more, a channel that is closed when there are more events, and whether the stream
+// has ended.
 func (h *hub) after(seq uint64, most int) (list []Event, missed uint64, more <-chan struct{}, closed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -86,8 +86,8 @@ type followUps struct {
 	ended    []byte              // input of the run of onEnd
 }
 
-// followUps returns the follow-up runs to start with the record. It records their
-// definitions before that: they may not fit into one entry together with the record and the
+// followUps returns the follow-up runs to start if the record ends a run. It records their
+// definitions first, because these may not fit into one entry together with the record and the
 // starts. A definition without a run does no harm.
 func (t *turn) followUps(rec *machine.Record) (f followUps, err error) {
 	if rec.Ends == machine.Undecided {
@@ -114,7 +114,8 @@ func (t *turn) followUps(rec *machine.Record) (f followUps, err error) {
 	return f, err
 }
 
-// inputOfEnd returns the input, an Ended, of the run to start after the record ends a run.
+// inputOfEnd returns the input of the run that OnEnd starts: an Ended, for the run that the
+// record ends.
 func inputOfEnd(run *machine.Run, rec *machine.Record) ([]byte, error) {
 	origin, key := originOf(run)
 	text, err := json.Marshal(Ended{

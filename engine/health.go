@@ -20,7 +20,7 @@ type health struct {
 	cfg      *Config
 }
 
-// init sets the config, and logs each message at most once a minute.
+// init sets the config, and limits each message of logError to one in a minute.
 func (h *health) init(cfg *Config) { h.cfg, h.logged.Every = cfg, time.Minute }
 
 // logError logs an error, at most once a minute for each message.

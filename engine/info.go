@@ -12,8 +12,9 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Info describes a run. [Engine.Get] fills all fields. Lists come from the view and have
-// fewer: those that summary (list.go) sets.
+// Info describes a run. [Engine.Get] fills all fields. In lists, Source, Deadline, ReplayOf,
+// Origin, OriginKey, Steps, Notes and Omitted are not set, and previews replace Input and
+// Output.
 type Info struct {
 	ID            string          `json:"id"`
 	Workflow      string          `json:"workflow"`
@@ -98,7 +99,7 @@ type Note struct {
 	Text string    `json:"text,omitempty"`
 }
 
-// describe returns the run as it looks from outside.
+// describe converts a run of the state machine to an Info.
 func describe(r *machine.Run) *Info {
 	i := &Info{
 		ID: r.ID.String(), Workflow: r.Def.Name, Key: r.Key, Source: r.Source(), State: r.State().String(),
@@ -247,8 +248,8 @@ var outcomes = map[machine.Kind]string{
 	machine.Limited: "limited", machine.Lost: "lost", machine.Released: "released", machine.Late: "late",
 }
 
-// attempt returns the last attempt if it has the number. Otherwise the beginning of the
-// attempt is not in the history any more, and attempt adds it.
+// attempt returns the attempt with this number. It adds the attempt if the history does not
+// have its beginning any more.
 func (s *StepInfo) attempt(number int, at time.Time) *AttemptInfo {
 	if n := len(s.Attempts); n > 0 && s.Attempts[n-1].Number == number {
 		return &s.Attempts[n-1]

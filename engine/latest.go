@@ -225,8 +225,8 @@ func (q *queries) definition(ctx context.Context, id string) (text json.RawMessa
 	return r.Def.Text(), info, nil
 }
 
-// retryLatest starts a new run that continues one that has ended, with the definition and
-// the input of the call. It takes over the results of the steps that the call keeps.
+// retryLatest starts a new run that continues a run which has ended, with the definition and
+// the input of the call. It copies the results of the steps that the call keeps.
 func (c *commands) retryLatest(ctx context.Context, asked *call) (*Started, error) {
 	if asked.Start == nil {
 		return nil, fmt.Errorf("%w: no definition", errCall)

@@ -33,7 +33,8 @@ type Page struct {
 	Silent []int  `json:"silent,omitempty"` // shards that did not answer: their runs are missing
 }
 
-// passed is the cursor of a shard whose runs are left out of a list: see passFar.
+// passed is the cursor of a shard whose search results are left out, because other shards have
+// closer matches.
 const passed = "-"
 
 func (f *Filter) view() view.Filter {
@@ -85,7 +86,8 @@ type Groups struct {
 	Silent []int // shards that did not answer: their runs are missing
 }
 
-// Stats counts runs by workflow and state, and other things that wait or run.
+// Stats has the numbers of runs by workflow and state, and of attempts, waits and queued
+// steps.
 type Stats struct {
 	Workflows []WorkflowStats `json:"workflows"`
 	Waiting   int             `json:"timers"`           // pending waits and deadlines

@@ -233,8 +233,9 @@ func (o *owner) doDue() {
 	o.sh.dispatcher.unpark()
 }
 
-// slot returns a slot of this shard for a new run: the slot of the key, or a random one if
-// there is no key or its slot is in another shard. The key of a scheduled start may be.
+// slot returns a slot of this shard for a new run: the slot of the key if that is in this
+// shard, and otherwise a random one. The slot of the key of a scheduled start may be in
+// another shard.
 func (o *owner) slot(key string) int {
 	sh := o.sh
 	if slot := machine.KeySlot(key); key != "" && slot%sh.shards == sh.number {

@@ -80,14 +80,15 @@ func (q *quarantine) enter(sh *shard) bool {
 	return true
 }
 
-// reenter counts an attempt again that lendPlaces has uncounted, because it begins now.
+// reenter counts an attempt again that lendPlaces has removed from the count. The attempt
+// begins now.
 func (q *quarantine) reenter() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.running++
 }
 
-// exit uncounts an attempt that has ended, or does not begin.
+// exit removes an attempt from the count, because it has ended or does not begin.
 func (q *quarantine) exit() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

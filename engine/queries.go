@@ -48,8 +48,9 @@ func (e *Engine) Wait(ctx context.Context, id string) (*Info, error) {
 	}
 }
 
-// Find returns the ids of the runs whose id begins with the text or whose key is the text,
-// at most limit of them. It does not check whether a complete id exists.
+// Find returns the ids of the runs whose id begins with the text or whose key is the text, at
+// most limit of them. If the text is a complete id, it returns that id and does not check that
+// the run exists.
 func (e *Engine) Find(ctx context.Context, text string, limit int) (ids []string, err error) {
 	if _, err := machine.ParseID(text); err == nil {
 		return []string{text}, nil
@@ -181,8 +182,8 @@ func cursorOf(after string, shard int) string {
 	return after
 }
 
-// DeadGroups returns at most limit groups of dead runs that failed alike, the largest
-// first. It leaves out workflows like [Filter.Exclude].
+// DeadGroups returns at most limit groups of dead runs that failed alike, the largest first.
+// It leaves out the workflows that match exclude, as [Filter.Exclude] does.
 func (e *Engine) DeadGroups(ctx context.Context, limit int, exclude ...string) (Groups, error) {
 	return e.deadGroups(ctx, limit, &call{Exclude: exclude})
 }

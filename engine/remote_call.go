@@ -59,8 +59,9 @@ func (rc *remoteCalls) ask(ctx context.Context, shard int, c *call) (answer, err
 	return rc.askAt(ctx, shard, c, func() int { return shard })
 }
 
-// askAt is ask with a function that returns another shard. askAt calls other if the shard
-// did not accept the call, unless the call may have been carried out there.
+// askAt is ask, except that it may change the shard: if a shard does not accept the call,
+// askAt tries the shard that other returns next, unless the call may have been carried out
+// already.
 func (rc *remoteCalls) askAt(ctx context.Context, shard int, c *call, other func() int) (answer, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -127,7 +128,7 @@ func (rc *remoteCalls) askOnce(ctx context.Context, shard int, c *call) (a answe
 	text, err := rc.log.Call(ctx, shard, request)
 	if err != nil {
 		if !errors.Is(err, journal.ErrNobody) {
-			err = &shardUnreachable{shard, fmt.Errorf("%w; it may have been done", err)}
+			err = &shardUnreachable{shard, fmt.Errorf("%w; the request may have been carried out", err)}
 		}
 		return a, err
 	}
@@ -137,9 +138,9 @@ func (rc *remoteCalls) askOnce(ctx context.Context, shard int, c *call) (a answe
 	return a, reached(shard, a.Error.err())
 }
 
-// reached returns the error of a shard that was asked. ErrClosed becomes shardUnreachable,
-// unless the shard did not accept the call: it is not known whether the call was carried
-// out.
+// reached converts the error of a shard that got a call. ErrClosed becomes shardUnreachable,
+// because the shard may have carried out the call before it stopped. notAccepted says that it
+// has not, and stays.
 func reached(shard int, err error) error {
 	if _, gone := errors.AsType[notAccepted](err); !gone && errors.Is(err, ErrClosed) {
 		return &shardUnreachable{shard, err}
@@ -251,8 +252,8 @@ type remote struct {
 func (r *remote) Error() string { return r.text }
 func (r *remote) Unwrap() error { return r.is }
 
-// notAccepted is the error of a shard that has stopped or is stopping. It says that the
-// request changed nothing here, and can be asked of another owner without harm.
+// notAccepted is the error of a shard that has stopped or is stopping. The request has changed
+// nothing, so it is safe to send it to the next owner.
 type notAccepted struct{ error }
 
 func (e notAccepted) Unwrap() error { return e.error }

@@ -17,7 +17,7 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// fanOut is how long a call of all shards waits for their answers.
+// fanOut is how long a call to all shards waits for their answers.
 const fanOut = 5 * time.Second
 
 // router sends calls to the shards that can answer them, in this process or in other
@@ -75,16 +75,16 @@ func (r *router) change(ctx context.Context, id string, c *call) error {
 	return err
 }
 
-// locate asks all shards for a run, and returns the shard that has it. It ignores an error
-// of the shard not, which the caller has asked already. An error of another shard, which
-// may have the run, is returned if the run is found nowhere.
-func (r *router) locate(ctx context.Context, id string, not int) (shard int, there bool, err error) {
+// locate asks all shards for a run, and returns the shard that has it. If no shard has the run,
+// but some did not answer, it returns an error: one of them may have it. It does not count the
+// shard asked, which the caller has asked already.
+func (r *router) locate(ctx context.Context, id string, asked int) (shard int, there bool, err error) {
 	var silent []int
 	for n, got := range r.all(ctx, &call{Op: opHas, ID: id}) {
 		switch {
 		case got.err == nil:
 			return n, true, nil
-		case !errors.Is(got.err, ErrNotFound) && n != not:
+		case !errors.Is(got.err, ErrNotFound) && n != asked:
 			silent = append(silent, n)
 		}
 	}
@@ -103,7 +103,7 @@ func away(shards []int) error {
 	return fmt.Errorf("shards %s %w", list, ErrAway)
 }
 
-// reply is the answer of one shard to a call of all shards.
+// reply is the answer of one shard to a call to all shards.
 type reply struct {
 	answer
 	err error
@@ -193,8 +193,8 @@ type placement struct {
 	loose    map[string]Trouble // by workflow: its limits hold only within each shard
 }
 
-// start starts a run. The shard follows from the workflow if its runs are gathered, or from
-// the key. Without a key any shard is chosen.
+// start starts a run. If all runs of the workflow are in one shard (see isGathered), it starts
+// there. Otherwise the key determines the shard; a run without a key may start in any shard.
 func (p *placement) start(ctx context.Context, w *Workflow, s *machine.Start) (a answer, err error) {
 	gathered, err := p.isGathered(ctx, w)
 	if err != nil {
@@ -309,8 +309,8 @@ func (a *startPlacement) next(shards int) int {
 	return a.shard
 }
 
-// other returns another shard for a start that the shard refused did not accept, and ends
-// the turn of that shard.
+// other returns the shard to try next for a start that the shard refused did not accept. If
+// that shard has the current turn, the turn ends and a shard is chosen at random.
 func (a *startPlacement) other(refused, shards int) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -39,9 +39,9 @@ func (q *queries) load(ctx context.Context, id string) (*machine.Run, error) {
 	return q.loadEnded(ctx, id)
 }
 
-// stored reports whether the run is stored. Unlike load it waits until it is known that
-// the run is, so that the answer can be relied on: while nothing can be stored, load
-// returns runs that may yet come to nothing.
+// stored reports whether the run is stored. Unlike load, it waits until all earlier records
+// are stored: load also returns runs that are only in memory, and are lost if they can't be
+// stored.
 func (q *queries) stored(ctx context.Context, id machine.ID) (bool, error) {
 	found := new(bool)
 	err := q.sh.do(ctx, func(*turn) error {
@@ -93,7 +93,7 @@ func (q *queries) get(ctx context.Context, id string) (*Info, error) {
 	return describe(r), nil
 }
 
-// wait waits until the run is closed, or gone.
+// wait waits until the run has an outcome and no attempt of it is running.
 func (q *queries) wait(ctx context.Context, id string) error {
 	run, err := machine.ParseID(id)
 	if err != nil {
@@ -125,7 +125,7 @@ func (q *queries) wait(ctx context.Context, id string) error {
 	}
 }
 
-// list returns runs, and the cursor of each: the place after it.
+// list returns a page of runs, and for each run the cursor of a list that continues after it.
 func (q *queries) list(ctx context.Context, f Filter) (a answer, err error) {
 	v, err := q.sh.views.get()
 	if err != nil {
@@ -154,7 +154,8 @@ func (q *queries) list(ctx context.Context, f Filter) (a answer, err error) {
 	return a, nil
 }
 
-// listAll is for engines without a view.
+// listAll is list for a shard without a view. It returns all runs in memory that match the
+// filter.
 func (q *queries) listAll(ctx context.Context, f *Filter) (*Page, error) {
 	page, err := ask(ctx, q.sh, func(*turn) (*Page, error) {
 		page := new(Page)
@@ -211,10 +212,10 @@ func (q *queries) find(ctx context.Context, text string, limit int) ([]string, e
 	return v.Find(ctx, text, limit)
 }
 
-// finished are the states of runs that leave the memory.
+// finished has the states of runs that are removed from memory when the view has them.
 var finished = map[machine.State]bool{machine.StateSucceeded: true, machine.StateCanceled: true, machine.StateReplaced: true}
 
-// stats returns where everything of the shard is.
+// stats returns the statistics of the shard.
 func (q *queries) stats(ctx context.Context) (*Stats, error) {
 	s, err := ask(ctx, q.sh, func(*turn) (s *Stats, err error) {
 		s = new(Stats)
@@ -295,7 +296,7 @@ type waiters struct {
 // minSweep is the smallest count at which canceled waits are swept out.
 const minSweep = 1024
 
-// add ends the wait when the run is closed.
+// add adds a waiter for the end of a run, unless its wait is canceled.
 func (s *waiters) add(id machine.ID, w *waiter) {
 	if w.canceled.Load() {
 		return

@@ -50,7 +50,7 @@ func Key(key string) StartOption {
 func At(t time.Time) StartOption {
 	return func(s *startSettings) error {
 		if t.After(farthest) {
-			return fmt.Errorf("start: %v is too far ahead, at most %d", t, farthest.Year())
+			return fmt.Errorf("start: %v is after %s, the last time that can be stored", t, farthest.Format(time.DateOnly))
 		}
 		s.at = t.UnixNano()
 		return nil
@@ -151,7 +151,7 @@ func (r *router) start(ctx context.Context, w *Workflow, s *machine.Start) (a an
 	return r.cluster.placement.start(ctx, w, s)
 }
 
-// started returns the Started of an answer, so that its method Wait works.
+// started returns the Started of an answer, with the engine that Started.Wait needs.
 func (e *Engine) started(a answer, err error) (Started, error) {
 	if err != nil {
 		return Started{}, err

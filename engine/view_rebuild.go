@@ -38,7 +38,7 @@ func (v *viewWriter) open(ctx context.Context) (err error) {
 	}
 	switch v.cursor = opened.Cursor(); {
 	case v.cursor > 0 && last == 0:
-		return fmt.Errorf("%w: the log has no entries, and %s knows %d: restore a backup, or use another folder to begin with nothing",
+		return fmt.Errorf("%w: the log is empty, but the view %s has %d entries of it: restore a backup, or use another folder to begin with nothing",
 			journal.ErrDamaged, v.path, v.cursor)
 	case v.cursor > last:
 		return v.rebuild(fmt.Errorf("the view includes entry %d, but the log ends at entry %d", v.cursor, last))

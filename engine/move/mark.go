@@ -24,7 +24,7 @@ const (
 	originBlob = "origin" // in a source: has an id by which a target recognises the source
 )
 
-// mark is the content of these blobs.
+// mark is the content of a blob that marks a log.
 type mark struct {
 	ID     string    `json:"id"`     // id of the move; the same if the move is repeated
 	Origin string    `json:"origin"` // id of the source
@@ -203,8 +203,8 @@ func (m *mover) isMarked(ctx context.Context) (bool, error) {
 	return all, nil
 }
 
-// isUntouched reports whether a shard of the source has no entries after seq, except the fences of
-// this move.
+// isUntouched reports whether a shard of the source has no entries after seq, except the
+// fences of this move (see side.fence).
 func (m *mover) isUntouched(ctx context.Context, shard int, seq uint64) (bool, error) {
 	first, _, err := m.from.leases[shard].Bounds(ctx)
 	if err != nil {

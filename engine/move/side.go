@@ -143,7 +143,7 @@ func (s *side) fence(ctx context.Context, shard int, move string) error {
 	return nil
 }
 
-// fenceID returns the id of the entry with this number that is a fence of the move.
+// fenceID returns the id of the fence that a move appends as the entry seq.
 func fenceID(move string, seq uint64) journal.ID {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d", move, seq))
 	return journal.ID(sum[:16])

@@ -20,7 +20,8 @@ const OtherSnapshot = 1 << 31
 // same time.
 const frameCache = 16
 
-// Paging reads cold runs from snapshots. Only one goroutine at a time may use it.
+// Paging reads the parts of cold runs that are not in memory, their inputs and histories, from
+// snapshots. Only one goroutine at a time may use it.
 type Paging struct {
 	files [2]pagedFile // index 1 is for frame numbers with OtherSnapshot
 	unzip *zstd.Decoder

@@ -34,7 +34,7 @@ const (
 	ArchivePrefix  = "archive-"
 )
 
-// SnapshotName returns the name of the snapshot that begins after an entry.
+// SnapshotName returns the name of the snapshot of the state after the entry seq.
 func SnapshotName(seq uint64) string { return fmt.Sprintf("snapshot-%020d", seq) }
 
 // ParseName returns the number of the entry in the name of a blob with the prefix.

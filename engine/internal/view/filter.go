@@ -25,7 +25,7 @@ const (
 	Soonest Order = "next"   // by Run.Next; only runs whose Next is not zero
 )
 
-// Limits of Filter.Limit.
+// The default and the maximum of Filter.Limit.
 const (
 	DefaultLimit = 50
 	MaxLimit     = 1000
@@ -51,7 +51,8 @@ type Page struct {
 	Runs []Run  // without Detail; Input and Output cut to Preview bytes
 	Next string // cursor for Filter.After; "" if this is the last page
 
-	// Cursors has a cursor for each run: as Filter.After it gets the runs after that run.
+	// Cursors has a cursor for each run. With it as Filter.After, a list continues after
+	// that run.
 	Cursors []string
 
 	// SearchBehind is, in a search, the number of runs that are not indexed yet and so may
@@ -74,7 +75,8 @@ const (
 // key is the sort key of a run in a list. next is 0 unless the order is Soonest.
 type key struct{ next, place int64 }
 
-// selection is a filter in terms of the tables.
+// selection is a filter in the values that the tables store: numbers instead of names, and
+// places (see place.go) instead of times.
 type selection struct {
 	names      *names // names of the view
 	states     []int64

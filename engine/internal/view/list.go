@@ -139,7 +139,7 @@ func (s *selection) wants(p pair) bool {
 		(s.anyState || slices.Contains(s.states, p.state))
 }
 
-// first sorts the keys and returns those of a page, and one more.
+// first sorts the keys and returns the first ones: as many as a page has, and one more.
 func (s *selection) first(keys []key) []key {
 	slices.SortFunc(keys, func(a, b key) int {
 		switch s.order {
@@ -221,7 +221,7 @@ type Group struct {
 	Last     time.Time // Created of the newest
 }
 
-// groups returns at most that many groups of the selection, the largest first.
+// groups returns up to most groups of the selection, the largest first.
 func (s *selection) groups(c *sqlite.Conn, most int) (groups []Group, err error) {
 	err = sqlitex.ExecuteTransient(c, s.groupQuery(most), &sqlitex.ExecOptions{ResultFunc: func(st *sqlite.Stmt) error {
 		g, err := readGroup(s.names, c, st)

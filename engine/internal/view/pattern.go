@@ -83,8 +83,9 @@ func isExitCode(before, word string) bool {
 		(strings.HasSuffix(before, "exit code ") || strings.HasSuffix(before, "exit status "))
 }
 
-// volatile returns the length of a sequence of volatile words with separators, such as an
-// address, a time, a duration or a version.
+// volatile returns the length of the sequence of volatile words (see isVolatile) that begins
+// at i, with the separators between them. It is an address, a time, a duration or a version,
+// for example.
 func volatile(s string, i int) int {
 	end := i + isVolatile(s, i)
 	for end+1 < len(s) && strings.IndexByte(".:-,/+", s[end]) >= 0 {

@@ -128,7 +128,8 @@ func (v *View) Groups(ctx context.Context, f Filter, most int) (groups []Group, 
 
 const columns = "place, id, workflow, state, attempts, body"
 
-// scan decodes a row of these columns. elsewhere is true if the payloads are in the table payloads.
+// scan decodes a row of a statement that selects columns. elsewhere is true if the payloads
+// are in the table payloads.
 func (n *names) scan(s *sqlite.Stmt) (r Run, place int64, elsewhere bool, err error) {
 	place = s.ColumnInt64(0)
 	r.ID = idAt(place, columnBytes(s, 1))
@@ -187,7 +188,7 @@ func locate(c *sqlite.Conn, id string) (place int64, ok bool, err error) {
 	return s.ColumnInt64(0), true, nil
 }
 
-// storedID returns the column id of the row at a place: see idAt.
+// storedID returns the id of the run at a place as the row stores it; idAt decodes it.
 func storedID(c *sqlite.Conn, place int64) (stored []byte, ok bool, err error) {
 	err = each(c, "SELECT id FROM runs WHERE place=?", func(s *sqlite.Stmt) error {
 		stored, ok = columnBytes(s, 0), true

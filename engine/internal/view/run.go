@@ -102,8 +102,8 @@ func appendTimes(b []byte, place int64, r *Run) []byte {
 	return b
 }
 
-// base returns the time to which Ended and Next are encoded relative: Updated if it is set, because
-// it is closer to them than Created.
+// base returns the time relative to which Ended and Next are encoded: Updated if it is set,
+// because it is closer to them than Created.
 func base(created int64, updated time.Time) int64 {
 	if updated.IsZero() {
 		return created
@@ -131,7 +131,7 @@ func sameText(a, b *Run) bool {
 	return a.Key == b.Key && a.Workflow == b.Workflow && a.Error == b.Error && bytes.Equal(a.Input, b.Input)
 }
 
-// readTime decodes a time of appendTime.
+// readTime decodes a time that appendTime encoded.
 func readTime(d *codec.Reader, base int64) time.Time {
 	if d.Byte() == 0 {
 		return time.Time{}

@@ -16,8 +16,8 @@ const (
 	version = 2          // since 2, patterns of errors have only the first line, and keep exit codes
 )
 
-// many is the value of the column attempts from which on a run is in the index runs_many: that of
-// a run with two attempts.
+// many is the value of the column attempts for a run with two attempts. The index runs_many
+// has the runs with this value or a larger one.
 const many = 2 + firstName
 
 // manyIndex creates the index runs_many. It is executed whenever a file is opened, because older
@@ -117,7 +117,8 @@ var (
 	ErrCursor = errors.New("the cursor is not from a list with the same filter")
 )
 
-// wrap adds the operation to an error, and makes errors of SQLite match the errors above.
+// wrap adds the operation to an error, and makes errors of SQLite match ErrDamaged or ErrFull.
+// If ctx interrupted the operation, the error is the cause of ctx.
 func wrap(ctx context.Context, op string, err error) error {
 	if err == nil {
 		return nil

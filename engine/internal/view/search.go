@@ -22,7 +22,7 @@ const (
 //  3. runs that have words which begin with its words
 //  4. of the latest runs, those whose id or key contains the text
 //
-// The first page decides which of them, and its cursor has the decision.
+// The first page decides which of these it is. Its cursor has the decision for the next pages.
 //
 // Whole words are tried before beginnings of words because they are faster: FTS5 reads the runs
 // of a word one by one, but collects all runs of all words with the same beginning first.
@@ -140,9 +140,9 @@ func (s *selection) withPiece(c *sqlite.Conn, text string) ([]key, error) {
 	return s.first(keys), err
 }
 
-// walk reads the runs of a selection in order of place and returns the keys of those that match:
-// as many as a page needs, or up to maxFound if they must be sorted. It reads at most that many
-// runs; -1 means all.
+// walk reads up to most runs of a selection in order of place; -1 means all. It returns the
+// keys of the runs that match: as many as a page needs, or up to maxFound if they must be
+// sorted.
 func (s *selection) walk(c *sqlite.Conn, most int, match func(*Run) bool) (keys []key, err error) {
 	if s.from >= s.to {
 		return nil, nil
@@ -199,7 +199,8 @@ func idRange(prefix string) (from, to int64, ok bool) {
 	return placeAt(first.milli), placeAt(last.milli + 1), true
 }
 
-// asidePlaces returns the places of at most that many runs aside whose id begins with the prefix.
+// asidePlaces returns the places of up to most runs in the table aside whose id begins with
+// the prefix.
 func asidePlaces(c *sqlite.Conn, prefix string, most int) (places []int64, err error) {
 	s, err := prepare(c, "SELECT id, place FROM aside WHERE id>=? ORDER BY id LIMIT ?")
 	if err != nil {
@@ -217,7 +218,7 @@ func asidePlaces(c *sqlite.Conn, prefix string, most int) (places []int64, err e
 	}
 }
 
-// withKey returns runs whose key is the text: see View.Find.
+// withKey returns runs whose key is the text. View.Find says among which runs it searches.
 func (s *selection) withKey(c *sqlite.Conn, text string) (keys []key, err error) {
 	is := func(r *Run) bool { return r.Key == text }
 	indexed, err := queryInt(c, fmt.Sprintf("SELECT value FROM meta WHERE key=%d", metaIndexed))

@@ -39,7 +39,7 @@ func Open(ctx context.Context, path string) (*View, error) {
 	w, err := v.open(ctx)
 	if reason := unusable(err); reason != "" {
 		if err := putAway(path); err != nil {
-			return nil, fmt.Errorf("view: put %s away, which is unusable (%s): %w", path, reason, err)
+			return nil, fmt.Errorf("view: can't replace %s, which is unusable (%s): %w", path, reason, err)
 		}
 		v.rebuilt = reason
 		w, err = v.open(ctx)

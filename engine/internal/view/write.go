@@ -208,8 +208,9 @@ func (v *View) Index(ctx context.Context, most int) (done int, err error) {
 // expireStep is how many runs Expire reads in one transaction.
 const expireStep = 256
 
-// expiry is the state of one call of Expire. It reads the runs of each workflow and state in order
-// of creation, and stops at the time before: a run that was created later can't have ended before.
+// expiry is the state of one call of Expire. It reads the runs of each workflow and state in
+// order of creation. It does not read runs that were created after the time before:
+// these can't have ended earlier.
 type expiry struct {
 	states  []string
 	before  time.Time
