@@ -337,8 +337,8 @@ func (a *waitingAttempt) String() string {
 	return fmt.Sprintf("%s/%s/%d", a.run, a.limitKey.step, a.number)
 }
 
-// canGoOn reports whether a run is not blocked: an attempt of it can begin or end, or it
-// waits for something else.
+// canGoOn reports whether a run is not blocked: an attempt of it can begin or end, or it waits
+// for something other than a free place.
 func (g *waitGraph) canGoOn(id machine.ID) bool {
 	r := g.runs[id]
 	if r == nil {

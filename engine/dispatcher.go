@@ -14,8 +14,9 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// dispatcher begins attempts while places are free, and knows the running attempts. Only the
-// owner's goroutine calls it, except for handlerStuck, stuckCount and handlerReturned.
+// dispatcher begins attempts while places (see places) are free, and knows the running
+// attempts. Only the owner's goroutine calls it, except for handlerStuck, stuckCount and
+// handlerReturned.
 type dispatcher struct {
 	sh *shard
 	o  *owner
@@ -53,9 +54,9 @@ func (d *dispatcher) init(sh *shard) {
 	d.suspects.d = d
 }
 
-// dispatch begins attempts while places are free: first those of suspects, then one from each
-// queue in turn. A suspect that has to run alone comes last, because no other attempt can
-// begin while it waits.
+// dispatch begins attempts while places are free: first attempts of suspects (see quarantine),
+// then one from each queue in turn. A suspect that has to run alone comes last, because no
+// other attempt can begin while it waits.
 func (d *dispatcher) dispatch() {
 	d.full, d.held = false, false
 	d.suspects.dispatch()

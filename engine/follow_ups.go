@@ -209,8 +209,8 @@ func OnGiveUp(w *Workflow) Part {
 // An entry has room for it beside the death of the run.
 const giveUpInput = 150 << 10
 
-// giveUpSource is the beginning of the source of a follow-up run. The id of the dead run
-// comes after it.
+// giveUpSource is the prefix of Source in a follow-up run. The id of the dead run comes after
+// it.
 const giveUpSource = "on-give-up of "
 
 // giveUp records the start of a follow-up run of the workflow next for a dead run.
@@ -295,12 +295,12 @@ func (p *process) completeInput(ctx context.Context, input json.RawMessage) (jso
 	return text, nil
 }
 
-// purgeEvery returns the time between two searches for runs that were kept long enough.
+// purgeEvery returns the time between two searches for runs whose retention is over.
 func (o *owner) purgeEvery() time.Duration {
 	return min(time.Hour, o.sh.cfg.Retention/20, o.sh.cfg.DeadRetention/20)
 }
 
-// purge deletes runs that were kept long enough, if it is time to look for them. It also
+// purge deletes the runs whose retention is over, if it is time to look for them. It also
 // records an entry if a snapshot needs one to begin.
 func (o *owner) purge() {
 	idle := o.sh.snapshots.needsEntry()
@@ -314,7 +314,7 @@ func (o *owner) purge() {
 	}
 }
 
-// purgeRecord returns the record that deletes runs which were kept long enough, but not dead
+// purgeRecord returns the record that deletes the runs whose retention is over, except dead
 // runs that a follow-up run refers to. ok is false if there is nothing to delete.
 func (o *owner) purgeRecord(now int64) (rec machine.Record, ok bool) {
 	dead := now - int64(o.sh.cfg.DeadRetention)

@@ -139,7 +139,8 @@ func (sh *shard) abandon() {
 	sh.dispatcher.abandon()
 }
 
-// close ends the shard in order, or at once when the context ends.
+// close stops the shard: it waits until the attempts have ended, or stops at once when the
+// context ends.
 func (sh *shard) close(ctx context.Context) {
 	if ctx.Err() != nil { // no time is left to end in order
 		sh.killed.Do(func() { close(sh.kill) })

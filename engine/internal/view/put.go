@@ -2,7 +2,8 @@ package view
 
 import "fmt"
 
-// put writes a run: at its home if that is free or has the run already, and otherwise aside.
+// put writes a run: at its home (see place.go) if that is free or has the run already, and
+// otherwise aside.
 func (w *writer) put(r *Run) error {
 	if r.ID == "" {
 		return fmt.Errorf("a run of %q has no id", r.Workflow)
