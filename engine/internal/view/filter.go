@@ -25,6 +25,9 @@ const (
 	Soonest Order = "next"   // by Run.Next; only runs whose Next is not zero
 )
 
+// orderBy has the terms by which SQL sorts runs in each order.
+var orderBy = map[Order]string{Newest: "place DESC", Oldest: "place", Soonest: "next, place"}
+
 // The default and the maximum of Filter.Limit.
 const (
 	DefaultLimit = 50
@@ -104,9 +107,7 @@ func (n *names) resolve(f Filter) (s selection, ok bool, err error) {
 		attempts: int64(f.MinAttempts) + firstName, anyState: len(f.States) == 0,
 		limit: cmp.Or(min(max(f.Limit, 0), MaxLimit), DefaultLimit),
 	}
-	switch s.order {
-	case Newest, Oldest, Soonest:
-	default:
+	if orderBy[s.order] == "" {
 		return s, false, fmt.Errorf("unknown order %q", f.Order)
 	}
 	if !f.Since.IsZero() {
@@ -207,12 +208,15 @@ type names struct {
 // the column attempts has firstName added to it.
 const firstName = 2
 
+func (n *names) reset() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.ids, n.text, n.next = map[string]int64{}, map[int64]string{}, firstName
+}
+
 func (n *names) add(id int64, text string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.ids == nil {
-		n.ids, n.text, n.next = map[string]int64{}, map[int64]string{}, firstName
-	}
 	n.ids[text], n.text[id] = id, text
 	n.next = max(n.next, id+1)
 }
@@ -243,7 +247,7 @@ func (n *names) name(id int64) string {
 func (n *names) free() int64 {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
-	return max(n.next, firstName)
+	return n.next
 }
 
 func (n *names) known(texts []string) []int64 {

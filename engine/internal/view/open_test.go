@@ -90,7 +90,17 @@ func TestOpen(t *testing.T) {
 			if whole != (v.Cursor() == 1) {
 				t.Errorf("Cursor() = %d after a file of %d bytes", v.Cursor(), size)
 			}
-			fill(t, v, 10, 1)
+			want := fill(t, v, 10, 1)[0]
+			if err := v.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if v, err = Open(t.Context(), path); err != nil {
+				t.Fatal(err)
+			}
+			defer v.Close()
+			if got, _, err := v.Get(t.Context(), want.ID); err != nil || got.Workflow != want.Workflow {
+				t.Errorf("Get() = a run of %q, %v, want one of %q", got.Workflow, err, want.Workflow)
+			}
 		})
 	}
 }

@@ -74,17 +74,14 @@ func (v *View) open(ctx context.Context) (*writer, error) {
 
 // load checks that the file is a view, and reads the names and the cursor.
 func (v *View) load(c *sqlite.Conn) (*writer, error) {
-	if err := checkVersion(c); err != nil {
+	empty, err := checkVersion(c)
+	if err != nil {
 		return nil, err
 	}
 	if err := execAll(c, pragmas); err != nil {
 		return nil, err
 	}
-	tables, err := queryInt(c, "SELECT count(*) FROM sqlite_schema")
-	if err != nil {
-		return nil, err
-	}
-	if tables == 0 {
+	if empty {
 		if err := create(c); err != nil {
 			return nil, err
 		}
@@ -92,8 +89,9 @@ func (v *View) load(c *sqlite.Conn) (*writer, error) {
 	if err := sqlitex.ExecuteTransient(c, manyIndex, nil); err != nil {
 		return nil, err
 	}
-	w, err := newWriter(c, &v.names)
-	if err != nil {
+	v.names.reset() // a damaged file may have been read before this one
+	w := &writer{conn: c, names: &v.names, crowded: map[int64]bool{}}
+	if err := w.load(); err != nil {
 		return nil, err
 	}
 	v.cursor.Store(w.cursor)
@@ -142,22 +140,21 @@ func (e *versionError) Error() string {
 	}
 }
 
-// checkVersion returns a versionError if the file is not a view or has another version. An empty
-// file is a new view.
-func checkVersion(c *sqlite.Conn) error {
+// checkVersion returns a versionError if the file is not a view or has another version. A file
+// without tables is a new view.
+func checkVersion(c *sqlite.Conn) (empty bool, err error) {
 	var found [3]int64
 	for i, q := range [...]string{
 		"PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_schema",
 	} {
-		var err error
 		if found[i], err = queryInt(c, q); err != nil {
-			return err
+			return false, err
 		}
 	}
 	if found == [3]int64{} || found[0] == appID && found[1] == version {
-		return nil
+		return found[2] == 0, nil
 	}
-	return &versionError{found[0], found[1]}
+	return false, &versionError{found[0], found[1]}
 }
 
 // unusable returns why a file must be replaced after an error; "" if the error has another cause.
