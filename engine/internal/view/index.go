@@ -109,52 +109,42 @@ func query(search string, stems bool) string {
 	return strings.Join(list, " ")
 }
 
-// indexStep is how many runs are indexed in one transaction. That takes about ten milliseconds,
-// for which other writes may have to wait.
-const indexStep = 256
-
 // maxBehind is the largest value of Page.SearchBehind.
 const maxBehind = 10_000
 
 // index indexes up to most runs: first those after the last indexed place, then those before it
 // whose words have changed. Both are in order of place: only then does FTS5 collect the words of
-// many runs in memory before it writes them.
-func (w *writer) index(most int) (int, error) {
+// many runs in memory before it writes them. more is false if no run is left.
+func (w *writer) index(most int) (n int, more bool, err error) {
 	places, err := w.places("SELECT place FROM runs WHERE place>? ORDER BY place LIMIT ?", w.indexed, int64(most))
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
-	for _, p := range places {
-		if err := w.addWords(p); err != nil {
-			return 0, err
-		}
+	if err := w.addWords(places); err != nil {
+		return 0, false, err
 	}
 	if n := len(places); n > 0 {
 		w.indexed = places[n-1]
 		if err := exec(w.conn, "UPDATE meta SET value=?2 WHERE key=?1", metaIndexed, w.indexed); err != nil {
-			return 0, err
+			return 0, false, err
 		}
 	}
 	stale, err := w.places("SELECT place FROM stale ORDER BY place LIMIT ?", int64(most-len(places)))
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	for _, q := range [...]string{"DELETE FROM words WHERE rowid=?", "DELETE FROM stale WHERE place=?"} {
 		for _, p := range stale {
 			if err := exec(w.conn, q, p); err != nil {
-				return 0, err
+				return 0, false, err
 			}
 		}
 	}
-	for _, p := range stale {
-		if err := w.addWords(p); err != nil {
-			return 0, err
-		}
-	}
-	return len(places) + len(stale), nil
+	n = len(places) + len(stale)
+	return n, n == most, w.addWords(stale)
 }
 
-func (w *writer) places(query string, args ...int64) (places []int64, err error) {
+func (w *writer) places(query string, args ...any) (places []int64, err error) {
 	err = each(w.conn, query, func(s *sqlite.Stmt) error {
 		places = append(places, s.ColumnInt64(0))
 		return nil
@@ -162,15 +152,20 @@ func (w *writer) places(query string, args ...int64) (places []int64, err error)
 	return places, err
 }
 
-func (w *writer) addWords(place int64) error {
-	r, ok, err := w.names.at(w.conn, place)
-	if err != nil {
-		return err
+func (w *writer) addWords(places []int64) error {
+	for _, place := range places {
+		r, ok, err := w.names.at(w.conn, place)
+		if err == nil && !ok {
+			err = fmt.Errorf("%w: no run at place %d", ErrDamaged, place)
+		}
+		if err == nil {
+			err = exec(w.conn, "INSERT INTO words(rowid, text) VALUES(?, ?)", place, document(&r))
+		}
+		if err != nil {
+			return err
+		}
 	}
-	if !ok {
-		return fmt.Errorf("%w: no run at place %d", ErrDamaged, place)
-	}
-	return exec(w.conn, "INSERT INTO words(rowid, text) VALUES(?, ?)", place, document(&r))
+	return nil
 }
 
 // behind returns the number of runs that are not indexed, at most maxBehind.

@@ -39,7 +39,7 @@ func (s *selection) keys(c *sqlite.Conn) ([]key, error) {
 	case s.errorLast != 0:
 		return s.merge(c, s.failures, s.failed)
 	case s.anyState && s.workflow == 0 && len(s.excluded) == 0 && s.attempts < many:
-		return s.collect(c, nil, listAll, []int64{s.from, s.to})
+		return s.collect(c, nil, listAll, s.from, s.to)
 	default:
 		return s.merge(c, pairs, s.created)
 	}
@@ -100,7 +100,7 @@ func (s *selection) failures(c *sqlite.Conn) (all []pair, err error) {
 }
 
 // next sets p to the row that a statement finds. It returns false if the statement finds none.
-func (p *pair) next(c *sqlite.Conn, query string, args ...int64) (ok bool, err error) {
+func (p *pair) next(c *sqlite.Conn, query string, args ...any) (ok bool, err error) {
 	err = each(c, query, func(s *sqlite.Stmt) error {
 		*p, ok = pair{s.ColumnInt64(0), s.ColumnInt64(1), s.ColumnInt64(2)}, true
 		return nil
@@ -160,28 +160,28 @@ func (s *selection) created(c *sqlite.Conn, p pair, keys []key) ([]key, error) {
 	if s.attempts >= many {
 		query = listMany
 	}
-	return s.collect(c, keys, query, []int64{p.workflow, p.state, s.from, s.to})
+	return s.collect(c, keys, query, p.workflow, p.state, s.from, s.to)
 }
 
 // failed appends the keys of runs of one error, workflow and state.
 func (s *selection) failed(c *sqlite.Conn, p pair, keys []key) ([]key, error) {
-	return s.collect(c, keys, listFailed, []int64{p.error, p.workflow, p.state, s.from, s.to})
+	return s.collect(c, keys, listFailed, p.error, p.workflow, p.state, s.from, s.to)
 }
 
 // soonest appends the keys of runs of one workflow and state, in order of Next.
 func (s *selection) soonest(c *sqlite.Conn, p pair, keys []key) ([]key, error) {
 	query := listSoonest
 	past := s.past()
-	args := []int64{p.workflow, p.state, past.next, past.next, past.place, s.from, s.to}
+	args := []any{p.workflow, p.state, past.next, past.next, past.place, s.from, s.to}
 	if s.errorLast != 0 {
 		query += " AND error BETWEEN ? AND ?"
 		args = append(args, s.errorFirst, s.errorLast)
 	}
-	return s.collect(c, keys, query, args)
+	return s.collect(c, keys, query, args...)
 }
 
 // collect appends the keys that a query finds, in the order of the selection.
-func (s *selection) collect(c *sqlite.Conn, keys []key, query string, args []int64) ([]key, error) {
+func (s *selection) collect(c *sqlite.Conn, keys []key, query string, args ...any) ([]key, error) {
 	if s.attempts > firstName {
 		args = append(args, s.attempts)
 	}
@@ -198,15 +198,7 @@ func (s *selection) ordered(query string) string {
 	if s.attempts > firstName {
 		query += " AND attempts>=?"
 	}
-	switch s.order {
-	case Newest:
-		query += " ORDER BY place DESC"
-	case Oldest:
-		query += " ORDER BY place"
-	default:
-		query += " ORDER BY next, place"
-	}
-	return query + " LIMIT ?"
+	return query + " ORDER BY " + orderBy[s.order] + " LIMIT ?"
 }
 
 // Group is a group of runs that failed in the same step of the same workflow, with errors of the

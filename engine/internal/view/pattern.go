@@ -39,6 +39,8 @@ func Pattern(text string) string {
 	return strings.TrimSpace(textfmt.Truncate(b.String(), maxPattern))
 }
 
+const spaces = " \t\n\r"
+
 type partKind int
 
 const (
@@ -52,12 +54,8 @@ const (
 func part(s string, i int) (int, partKind) {
 	c := s[i]
 	switch {
-	case isSpace(c):
-		n := 1
-		for i+n < len(s) && isSpace(s[i+n]) {
-			n++
-		}
-		return n, partSpace
+	case strings.IndexByte(spaces, c) >= 0:
+		return len(s[i:]) - len(strings.TrimLeft(s[i:], spaces)), partSpace
 	case c == '"' || c == '`' || c == '\'' && (i == 0 || !isWord(s[i-1]) && s[i-1] != '#'):
 		if end := strings.IndexByte(s[i+1:], c); end >= 0 {
 			return end + 2, partQuoted
@@ -148,7 +146,6 @@ func wordLen(s string, i int) int {
 	return n
 }
 
-func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 func isHex(c byte) bool   { return isDigit(c) || 'a' <= c|0x20 && c|0x20 <= 'f' }
 func isWord(c byte) bool  { return isDigit(c) || 'a' <= c|0x20 && c|0x20 <= 'z' || c == '_' }

@@ -64,12 +64,11 @@ func (w *writer) free(from int64) (int64, error) {
 	if w.sought == from {
 		place = max(place, w.found)
 	}
-	s, err := prepare(w.conn, "SELECT place FROM runs WHERE place>=? ORDER BY place")
+	s, err := prepare(w.conn, "SELECT place FROM runs WHERE place>=? ORDER BY place", place)
 	if err != nil {
 		return 0, err
 	}
 	defer s.Reset() //nolint:errcheck // it repeats the error of Step
-	s.BindInt64(1, place)
 	for {
 		row, err := s.Step()
 		if err != nil {

@@ -176,16 +176,11 @@ func locate(c *sqlite.Conn, id string) (place int64, ok bool, err error) {
 			return u.home(), ok && err == nil, err
 		}
 	}
-	s, err := prepare(c, "SELECT place FROM aside WHERE id=?")
-	if err != nil {
-		return 0, false, err
-	}
-	defer s.Reset() //nolint:errcheck // it repeats the error of Step
-	s.BindBytes(1, []byte(id))
-	if ok, err = s.Step(); err != nil || !ok {
-		return 0, false, err
-	}
-	return s.ColumnInt64(0), true, nil
+	err = each(c, "SELECT place FROM aside WHERE id=?", func(s *sqlite.Stmt) error {
+		place, ok = s.ColumnInt64(0), true
+		return nil
+	}, []byte(id))
+	return place, ok, err
 }
 
 // storedID returns the id of the run at a place as the row stores it; idAt decodes it.

@@ -143,20 +143,15 @@ func isDamage(code sqlite.ResultCode) bool {
 }
 
 // prepare prepares a statement of this package. The statements are correct, so an error in the
-// statement means that the schema of the file is damaged.
-func prepare(c *sqlite.Conn, query string) (*sqlite.Stmt, error) {
+// statement means that the schema of the file is damaged. The arguments must be int64, string or
+// []byte.
+func prepare(c *sqlite.Conn, query string, args ...any) (*sqlite.Stmt, error) {
 	s, err := c.Prepare(query)
 	if err != nil && sqlite.ErrCode(err).ToPrimary() == sqlite.ResultError {
 		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
-	return s, err
-}
-
-// exec executes a statement and ignores its rows. The arguments must be int64, string or []byte.
-func exec(c *sqlite.Conn, query string, args ...any) error {
-	s, err := prepare(c, query)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for i, arg := range args {
 		switch arg := arg.(type) {
@@ -168,13 +163,12 @@ func exec(c *sqlite.Conn, query string, args ...any) error {
 			s.BindBytes(i+1, arg)
 		}
 	}
-	for row := true; row && err == nil; {
-		row, err = s.Step()
-	}
-	if reset := s.Reset(); err == nil {
-		err = reset
-	}
-	return err
+	return s, nil
+}
+
+// exec executes a statement and ignores its rows.
+func exec(c *sqlite.Conn, query string, args ...any) error {
+	return each(c, query, func(*sqlite.Stmt) error { return nil }, args...)
 }
 
 func execAll(c *sqlite.Conn, queries []string) error {
@@ -187,15 +181,12 @@ func execAll(c *sqlite.Conn, queries []string) error {
 }
 
 // each calls f with every row of a query.
-func each(c *sqlite.Conn, query string, f func(*sqlite.Stmt) error, args ...int64) error {
-	s, err := prepare(c, query)
+func each(c *sqlite.Conn, query string, f func(*sqlite.Stmt) error, args ...any) error {
+	s, err := prepare(c, query, args...)
 	if err != nil {
 		return err
 	}
 	defer s.Reset() //nolint:errcheck // it repeats the error of Step
-	for i, a := range args {
-		s.BindInt64(i+1, a)
-	}
 	for {
 		row, err := s.Step()
 		if err != nil || !row {

@@ -114,7 +114,7 @@ func (s *selection) withID(c *sqlite.Conn, text string) ([]key, error) {
 			return nil, err
 		}
 	}
-	places, err := asidePlaces(c, text, maxFound)
+	places, err := asidePlaces(c, text)
 	if err != nil {
 		return nil, err
 	}
@@ -199,16 +199,14 @@ func idRange(prefix string) (from, to int64, ok bool) {
 	return placeAt(first.milli), placeAt(last.milli + 1), true
 }
 
-// asidePlaces returns the places of up to most runs in the table aside whose id begins with
+// asidePlaces returns the places of up to maxFound runs in the table aside whose id begins with
 // the prefix.
-func asidePlaces(c *sqlite.Conn, prefix string, most int) (places []int64, err error) {
-	s, err := prepare(c, "SELECT id, place FROM aside WHERE id>=? ORDER BY id LIMIT ?")
+func asidePlaces(c *sqlite.Conn, prefix string) (places []int64, err error) {
+	s, err := prepare(c, "SELECT id, place FROM aside WHERE id>=? ORDER BY id LIMIT ?", []byte(prefix), int64(maxFound))
 	if err != nil {
 		return nil, err
 	}
 	defer s.Reset() //nolint:errcheck // it repeats the error of Step
-	s.BindBytes(1, []byte(prefix))
-	s.BindInt64(2, int64(most))
 	for {
 		row, err := s.Step()
 		if err != nil || !row || !strings.HasPrefix(string(columnBytes(s, 0)), prefix) {
@@ -240,7 +238,7 @@ func (s *selection) withKey(c *sqlite.Conn, text string) (keys []key, err error)
 	err = each(c, "SELECT place FROM stale ORDER BY place DESC LIMIT ?", func(st *sqlite.Stmt) error {
 		maybe = append(maybe, key{0, st.ColumnInt64(0)})
 		return nil
-	}, MaxLimit)
+	}, int64(MaxLimit))
 	if err != nil {
 		return nil, err
 	}

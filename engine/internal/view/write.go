@@ -29,11 +29,6 @@ type writer struct {
 	buf []byte
 }
 
-func newWriter(c *sqlite.Conn, n *names) (*writer, error) {
-	w := &writer{conn: c, names: n, crowded: map[int64]bool{}}
-	return w, w.load()
-}
-
 // load reads the cached data. It also reads a little of each table, to detect a damaged file early.
 func (w *writer) load() error {
 	cursor, err := queryInt(w.conn, fmt.Sprintf("SELECT value FROM meta WHERE key=%d", metaCursor))
@@ -151,21 +146,34 @@ func (v *View) Write(ctx context.Context, b Batch) error {
 // uses several short transactions.
 func (v *View) Expire(ctx context.Context, states []string, before time.Time, most int) (deleted int, err error) {
 	e := expiry{states: states, before: before, reached: map[pair]int64{}}
-	for more := true; more && deleted < most; {
+	deleted, err = v.inSteps(ctx, "expire", most, e.step)
+	if err != nil || deleted == 0 {
+		return deleted, err
+	}
+	return deleted, v.shrink(ctx)
+}
+
+// stepSize is how many runs Expire and Index read in one transaction. To index them takes about
+// ten milliseconds, for which other writes may have to wait.
+const stepSize = 256
+
+// inSteps calls step in one transaction after the other, until it has handled most runs or there
+// are no more. step handles up to the given number of runs, and returns how many it handled.
+func (v *View) inSteps(
+	ctx context.Context, op string, most int, step func(*writer, int) (n int, more bool, err error),
+) (done int, err error) {
+	for more := true; more && done < most; {
 		n := 0
-		err := v.write(ctx, "expire", func(w *writer) (err error) {
-			n, more, err = e.step(w, min(most-deleted, expireStep))
+		err := v.write(ctx, op, func(w *writer) (err error) {
+			n, more, err = step(w, min(most-done, stepSize))
 			return err
 		})
 		if err != nil {
-			return deleted, err
+			return done, err
 		}
-		deleted += n
+		done += n
 	}
-	if deleted == 0 {
-		return 0, nil
-	}
-	return deleted, v.shrink(ctx)
+	return done, nil
 }
 
 // shrink removes some free pages from the file, if they are more than an eighth of it. Fewer pages
@@ -189,28 +197,12 @@ func (v *View) shrink(ctx context.Context) error {
 // write, because indexing a run takes several times as long as writing it. It uses several short
 // transactions.
 func (v *View) Index(ctx context.Context, most int) (done int, err error) {
-	for done < most {
-		want, n := min(most-done, indexStep), 0
-		err := v.write(ctx, "index", func(w *writer) (err error) {
-			n, err = w.index(want)
-			return err
-		})
-		if err != nil {
-			return done, err
-		}
-		if done += n; n < want {
-			break
-		}
-	}
-	return done, nil
+	return v.inSteps(ctx, "index", most, (*writer).index)
 }
 
-// expireStep is how many runs Expire reads in one transaction.
-const expireStep = 256
-
 // expiry is the state of one call of Expire. It reads the runs of each workflow and state in
-// order of creation. It does not read runs that were created after the time before:
-// these can't have ended earlier.
+// order of creation. It leaves out runs that were created after the time in before, because
+// they can't have ended before that time.
 type expiry struct {
 	states  []string
 	before  time.Time
