@@ -56,9 +56,8 @@ func (r *Reader) Number() int {
 	return int(v)
 }
 
-// Bytes reads a byte string. The result shares the memory of Data.
-func (r *Reader) Bytes() []byte {
-	n := r.Uvarint()
+// take reads n bytes. It returns nil if there are fewer.
+func (r *Reader) take(n uint64) []byte {
 	if n > uint64(len(r.Data)) {
 		r.Fail()
 		return nil
@@ -68,25 +67,20 @@ func (r *Reader) Bytes() []byte {
 	return b
 }
 
+// Bytes reads a byte string. The result shares the memory of Data.
+func (r *Reader) Bytes() []byte { return r.take(r.Uvarint()) }
+
 // Byte reads a byte.
 func (r *Reader) Byte() byte {
-	if len(r.Data) == 0 {
-		r.Fail()
-		return 0
+	if b := r.take(1); b != nil {
+		return b[0]
 	}
-	b := r.Data[0]
-	r.Data = r.Data[1:]
-	return b
+	return 0
 }
 
 // Array reads 16 bytes: an id or a hash.
 func (r *Reader) Array() (a [16]byte) {
-	if len(r.Data) < len(a) {
-		r.Fail()
-		return a
-	}
-	copy(a[:], r.Data)
-	r.Data = r.Data[len(a):]
+	copy(a[:], r.take(16))
 	return a
 }
 
