@@ -52,16 +52,13 @@ func (r recovery) restore(ctx context.Context) error {
 	var bad []error
 	var unreadable []string
 	for _, b := range snapshots {
-		m, err := r.sh.snapshots.read(ctx, b)
-		if errors.Is(err, machine.ErrFormat) {
-			return fmt.Errorf("snapshot %s: %w", b.Name, err)
-		}
+		m, err := r.sh.snapshots.paging.ReadSnapshot(ctx, r.sh.lease, b.Name, r.o.clock.last)
 		if err == nil {
-			r.o.m, r.o.seq = m, m.Seq()
+			r.o.m, r.o.seq, r.sh.snapshots.size = m, m.Seq(), b.Size
 			// Delete the damaged snapshots: cutLog must not rely on them.
 			return store.Delete(ctx, r.sh.lease, unreadable)
 		}
-		if !store.IsDamage(err) {
+		if errors.Is(err, machine.ErrFormat) || !store.IsDamage(err) {
 			return fmt.Errorf("snapshot %s: %w", b.Name, err)
 		}
 		unreadable = append(unreadable, b.Name)

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"runtime"
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/engine/internal/store"
-	"github.com/tideover/tideover/engine/journal"
 )
 
 const (
@@ -51,7 +49,7 @@ type snapshotWriter struct {
 
 type frame struct {
 	data []byte
-	last bool
+	more bool // other frames follow
 	err  error
 }
 
@@ -65,15 +63,6 @@ type snapshotProgress struct {
 }
 
 func (s *snapshotWriter) init(sh *shard) { s.sh, s.o = sh, &sh.owner }
-
-// read restores the state from a snapshot.
-func (s *snapshotWriter) read(ctx context.Context, b journal.Blob) (*machine.Machine, error) {
-	m, err := s.paging.ReadSnapshot(ctx, s.sh.lease, b.Name, s.o.clock.last)
-	if err == nil {
-		s.size = b.Size
-	}
-	return m, err
-}
 
 // logGrew notes that n bytes were appended to the log.
 func (s *snapshotWriter) logGrew(n int) {
@@ -186,7 +175,7 @@ func (s *snapshotWriter) advance(p snapshotProgress) {
 		return
 	}
 	data, more := s.current.Next(nil, store.FrameRuns)
-	s.frames <- frame{data, !more, s.current.Err()}
+	s.frames <- frame{data, more, s.current.Err()}
 	if !more || s.current.Err() != nil {
 		s.current.Stop()
 	}
@@ -237,16 +226,11 @@ func (s *snapshotWriter) write(ctx context.Context, seq uint64, archive []byte, 
 			return p
 		}
 	}
-	name := store.SnapshotName(seq)
-	p.err = lease.Put(ctx, name, func(out io.Writer) error {
-		blocks := store.NewBlockWriter(out)
-		err := s.writeFrames(ctx, blocks)
-		p.size, p.blocks = blocks.Size(), blocks.Blocks()
-		return err
-	})
+	p.blocks, p.size, p.err = store.PutSnapshot(ctx, lease, seq, s.nextFrame)
 	if p.err != nil {
 		return p
 	}
+	name := store.SnapshotName(seq)
 	if err := store.VerifySnapshot(ctx, lease, name); err != nil {
 		// Delete it: the log must not be cut because of a damaged snapshot.
 		p.err = errors.Join(fmt.Errorf("snapshot %s, read back: %w", name, err), lease.Delete(context.WithoutCancel(ctx), name))
@@ -256,26 +240,14 @@ func (s *snapshotWriter) write(ctx context.Context, seq uint64, archive []byte, 
 	return p
 }
 
-// writeFrames asks the owner for frames, one after the other, and writes them.
-func (s *snapshotWriter) writeFrames(ctx context.Context, blocks *store.BlockWriter) error {
-	for {
-		select {
-		case s.progress <- snapshotProgress{}:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+// nextFrame asks the owner for the next frame. more is false for the last one.
+func (s *snapshotWriter) nextFrame(ctx context.Context) (data []byte, more bool, err error) {
+	select {
+	case s.progress <- snapshotProgress{}:
 		f := <-s.frames
-		if f.err != nil {
-			return f.err
-		}
-		if len(f.data) > 0 {
-			if err := blocks.Write(f.data); err != nil {
-				return err
-			}
-		}
-		if f.last {
-			return nil
-		}
+		return f.data, f.more, f.err
+	case <-ctx.Done():
+		return nil, false, ctx.Err()
 	}
 }
 

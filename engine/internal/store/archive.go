@@ -116,15 +116,8 @@ func (a *ArchiveBuffer) Stored() { a.kept, a.keptNewest = nil, 0 }
 // their definitions.
 func (a *ArchiveBuffer) Read(known *machine.Machine, yield func(*machine.Run) error) error {
 	a.endStream()
-	for _, data := range [][]byte{a.kept, a.zipped.Bytes()} {
-		if len(data) == 0 {
-			continue
-		}
-		if err := unzipArchive(bytes.NewReader(data), known, yield); err != nil {
-			return err
-		}
-	}
-	return nil
+	both := io.MultiReader(bytes.NewReader(a.kept), bytes.NewReader(a.zipped.Bytes()))
+	return unzipArchive(both, known, yield)
 }
 
 // PutArchive stores an archive.

@@ -53,34 +53,35 @@ type Block struct {
 	size uint32 // bytes
 }
 
-// BlockWriter writes the frames of a snapshot and remembers where they are.
-type BlockWriter struct {
-	w      io.Writer
-	zip    *zstd.Encoder
-	buf    []byte
-	at     int64
-	blocks []Block
+// PutSnapshot stores the snapshot of the state after the entry seq. next returns the frames, one
+// after the other, and whether there are more. PutSnapshot returns where the frames are, in the
+// order in which they were written, and the size of the snapshot in bytes.
+func PutSnapshot(
+	ctx context.Context, lease journal.Lease, seq uint64, next func(context.Context) (frame []byte, more bool, err error),
+) (blocks []Block, size int64, err error) {
+	zip := NewEncoder(nil)
+	err = lease.Put(ctx, SnapshotName(seq), func(out io.Writer) error {
+		var frame, buf []byte
+		for more := true; more; {
+			var err error
+			if frame, more, err = next(ctx); err != nil {
+				return err
+			}
+			if len(frame) == 0 {
+				continue
+			}
+			buf = zip.EncodeAll(frame, append(buf[:0], 0, 0, 0, 0))
+			block := Block{size + 4, uint32(len(buf) - 4)}
+			binary.LittleEndian.PutUint32(buf, block.size)
+			blocks, size = append(blocks, block), size+int64(len(buf))
+			if _, err := out.Write(buf); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return blocks, size, err
 }
-
-// NewBlockWriter returns a BlockWriter that writes to w.
-func NewBlockWriter(w io.Writer) *BlockWriter { return &BlockWriter{w: w, zip: NewEncoder(nil)} }
-
-// Write compresses a frame and writes it.
-func (b *BlockWriter) Write(frame []byte) error {
-	b.buf = b.zip.EncodeAll(frame, append(b.buf[:0], 0, 0, 0, 0))
-	size := uint32(len(b.buf) - 4)
-	binary.LittleEndian.PutUint32(b.buf, size)
-	b.blocks = append(b.blocks, Block{b.at + 4, size})
-	b.at += int64(len(b.buf))
-	_, err := b.w.Write(b.buf)
-	return err
-}
-
-// Size returns the number of bytes that were written.
-func (b *BlockWriter) Size() int64 { return b.at }
-
-// Blocks returns where the frames are, in the order in which they were written.
-func (b *BlockWriter) Blocks() []Block { return b.blocks }
 
 // blockReader is an io.Reader of the decompressed frames of a snapshot, in sequence. It remembers
 // the blocks.
@@ -158,21 +159,12 @@ func VerifySnapshot(ctx context.Context, log journal.Reader, name string) error 
 func WriteState(ctx context.Context, lease journal.Lease, m *machine.Machine, seq uint64) (size int64, err error) {
 	head, _ := m.Clock()
 	m.Begin(seq, head)
-	err = lease.Put(ctx, SnapshotName(seq), func(out io.Writer) error {
-		s := m.Snapshot()
-		defer s.Stop()
-		blocks := NewBlockWriter(out)
-		var data []byte
-		for more := true; more && s.Err() == nil; {
-			if data, more = s.Next(data[:0], FrameRuns); len(data) == 0 {
-				continue
-			}
-			if err := blocks.Write(data); err != nil {
-				return err
-			}
-		}
-		size = blocks.Size()
-		return s.Err()
+	s := m.Snapshot()
+	defer s.Stop()
+	var frame []byte
+	_, size, err = PutSnapshot(ctx, lease, seq, func(context.Context) (_ []byte, more bool, err error) {
+		frame, more = s.Next(frame[:0], FrameRuns)
+		return frame, more, s.Err()
 	})
 	return size, err
 }

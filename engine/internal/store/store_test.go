@@ -134,6 +134,9 @@ func TestArchiveBuffer(t *testing.T) {
 		return ids
 	}
 	unstored := func() []string { return read(func(yield func(*machine.Run) error) error { return a.Read(m, yield) }) }
+	if got := unstored(); len(got) > 0 {
+		t.Errorf("at first: %s, want none", strings.Join(got, " "))
+	}
 	runs := m.All()
 	want := []string{runs[0].ID.String(), runs[1].ID.String(), runs[2].ID.String()}
 	runs[0].Ended, runs[1].Ended, runs[2].Ended = 5, 9, 7
