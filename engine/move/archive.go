@@ -121,10 +121,8 @@ func (r *recent) next() {
 
 // add adds the id of a run. It returns false if the id is known.
 func (r *recent) add(id machine.ID) bool {
-	for _, known := range r {
-		if known[id] {
-			return false
-		}
+	if slices.ContainsFunc(r[:], func(known map[machine.ID]bool) bool { return known[id] }) {
+		return false
 	}
 	r[0][id] = true
 	return true

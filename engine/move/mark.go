@@ -99,14 +99,12 @@ func (k mark) put(ctx context.Context, lease journal.Lease, name string) error {
 
 // marks returns the mark with this name of each shard; nil for shards without it.
 func (s *side) marks(ctx context.Context, name string) (list []*mark, err error) {
-	for i, l := range s.leases {
+	err = s.each(func(_ int, l journal.Lease) error {
 		k, err := readMark(ctx, l, name)
-		if err != nil {
-			return nil, s.wrap(i, err)
-		}
 		list = append(list, k)
-	}
-	return list, nil
+		return err
+	})
+	return list, err
 }
 
 // checkBoth checks that the two logs can be the source and the target of a move, and finds the marks

@@ -165,11 +165,7 @@ func (m *mover) lease(ctx context.Context, from, to journal.Log) error {
 	if err := m.from.lease(ctx, from); err != nil {
 		return err
 	}
-	if err := m.to.lease(ctx, to); err != nil {
-		return err
-	}
-	m.moved.FromShards, m.moved.ToShards, m.moved.LeftOut = m.from.shards, m.to.shards, m.from.lost
-	return nil
+	return m.to.lease(ctx, to)
 }
 
 func (m *mover) close() error {
@@ -180,21 +176,22 @@ func (m *mover) close() error {
 }
 
 func (m *mover) run(ctx context.Context) error {
-	if err := m.checkBoth(ctx); err != nil {
+	if err := inOrder(ctx, m.checkBoth, m.read); err != nil {
 		return err
 	}
-	if err := m.read(ctx); err != nil {
-		return err
-	}
-	rest := []func(context.Context) error{m.prepare, m.write, m.verify, m.seal}
 	switch {
 	case m.opts.DryRun:
-		rest = []func(context.Context) error{m.countArchives}
+		return m.countArchives(ctx)
 	case m.arrived:
-		rest = []func(context.Context) error{m.countArchives, m.seal}
+		return inOrder(ctx, m.countArchives, m.seal)
 	}
-	for _, step := range rest {
-		if err := step(ctx); err != nil {
+	return inOrder(ctx, m.prepare, m.write, m.verify, m.seal)
+}
+
+// inOrder calls the stages, one after the other, until one fails.
+func inOrder(ctx context.Context, stages ...func(context.Context) error) error {
+	for _, stage := range stages {
+		if err := stage(ctx); err != nil {
 			return err
 		}
 	}
@@ -206,12 +203,9 @@ func (m *mover) copy(ctx context.Context, from journal.Cluster) error {
 	if err := m.from.peek(ctx, from); err != nil {
 		return err
 	}
-	m.moved.FromShards, m.moved.ToShards, m.moved.LeftOut = m.from.shards, m.to.shards, m.from.lost
 	m.ticket, m.known = newTicket(m.opts), true
-	for _, step := range []func(context.Context) error{m.read, m.prepare, m.write, m.verify} {
-		if err := step(ctx); err != nil {
-			return err
-		}
+	if err := inOrder(ctx, m.read, m.prepare, m.write, m.verify); err != nil {
+		return err
 	}
 	return m.to.leases[0].Delete(ctx, movingBlob)
 }

@@ -41,13 +41,11 @@ func (s *side) lease(ctx context.Context, log journal.Log) error {
 		return err
 	}
 	for n := range s.shards {
+		take := s.leaseOne
 		if slices.Contains(s.without, n) {
-			if err := s.leaveOutLeased(ctx, log, n); err != nil {
-				return err
-			}
-			continue
+			take = s.leaveOutLeased
 		}
-		if err := s.leaseOne(ctx, log, n); err != nil {
+		if err := take(ctx, log, n); err != nil {
 			return err
 		}
 	}
@@ -129,18 +127,29 @@ func (s *side) wrapShard(n int, err error) error {
 	return fmt.Errorf("shard %d of the %s: %w", n, s.what, err)
 }
 
-// fence appends an entry without records. The append fails if another process has appended
-// something, even if this process still believes in its lease. After it, a process that has not
-// read the fence can't append anything.
-func (s *side) fence(ctx context.Context, shard int, move string) error {
-	var e machine.Entry
-	e.Reset(time.Now().UnixNano(), 0)
-	seq, err := s.leases[shard].Append(ctx, s.last[shard], fenceID(move, s.last[shard]+1), e.Bytes())
-	if err != nil {
-		return s.wrap(shard, err)
+// each calls f with each lease and its index. It adds the shard to an error of f.
+func (s *side) each(f func(at int, l journal.Lease) error) error {
+	for i, l := range s.leases {
+		if err := f(i, l); err != nil {
+			return s.wrap(i, err)
+		}
 	}
-	s.last[shard] = seq
 	return nil
+}
+
+// fence returns a function that appends an entry without records to a shard. The append fails if
+// another process has appended something, even if this process still believes in its lease. After
+// it, a process that has not read the fence can't append anything.
+func (s *side) fence(ctx context.Context, move string) func(at int, l journal.Lease) error {
+	return func(at int, l journal.Lease) error {
+		var e machine.Entry
+		e.Reset(time.Now().UnixNano(), 0)
+		seq, err := l.Append(ctx, s.last[at], fenceID(move, s.last[at]+1), e.Bytes())
+		if err == nil {
+			s.last[at] = seq
+		}
+		return err
+	}
 }
 
 // fenceID returns the id of the fence that a move appends as the entry seq.

@@ -44,6 +44,7 @@ func (m *mover) read(ctx context.Context) error {
 		}
 	}
 	m.moved.Orphans, m.moved.Keys, m.moved.Schedules = t.Orphans, t.Keys, t.Schedules
+	m.moved.FromShards, m.moved.ToShards, m.moved.LeftOut = m.from.shards, m.to.shards, m.from.lost
 	var err error
 	if m.layout, err = m.plan(ctx, from); err != nil {
 		return err
@@ -95,27 +96,19 @@ func (m *mover) prepare(ctx context.Context) error {
 			return m.from.wrap(0, err)
 		}
 	}
-	for i := range m.to.leases {
-		if err := m.to.fence(ctx, i, m.ticket.ID); err != nil {
-			return err
-		}
+	if err := m.to.each(m.to.fence(ctx, m.ticket.ID)); err != nil {
+		return err
 	}
 	m.advice = "; the source is unchanged and can still be used; the target can't be used until the move is repeated"
-	for i, l := range m.to.leases {
-		if err := m.ticket.put(ctx, l, movingBlob); err != nil {
-			return m.to.wrap(i, err)
-		}
+	err := m.to.each(func(_ int, l journal.Lease) error { return m.ticket.put(ctx, l, movingBlob) })
+	if err != nil {
+		return err
 	}
-	for i, l := range m.to.leases {
-		if err := clearShard(ctx, l, m.to.last[i]); err != nil {
-			return m.to.wrap(i, err)
-		}
-		// A truncation is durable only with the next append.
-		if err := m.to.fence(ctx, i, m.ticket.ID); err != nil {
-			return err
-		}
+	err = m.to.each(func(at int, l journal.Lease) error { return clearShard(ctx, l, m.to.last[at]) })
+	if err != nil {
+		return err
 	}
-	return nil
+	return m.to.each(m.to.fence(ctx, m.ticket.ID)) // a truncation is durable only with the next append
 }
 
 // clearShard removes all snapshots, archives and entries of a shard. After that the log does not
@@ -143,16 +136,15 @@ func (m *mover) write(ctx context.Context) error {
 	if err := m.writeArchives(ctx); err != nil {
 		return err
 	}
-	for i, l := range m.to.leases {
-		size, err := store.WriteState(ctx, l, m.parts[i], m.to.last[i])
-		if err != nil {
-			return m.to.wrap(i, err)
+	return m.to.each(func(at int, l journal.Lease) error {
+		size, err := store.WriteState(ctx, l, m.parts[at], m.to.last[at])
+		if err == nil {
+			m.moved.Bytes += size
+			m.parts[at] = nil // free its memory for verify
+			m.reportProgress("write", at+1, len(m.to.leases))
 		}
-		m.moved.Bytes += size
-		m.parts[i] = nil // free its memory for verify
-		m.reportProgress("write", i+1, len(m.to.leases))
-	}
-	return nil
+		return err
+	})
 }
 
 // verify reads the target back and compares it with the source.
@@ -214,40 +206,36 @@ func (m *mover) verifyShard(ctx context.Context, shard int, got *account) error 
 // it.
 func (m *mover) seal(ctx context.Context) error {
 	m.advice = "; repeat the move to complete it, and use neither log before that"
-	for i, l := range m.from.leases {
+	err := m.from.each(func(at int, l journal.Lease) error {
 		if m.arrived {
-			break // the source is marked already
+			return nil // the source is marked already
 		}
 		k := m.ticket
-		k.At, k.Seq = time.Now(), m.from.last[i]
-		if err := k.put(ctx, l, movedBlob); err != nil {
-			return m.from.wrap(i, err)
-		}
+		k.At, k.Seq = time.Now(), m.from.last[at]
+		return k.put(ctx, l, movedBlob)
+	})
+	if err != nil {
+		return err
 	}
 	// Another process may have taken over a shard while this one was suspended. If that was
 	// before the marks, it has appended something and the fence fails, or the fence keeps it
 	// from appending. If it is later, that process reads the marks.
-	for i := range m.from.leases {
-		if err := m.from.fence(ctx, i, m.ticket.ID); err != nil {
-			return err
-		}
+	if err := m.from.each(m.from.fence(ctx, m.ticket.ID)); err != nil {
+		return err
 	}
 	begun, err := m.to.marks(ctx, movingBlob)
 	if err != nil {
 		return err
 	}
-	for i, k := range begun {
-		if k == nil {
-			continue // an earlier attempt has removed the mark, and an engine may use the shard
+	fence := m.to.fence(ctx, m.ticket.ID)
+	err = m.to.each(func(at int, l journal.Lease) error {
+		if begun[at] == nil {
+			return nil // an earlier attempt has removed the mark, and an engine may use the shard
 		}
-		if err := m.to.fence(ctx, i, m.ticket.ID); err != nil {
-			return err
-		}
+		return fence(at, l)
+	})
+	if err != nil {
+		return err
 	}
-	for i, l := range m.to.leases {
-		if err := l.Delete(ctx, movingBlob); err != nil {
-			return m.to.wrap(i, err)
-		}
-	}
-	return nil
+	return m.to.each(func(_ int, l journal.Lease) error { return l.Delete(ctx, movingBlob) })
 }
