@@ -154,7 +154,7 @@ func (a *attempt) grace(cause error) {
 		if !a.ended.CompareAndSwap(false, true) {
 			return
 		}
-		a.sh.dispatcher.handlerStuck()
+		a.sh.dispatcher.stuckNow.Add(1)
 		a.report(&machine.Result{
 			Failed: true, Outcome: retry.Outcome{Class: retry.ClassStuck},
 			Error: fmt.Sprintf("still running %v after its context ended: %v", a.sh.cfg.Grace, cause),
@@ -246,12 +246,9 @@ func (a *attempt) before() (names []string) {
 	return names
 }
 
-// heartbeat restarts the heartbeat timeout. It also sends the progress to the owner, unless
-// progress is nil or was sent less than progressEvery ago.
-func (a *attempt) heartbeat(progress any) error {
-	if a.alive != nil {
-		a.alive.Reset(a.silence)
-	}
+// sendProgress sends the progress to the owner, unless it is nil or the last one was sent less
+// than progressEvery ago.
+func (a *attempt) sendProgress(progress any) error {
 	if progress == nil {
 		return nil
 	}
@@ -272,11 +269,8 @@ func (a *attempt) heartbeat(progress any) error {
 	return nil
 }
 
-// saveProgress restarts the heartbeat timeout, and returns when the progress is stored.
+// saveProgress sends the progress to the owner, and returns when it is stored.
 func (a *attempt) saveProgress(ctx context.Context, progress any) error {
-	if a.alive != nil {
-		a.alive.Reset(a.silence)
-	}
 	text, err := a.sh.encodeNote(progress)
 	if err == nil {
 		err = a.sh.do(ctx, func(*turn) error { return a.sh.dispatcher.progress(a.key, a.number, text) })

@@ -15,8 +15,7 @@ import (
 )
 
 // dispatcher begins attempts while places (see places) are free, and knows the running
-// attempts. Only the owner's goroutine calls it, except for handlerStuck, stuckCount and
-// handlerReturned.
+// attempts. Only the owner's goroutine calls it, except for handlerReturned.
 type dispatcher struct {
 	sh *shard
 	o  *owner
@@ -73,9 +72,7 @@ func (d *dispatcher) dispatchQueues() {
 			if d.full || d.held || d.o.turn.isFull() {
 				break
 			}
-			if d.dispatchFrom(q) {
-				begun = true
-			}
+			begun = d.dispatchFrom(q) || begun
 		}
 		d.offset++
 	}
@@ -149,15 +146,10 @@ func (d *dispatcher) unpark() {
 // trial is nil for a step that is not a suspect.
 func (d *dispatcher) launch(run *machine.Run, step int, handler Handler, trial *trial, rec *machine.Record) {
 	d.o.turn.must(rec)
-	a := d.newAttempt(run, step, handler, rec)
-	a.trial = trial
-	d.launches = append(d.launches, a)
-}
-
-func (d *dispatcher) newAttempt(run *machine.Run, step int, handler Handler, rec *machine.Record) *attempt {
 	def := &run.Def.Steps[step]
 	a := &attempt{
-		sh: d.sh, key: attemptKey{run.ID, step}, number: rec.Attempt, handler: handler, def: run.Def, silence: def.Heartbeat,
+		sh: d.sh, key: attemptKey{run.ID, step}, number: rec.Attempt, handler: handler, trial: trial,
+		def: run.Def, outputs: slices.Clone(run.Outputs()), silence: def.Heartbeat,
 		task: Task{
 			Run: run.ID.String(), Workflow: run.Def.Name, Key: run.Key, Step: def.Name,
 			Attempt: int(run.Steps[step].Spent) + 1, Attempts: limit(def.Policy), Total: rec.Attempt, Created: time.Unix(0, run.Created), Source: run.Source(), Args: def.Args, Input: slices.Clone(run.Input),
@@ -166,7 +158,6 @@ func (d *dispatcher) newAttempt(run *machine.Run, step int, handler Handler, rec
 	}
 	origin, key, _ := run.Origin()
 	a.task.Origin, a.task.OriginKey = origin.String(), key
-	a.outputs = slices.Clone(run.Outputs())
 	// The attempt needs no timeout for the deadline of the run: the owner ends the run.
 	if rec.Deadline != 0 && rec.Deadline != run.Deadline {
 		if a.timeout = time.Duration(rec.Deadline - rec.At); a.timeout <= 0 {
@@ -175,7 +166,7 @@ func (d *dispatcher) newAttempt(run *machine.Run, step int, handler Handler, rec
 	}
 	a.ctx, a.cancel = context.WithCancelCause(context.Background())
 	d.running[a.key] = a
-	return a
+	d.launches = append(d.launches, a)
 }
 
 // timedOutInQueue returns a handler that only fails. It replaces the handler of a step whose
@@ -230,13 +221,6 @@ func (d *dispatcher) noteStuck(h stuckHandler, returned bool) {
 	}
 }
 
-// handlerStuck counts a handler whose attempt fails as stuck. Any goroutine may call it.
-func (d *dispatcher) handlerStuck() { d.stuckNow.Add(1) }
-
-// stuckCount returns the number of stuck handlers that have not returned. Any goroutine may
-// call it.
-func (d *dispatcher) stuckCount() int64 { return d.stuckNow.Load() }
-
 // handlerReturned notes that a stuck handler has returned. The goroutine of the handler calls
 // it.
 func (d *dispatcher) handlerReturned(h stuckHandler) {
@@ -290,22 +274,14 @@ func (d *dispatcher) releaseAll() {
 // abandon cancels all attempts and gives back their places, when the owner has stopped. Their
 // results are not stored.
 func (d *dispatcher) abandon() {
+	d.lendPlaces() // for good
 	for _, a := range d.launches {
 		a.ended.Store(true) // its handler was never called
-		if a.lent {
-			a.left.Store(true)
-		} else {
-			a.releasePlace()
-		}
+		a.left.Store(true)
 	}
 	for _, a := range d.running {
 		a.end(ErrClosed)
-		if a.reported.Load() {
-			a.releasePlace()
-		}
 	}
-	d.sh.places.removeShard(d.sh)
-	d.suspects.leave()
 }
 
 // lendPlaces lets other shards use the places of this shard while it can't store anything:
@@ -382,9 +358,8 @@ func (p *places) reclaim() {
 func (p *places) give() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.free++; p.free > 0 {
-		p.wakeFirst()
-	}
+	p.free++
+	p.wakeFirst()
 }
 
 // pass wakes the next waiting shard if a place is free. A shard that was woken and does not
@@ -392,21 +367,14 @@ func (p *places) give() {
 func (p *places) pass() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.free > 0 {
-		p.wakeFirst()
-	}
+	p.wakeFirst()
 }
 
-// wakeFirst wakes the first shard that waits. The caller must hold the lock.
+// wakeFirst wakes the first shard that waits, if a place is free. The caller must hold the lock.
 func (p *places) wakeFirst() {
-	if len(p.waiting) == 0 {
-		return
-	}
-	first := p.waiting[0]
-	p.waiting = slices.Delete(p.waiting, 0, 1)
-	select {
-	case first.room <- struct{}{}:
-	default: // it is woken already
+	if p.free > 0 && len(p.waiting) > 0 {
+		p.waiting[0].wake()
+		p.waiting = slices.Delete(p.waiting, 0, 1)
 	}
 }
 
@@ -415,7 +383,5 @@ func (p *places) removeShard(sh *shard) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.waiting = slices.DeleteFunc(p.waiting, func(h *shard) bool { return h == sh })
-	if p.free > 0 {
-		p.wakeFirst()
-	}
+	p.wakeFirst()
 }

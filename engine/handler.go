@@ -108,7 +108,7 @@ func Heartbeat(ctx context.Context) error { return Progress(ctx, nil) }
 // value that encoding/json can write; it is shown with the run. At most one value per
 // second is stored, and others are dropped.
 func Progress(ctx context.Context, progress any) error {
-	return report(ctx, func(a *attempt) error { return a.heartbeat(progress) })
+	return report(ctx, func(a *attempt) error { return a.sendProgress(progress) })
 }
 
 // SaveProgress is [Progress] for a value that must not be dropped. When SaveProgress
@@ -118,12 +118,15 @@ func SaveProgress(ctx context.Context, progress any) error {
 	return report(ctx, func(a *attempt) error { return a.saveProgress(ctx, progress) })
 }
 
-// report calls do with the attempt of the context. It returns the error of do, or else why
-// the attempt should end.
+// report restarts the heartbeat timeout of the context's attempt and calls do. It returns the
+// error of do, or else why the attempt should end.
 func report(ctx context.Context, do func(*attempt) error) error {
 	t, ok := TaskOf(ctx)
 	if !ok {
 		return fmt.Errorf("progress: %w", errNoTask)
+	}
+	if a := t.attempt; a.alive != nil {
+		a.alive.Reset(a.silence)
 	}
 	if err := do(t.attempt); err != nil {
 		return err

@@ -207,10 +207,7 @@ func (q *quarantine) wait(sh *shard) { q.waiting[sh] = struct{}{} }
 // wake wakes all waiting shards, so that they try again.
 func (q *quarantine) wake() {
 	for sh := range q.waiting {
-		select {
-		case sh.room <- struct{}{}:
-		default: // it is woken already
-		}
+		sh.wake()
 	}
 	clear(q.waiting)
 }

@@ -165,10 +165,7 @@ func (r *router) wakeShards() error {
 		return r.alone.do(context.Background(), func(*turn) error { return nil })
 	}
 	for _, sh := range r.cluster.own() {
-		select {
-		case sh.room <- struct{}{}:
-		default: // it is woken already
-		}
+		sh.wake()
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ import (
 // The shard opens and closes its parts and passes requests to the owner. commands, queries
 // and health are used by the goroutines of callers. The owner's goroutine uses the other
 // parts, except for a few of their methods that callers use too: get and refresh of views,
-// set and list of scheduler, and stuckCount of dispatcher.
+// set and list of scheduler, and handlerReturned of dispatcher.
 type shard struct {
 	*process
 	number int
@@ -125,18 +125,13 @@ func (sh *shard) run() {
 		sh.cfg.Logger.Error("engine stopped", "error", err)
 	}
 	sh.err = err
-	sh.abandon()
+	sh.owner.abandon()
+	sh.dead.Store(true)
+	sh.dispatcher.abandon()
 	if !errors.Is(err, ErrClosed) || errors.Is(err, journal.ErrStale) {
 		sh.views.stopWriting()
 		sh.shut()
 	}
-}
-
-// abandon answers all pending requests with an error, and ends all attempts.
-func (sh *shard) abandon() {
-	sh.owner.abandon()
-	sh.dead.Store(true)
-	sh.dispatcher.abandon()
 }
 
 // close stops the shard: it waits until the attempts have ended, or stops at once when the
@@ -151,6 +146,14 @@ func (sh *shard) close(ctx context.Context) {
 	case <-ctx.Done():
 		sh.killed.Do(func() { close(sh.kill) })
 		<-sh.done
+	}
+}
+
+// wake makes the owner try to begin attempts, unless it is woken already.
+func (sh *shard) wake() {
+	select {
+	case sh.room <- struct{}{}:
+	default:
 	}
 }
 

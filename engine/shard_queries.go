@@ -248,7 +248,7 @@ func (q *queries) stats(ctx context.Context) (*Stats, error) {
 		return s, nil
 	})
 	if err == nil {
-		s.Stuck, s.Troubles, s.Warnings = q.sh.dispatcher.stuckCount(), q.sh.health.list(), q.sh.health.listWarnings()
+		s.Stuck, s.Troubles, s.Warnings = q.sh.dispatcher.stuckNow.Load(), q.sh.health.list(), q.sh.health.listWarnings()
 	}
 	return s, err
 }
