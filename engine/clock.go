@@ -18,7 +18,8 @@ type clock struct {
 
 func newClock(boot func() (time.Duration, string)) *clock {
 	c := &clock{wall: time.Time.UnixNano, boot: boot, mono: time.Now()}
-	c.last, c.up = c.wall(c.mono), c.uptime()
+	c.last = c.wall(c.mono)
+	c.up, _ = c.boot()
 	return c
 }
 
@@ -29,7 +30,8 @@ func (c *clock) now() (at int64, jumped time.Duration) {
 	at = c.wall(mono)
 	// The monotonic clock stops while the machine sleeps. The time since boot does not,
 	// so it is preferred if it is known.
-	passed, up := mono.Sub(c.mono), c.uptime()
+	passed := mono.Sub(c.mono)
+	up, _ := c.boot()
 	if up > 0 && c.up > 0 {
 		passed = up - c.up
 	}
@@ -38,11 +40,6 @@ func (c *clock) now() (at int64, jumped time.Duration) {
 	}
 	c.mono, c.last, c.up = mono, at, up
 	return at, jumped
-}
-
-func (c *clock) uptime() time.Duration {
-	up, _ := c.boot()
-	return up
 }
 
 // since returns by how much the wall clock was set since an entry was written. The

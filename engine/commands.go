@@ -72,12 +72,12 @@ type decision func(m *machine.Machine, run machine.ID, by string, now int64) (ma
 
 // change carries out a call that changes a run: it stores the record that decide returns.
 func (c *commands) change(ctx context.Context, asked *call, decide decision) error {
-	return c.changeSteps(ctx, asked, func(m *machine.Machine, run machine.ID, by string, now int64) ([]machine.Record, error) {
-		rec, err := decide(m, run, by, now)
-		if err != nil {
-			return nil, err
+	return c.with(ctx, string(asked.Op), asked.ID, func(t *turn, run machine.ID) error {
+		rec, err := decide(t.o.m, run, name(asked.By), t.now)
+		if err == nil {
+			t.must(&rec)
 		}
-		return []machine.Record{rec}, nil
+		return err
 	})
 }
 

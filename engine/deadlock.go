@@ -162,7 +162,12 @@ func (w *deadlockWatcher) find(ctx context.Context, waits map[*attempt][]machine
 	defer cancel()
 	g := &waitGraph{
 		places: w.router.process.cfg.Concurrency, attempts: map[attemptKey]*waitingAttempt{}, runs: map[machine.ID]*waitedRun{},
-		stepLimits: map[limitKey]int{}, runLimits: map[limitKey]*runLimit{},
+		stepLimits: map[limitKey]int{}, runLimits: map[limitKey]*runLimit{}, elsewhere: map[machine.ID]string{},
+	}
+	for _, runs := range waits {
+		for _, id := range runs {
+			g.elsewhere[id] = ""
+		}
 	}
 	for _, sh := range w.router.shards() {
 		_, err := ask(ctx, sh, func(*turn) (struct{}, error) { g.addShard(sh, waits); return struct{}{}, nil })
@@ -242,23 +247,11 @@ func (g *waitGraph) addShard(sh *shard, waits map[*attempt][]machine.ID) {
 			attemptKey: a.key, limitKey: limitKey{sh.number, a.task.Workflow, a.task.Step}, number: a.number, waits: waits[a],
 		}
 	}
-	if g.elsewhere == nil {
-		g.elsewhere = map[machine.ID]string{}
-		for _, runs := range waits {
-			for _, id := range runs {
-				g.elsewhere[id] = ""
-			}
-		}
-	}
-	var here []*machine.Run
 	for id := range g.elsewhere {
 		if run, ok := sh.owner.m.Run(id); ok {
-			here = append(here, run)
+			delete(g.elsewhere, id)
+			g.addRun(sh, run)
 		}
-	}
-	for _, run := range here {
-		delete(g.elsewhere, run.ID)
-		g.addRun(sh, run)
 	}
 }
 
@@ -378,13 +371,8 @@ func (g *waitGraph) missing(r *waitedRun, step string) string {
 		}
 	}
 	l := g.runLimits[limitKey{shard: r.shard, workflow: r.workflow}]
-	if l == nil || r.hasPlace || len(l.runs) < l.active {
+	if l == nil || r.hasPlace || len(l.runs) < l.active || slices.ContainsFunc(l.runs, g.canGoOn) {
 		return ""
-	}
-	for _, id := range l.runs {
-		if g.canGoOn(id) {
-			return ""
-		}
 	}
 	return fmt.Sprintf("all %d runs of workflow %s that may be in progress (its limit of runs)", l.limit, r.workflow)
 }
@@ -429,27 +417,24 @@ func (g *waitGraph) deadlock(stuck []*waitingAttempt) (d deadlock) {
 		why = "they can't begin: " + strings.Join(parts, "; ")
 		do = "raise the limit, or let the waiting step end and start the rest by OnEnd"
 	}
-	d.text = fmt.Sprintf("%s for %s (run %s for run %s), and %s; %s",
-		counted(parents, "attempt", "waits", "wait"), counted(children, "run", "", ""), stuck[0].run, stuck[0].waits[0], why, do)
+	verb := "wait"
+	if len(stuck) == 1 {
+		verb = "waits"
+	}
+	d.text = fmt.Sprintf("%s %s for %s (run %s for run %s), and %s; %s",
+		counted(parents, "attempt"), verb, counted(children, "run"), stuck[0].run, stuck[0].waits[0], why, do)
 	return d
 }
 
-// counted returns a text with the count of each name, as "4 attempts of a/b and 1 of c/d
-// wait". verb follows a total of 1, and verbs any other total.
-func counted(counts map[string]int, noun, verb, verbs string) string {
-	total := 0
+// counted returns a text with the count of each name, as "4 attempts of a/b and 1 of c/d".
+func counted(counts map[string]int, noun string) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		total += counts[name]
 		part := fmt.Sprintf("%d of %s", counts[name], name)
 		if len(parts) == 0 {
 			part = textfmt.Plural(counts[name], noun) + " of " + name
 		}
 		parts = append(parts, part)
 	}
-	text := strings.Join(parts, " and ")
-	if total != 1 {
-		verb = verbs
-	}
-	return strings.TrimSpace(text + " " + verb)
+	return strings.Join(parts, " and ")
 }

@@ -105,12 +105,12 @@ func (f *eventFollower) followMember(ctx context.Context, id string) {
 }
 
 // askEvents asks a member for its events after a sequence number.
-func (f *eventFollower) askEvents(ctx context.Context, id string, after uint64) (h remoteEvents, err error) {
+func (f *eventFollower) askEvents(ctx context.Context, id string, after uint64) (*remoteEvents, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*followWait)
 	defer cancel()
 	request, err := json.Marshal(&call{Op: opEvents, After: after})
 	if err != nil {
-		return h, err
+		return nil, err
 	}
 	text, err := f.log.Ask(ctx, id, request)
 	var a answer
@@ -123,10 +123,7 @@ func (f *eventFollower) askEvents(ctx context.Context, id string, after uint64) 
 	if err == nil && a.Events == nil {
 		err = errors.New("an answer without events")
 	}
-	if err != nil {
-		return h, err
-	}
-	return *a.Events, nil
+	return a.Events, err
 }
 
 // perform answers requests to the process as a whole, not to one of its shards.

@@ -101,11 +101,7 @@ func (b *eventBatch) note(rec *machine.Record, run *machine.Run) {
 	case machine.Succeeded:
 		add(retry.Succeeded)
 	case machine.Dead:
-		p := add(retry.GaveUp)
-		p.Reason = run.Reason
-		if rec.Text != "" {
-			p.Err = errors.New(rec.Text)
-		}
+		gaveUp(add, run.Reason, rec)
 	case machine.Canceled, machine.Undecided:
 	}
 }
@@ -113,17 +109,21 @@ func (b *eventBatch) note(rec *machine.Record, run *machine.Run) {
 // verdict adds the event for the decision after an attempt: to give up, or to wait.
 func verdict(add func(retry.EventKind) *retry.Event, rec *machine.Record) {
 	if rec.Reason != 0 {
-		p := add(retry.GaveUp)
-		p.Reason = rec.Reason
-		if rec.Text != "" {
-			p.Err = errors.New(rec.Text)
-		}
+		gaveUp(add, rec.Reason, rec)
 		return
 	}
 	p := add(retry.Waiting)
 	p.Delay, p.By, p.Until, p.Prev, p.Note = rec.Delay, rec.By, time.Unix(0, rec.Due), rec.Prev, ""
 	if rec.Kind != machine.Failed {
 		p.Note = rec.Text
+	}
+}
+
+func gaveUp(add func(retry.EventKind) *retry.Event, reason retry.Reason, rec *machine.Record) {
+	p := add(retry.GaveUp)
+	p.Reason = reason
+	if rec.Text != "" {
+		p.Err = errors.New(rec.Text)
 	}
 }
 

@@ -55,9 +55,7 @@ func OnEnd(w *Workflow) Part {
 
 // family returns the workflow and the workflows of its follow-up runs, recursively, each
 // once.
-func (w *Workflow) family() []*Workflow {
-	return w.join(nil)
-}
+func (w *Workflow) family() []*Workflow { return w.join(nil) }
 
 func (w *Workflow) join(family []*Workflow) []*Workflow {
 	if w == nil || slices.Contains(family, w) {

@@ -111,9 +111,8 @@ func (h *health) listWarnings() []Trouble {
 	return list
 }
 
-// listFor returns the current troubles, with the number of the shard in their texts.
-func (h *health) listFor(shard int) []Trouble {
-	list := h.list()
+// ofShard adds the number of the shard to the texts of its troubles, and returns them.
+func ofShard(shard int, list []Trouble) []Trouble {
 	for i := range list {
 		list[i].What = "shard " + strconv.Itoa(shard) + " " + list[i].What
 	}

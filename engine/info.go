@@ -258,11 +258,13 @@ func (s *StepInfo) attempt(number int, at time.Time) *AttemptInfo {
 	return &s.Attempts[len(s.Attempts)-1]
 }
 
-func pointer(ns int64) *time.Time {
-	if ns == 0 {
+func pointer(ns int64) *time.Time { return nonZero(moment(ns)) }
+
+// nonZero returns a pointer to the time; nil for the zero time.
+func nonZero(t time.Time) *time.Time {
+	if t.IsZero() {
 		return nil
 	}
-	t := time.Unix(0, ns)
 	return &t
 }
 

@@ -54,18 +54,12 @@ func (f *Filter) matches(r *view.Run) bool {
 
 // summary returns a run as it is shown in lists.
 func summary(r *view.Run) Info {
-	i := Info{
+	return Info{
 		ID: r.ID, Workflow: r.Workflow, Key: r.Key, State: r.State, Created: r.Created, Updated: r.Updated,
-		Attempts: r.Attempts, Step: r.Step, Error: r.Error, Reason: r.Reason, ReplacedBy: r.ReplacedBy,
+		Ended: nonZero(r.Ended), Next: nonZero(r.Next), Attempts: r.Attempts,
+		Step: r.Step, Error: r.Error, Reason: r.Reason, ReplacedBy: r.ReplacedBy,
 		InputPreview: string(r.Input), OutputPreview: string(r.Output),
 	}
-	if !r.Ended.IsZero() {
-		i.Ended = &r.Ended
-	}
-	if !r.Next.IsZero() {
-		i.Next = &r.Next
-	}
-	return i
 }
 
 // Group is a group of dead runs that failed in the same step of the same workflow with

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -74,9 +73,7 @@ func (e *Engine) Find(ctx context.Context, text string, limit int) (ids []string
 // List returns a page of the runs that match the filter. It reads the view, which is
 // slightly behind the log: see [Filter.Fresh].
 func (e *Engine) List(ctx context.Context, f Filter) (Page, error) {
-	if e.alone == nil {
-		f.Limit = min(cmp.Or(max(f.Limit, 0), view.DefaultLimit), view.MaxLimit)
-	}
+	f.Limit = min(cmp.Or(max(f.Limit, 0), view.DefaultLimit), view.MaxLimit)
 	answers, silent, err := e.gather(ctx, &call{Op: opList, Filter: &f})
 	if err != nil {
 		return Page{}, err
@@ -307,10 +304,7 @@ func mergeStats(answers []*answer) (sum Stats) {
 			sum.Missing[handler] += count
 		}
 		sum.Warnings = append(sum.Warnings, s.Warnings...)
-		for _, t := range s.Troubles {
-			t.What = "shard " + strconv.Itoa(n) + " " + t.What
-			sum.Troubles = append(sum.Troubles, t)
-		}
+		sum.Troubles = append(sum.Troubles, ofShard(n, s.Troubles)...)
 	}
 	slices.SortFunc(sum.Workflows, func(a, b WorkflowStats) int { return cmp.Compare(a.Name, b.Name) })
 	return sum
@@ -339,7 +333,7 @@ func (e *Engine) Troubles() []Trouble {
 	}
 	list := e.cluster.troubles()
 	for _, sh := range e.cluster.own() {
-		list = append(list, sh.health.listFor(sh.number)...)
+		list = append(list, ofShard(sh.number, sh.health.list())...)
 	}
 	return list
 }

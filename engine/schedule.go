@@ -79,13 +79,11 @@ func (e *Engine) Schedules(ctx context.Context) (list []Schedule, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, a := range answers {
-		if a != nil {
-			list = append(list, a.Schedules...)
-		}
-	}
 	if len(silent) > 0 {
 		return nil, fmt.Errorf("schedules: %w", away(silent))
+	}
+	for _, a := range answers {
+		list = append(list, a.Schedules...)
 	}
 	return list, nil
 }

@@ -268,7 +268,7 @@ func (st *shardTable) troubles() (list []Trouble) {
 	defer st.mu.Unlock()
 	list = slices.AppendSeq(list, maps.Values(st.wrong))
 	for _, sh := range st.opening {
-		list = append(list, sh.health.listFor(sh.number)...)
+		list = append(list, ofShard(sh.number, sh.health.list())...)
 	}
 	return list
 }

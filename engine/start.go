@@ -13,6 +13,7 @@ import (
 
 	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // ErrInput says that an input is not JSON, can't be prepared, or can't be decoded as the
@@ -81,10 +82,7 @@ func Source(who string) StartOption {
 
 // name shortens the name of a caller to at most 200 bytes of valid UTF-8.
 func name(who string) string {
-	if len(who) > 200 {
-		who = who[:200]
-	}
-	return strings.ToValidUTF8(who, "\uFFFD")
+	return strings.ToValidUTF8(textfmt.Truncate(who, 200), "\uFFFD")
 }
 
 // Started is the result of a start.

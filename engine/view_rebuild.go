@@ -51,18 +51,20 @@ func (v *viewWriter) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// tryReopen opens a view that could not be opened before, if it is time to try again.
-func (v *viewWriter) tryReopen() {
+// tryReopen opens a view that could not be opened before, if it is time to try again. It returns
+// whether the view is open.
+func (v *viewWriter) tryReopen() bool {
 	if time.Now().Before(v.reopen) {
-		return
+		return false
 	}
 	if err := v.open(context.Background()); err != nil {
 		v.setMissing(err)
-		return
+		return false
 	}
 	v.reopen = time.Time{}
 	v.sh.health.set(troubleView, nil)
 	v.startWriting()
+	return true
 }
 
 // rebuild deletes a view that can't be used, and makes a new one.

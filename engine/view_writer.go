@@ -8,6 +8,7 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -47,9 +48,9 @@ type viewWriter struct {
 	retry    time.Time      // after an error: when to write the next batch
 	sent     []string       // ids of runs to delete in the batch that is being written
 	waits    []viewWait
-	pause    *time.Timer   // wakes the owner when a delayed batch is due
-	reopen   time.Time     // when to try to open the view again; zero if it is open
-	done     chan struct{} // closed when the writing goroutine has ended
+	pause    *time.Timer    // wakes the owner when a delayed batch is due
+	reopen   time.Time      // when to try to open the view again; zero if it is open
+	writing  sync.WaitGroup // the writing goroutine
 }
 
 // init sets the folder of the view; "" means that the shard has no view.
@@ -111,20 +112,17 @@ func (v *viewWriter) startWriting() {
 	if v.view.Load() == nil {
 		return
 	}
-	v.batches, v.written, v.done = make(chan viewJob, 1), make(chan error, 1), make(chan struct{})
+	v.batches, v.written = make(chan viewJob, 1), make(chan error, 1)
 	v.pause = time.NewTimer(time.Hour)
 	w := viewGoroutine{sh: v.sh, view: &v.view, batches: v.batches, written: v.written}
-	go func(done chan struct{}) {
-		defer close(done)
-		w.run()
-	}(v.done)
+	v.writing.Go(w.run)
 }
 
 // stopWriting ends the writing goroutine, and waits for it.
 func (v *viewWriter) stopWriting() {
 	if v.batches != nil {
 		close(v.batches)
-		<-v.done
+		v.writing.Wait()
 		v.batches = nil
 	}
 }
@@ -190,10 +188,7 @@ func (w *viewGoroutine) write(j viewJob) error {
 
 // feed sends the next batch to the writing goroutine, if that is idle and there are changes.
 func (v *viewWriter) feed() {
-	if !v.reopen.IsZero() {
-		v.tryReopen()
-	}
-	if !v.reopen.IsZero() {
+	if !v.reopen.IsZero() && !v.tryReopen() {
 		return
 	}
 	m := v.o.m

@@ -66,7 +66,7 @@ type stepBuilder struct {
 	machine.Step
 	concurrency int
 	version     string
-	errs        []error
+	errs        []error // nil values do not count
 }
 
 // NewWorkflow returns a workflow with the given steps and options. Its error lists
@@ -76,9 +76,7 @@ func NewWorkflow(name string, parts ...Part) (*Workflow, error) {
 	b := &builder{w: &Workflow{
 		def: &machine.Definition{Name: name}, handlers: map[string]Handler{}, steps: map[string]int{},
 	}}
-	if err := checkName(name); err != nil {
-		b.errs = append(b.errs, err)
-	}
+	b.errs = append(b.errs, checkName(name))
 	for _, part := range parts {
 		part(b)
 	}
@@ -102,9 +100,7 @@ func Step[In, Out any](name string, do func(context.Context, In) (Out, error), o
 			s.errs = append(s.errs, errors.New("no function"))
 		}
 		in := reflect.TypeFor[In]()
-		if err := errors.Join(checkType(in, "input"), checkType(reflect.TypeFor[Out](), "output")); err != nil {
-			s.errs = append(s.errs, err)
-		}
+		s.errs = append(s.errs, errors.Join(checkType(in, "input"), checkType(reflect.TypeFor[Out](), "output")))
 		if b.w.input != nil && b.w.input != in {
 			s.errs = append(s.errs, fmt.Errorf("the input type is %v, but that of other steps is %v: all steps get the run's input, and must have the same input type", in, b.w.input))
 		}
@@ -137,9 +133,7 @@ func Call(name, handler string, args any, opts ...StepOption) Part {
 
 func newStep(name string, opts []StepOption) *stepBuilder {
 	s := &stepBuilder{Step: machine.Step{Name: name, MaxLost: DefaultMaxLost}}
-	if err := checkName(name); err != nil {
-		s.errs = append(s.errs, err)
-	}
+	s.errs = append(s.errs, checkName(name))
 	Policy(DefaultPolicy)(s)
 	for _, opt := range opts {
 		opt(s)
@@ -149,7 +143,9 @@ func newStep(name string, opts []StepOption) *stepBuilder {
 
 func (b *builder) add(s *stepBuilder) {
 	for _, err := range s.errs {
-		b.errs = append(b.errs, fmt.Errorf("step %q: %w", s.Name, err))
+		if err != nil {
+			b.errs = append(b.errs, fmt.Errorf("step %q: %w", s.Name, err))
+		}
 	}
 	b.w.def.Steps = append(b.w.def.Steps, s.Step)
 	b.w.steps[s.Name] = s.concurrency
