@@ -152,7 +152,7 @@ func TestBadRequestsAreNotSent(t *testing.T) {
 		{"two tasks", append(to, "a", "b"), "want one task"},
 		{"an empty task", append(to, ""), "the task is empty"},
 		{"a long task", append(to, "-"), "want at most 65536 bytes"},
-		{"a kind of results", append(to, "--kind", "6900", "x"), "--kind: 6900 is not 5000 to 5999"},
+		{"a kind of results", append(to, "--kind", "6900", "x"), "--kind: 6900 is not in the range 5000 to 5999"},
 		{"a timeout of 0.5s", append(to, "--timeout", "500ms", "x"), "--timeout: "},
 		{"a timeout of 0", append(to, "--timeout", "0s", "x"), "--timeout: "},
 		{"a negative timeout", append(to, "--timeout", "-5s", "x"), "--timeout: "},

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// clusterRecord is stored in a data folder and identifies the cluster of its process. Without it,
-// a cluster that was lost and created again would look like one that was always empty.
+// clusterRecord is stored in the data folder and identifies the cluster that the process has joined.
+// By the id, the next start detects that the cluster was lost and created again under the same name.
 type clusterRecord struct {
 	Name string `json:"name"`
 	ID   string `json:"id"`

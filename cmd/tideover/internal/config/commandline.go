@@ -72,8 +72,8 @@ var (
 	withWord   = lazyregexp.New(`^-[ugskndpUCGPILE]$`) // options of wrappers that take an argument, such as a user or a signal
 )
 
-// checkPrograms refuses a template for a program: the command itself, or the program
-// that env and the like run.
+// checkPrograms refuses a template as the name of a program: of the command itself, or of
+// the program that a wrapper such as env runs.
 func (c *commandLine) checkPrograms() {
 	for k := 0; k < len(c.run); k = c.wrappedProgram(k) {
 		if c.foreign(k) {
@@ -143,7 +143,8 @@ func (c *commandLine) checkRemote(k int) {
 // assumes that it is a script in all programs.
 var evalFlag = lazyregexp.New(`^(-[cCeE]|-[lix]{1,2}c|-ec|-[npl]{1,3}e|-(exec|execdir|ok|okdir)|/[cCkK]|--?(eval|command|exec|execute|expression|init-command|split-string)|-[cC]ommand)$`)
 
-// attachedFlag matches such an option that has its argument attached, as in --eval=X.
+// attachedFlag matches an option with a script as its argument, if both are one word, as in
+// --eval=X.
 var attachedFlag = lazyregexp.New(`^(-[ceES]=?\{\{|--(eval|command|exec|execute|expression|init-command|split-string)=)`)
 
 // checkOptions refuses templates behind options whose argument is a script.

@@ -44,12 +44,13 @@ func crossCheckServer(f *fileReader, found map[string]place) {
 	}
 }
 
-// checkApart refuses a second place inside the data folder: both would be lost together.
-func checkApart(at place, second, data string) {
-	if second == "" || data == "" {
+// checkApart refuses a folder for second copies (engine.second-place) that is inside the
+// data folder: both copies would be lost together.
+func checkApart(at place, copies, data string) {
+	if copies == "" || data == "" {
 		return
 	}
-	rel, err := filepath.Rel(data, second)
+	rel, err := filepath.Rel(data, copies)
 	if err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
 		at.Bad("%q is in server.data, which belongs to one process; use a folder on another disk that all processes share", at.Node.Text)
 	}

@@ -199,8 +199,8 @@ func (r *engineReader) existing(at place) string {
 	return path
 }
 
-// checkedPath returns a function that reads the path of a file that must exist. config
-// returns settings with that path, and these must be valid.
+// checkedPath returns a function that reads the path of a file that must exist. The
+// function records a problem if the settings that config returns for the path are invalid.
 func (r *engineReader) checkedPath(config func(path string) jetstream.Config) func(at place) string {
 	return func(at place) string {
 		path := r.existing(at)
@@ -214,14 +214,15 @@ func (r *engineReader) checkedPath(config func(path string) jetstream.Config) fu
 	}
 }
 
-// misfit records the error about a file as a problem, with the path as the configuration
-// has it.
+// misfit records an error of [jetstream.Config.Validate] as a problem. The message has the
+// path as the configuration file has it.
 func misfit(at place, path string, err error) {
 	_, text, _ := strings.Cut(oneline.Text(err.Error()), ": ") // without the name of the field
 	at.Bad("%s", strings.ReplaceAll(text, path, at.Node.Text))
 }
 
-// folder reads the path of the second place, and validates it.
+// folder reads and validates the key second-place: the folder for second copies of
+// snapshots and archives.
 func (r *engineReader) folder(at place) string {
 	s, ok := at.Text()
 	if !ok {

@@ -18,8 +18,9 @@ func (r *sharedReader) layered(at place, keys []key) (found map[string]place) {
 	return found
 }
 
-// layers returns a copy of a section in which the values of variables and flags replace
-// those of the file. The variable of server.max-body is TIDEOVER_SERVER_MAX_BODY.
+// layers returns a copy of a section in which environment variables replace values of the
+// file, and flags replace both. The variable of server.max-body is
+// TIDEOVER_SERVER_MAX_BODY.
 func (r *sharedReader) layers(at place, keys []key) *strictyaml.Node {
 	n := *at.Node
 	n.Pairs = slices.Clone(at.Node.Pairs)

@@ -166,7 +166,8 @@ func checkJobTimes(d *stepDraft, found map[string]place) {
 }
 
 // checkJobPolicy returns an error if the policy of a job has more than maxJobAttempts
-// attempts, a timeout (its request states the timeout), or a key that jobs don't support.
+// attempts, a timeout, or a key that jobs don't support. A job has its own keys for
+// timeouts.
 func checkJobPolicy(p retry.Policy, command bool) error {
 	errs := []error{p.Refuse("job", append(refused(command), "reset-after")...)}
 	if p.AttemptTimeout > 0 {
@@ -183,8 +184,8 @@ func checkJobPolicy(p retry.Policy, command bool) error {
 
 var timeoutScopes = []string{"attempt", "total"}
 
-// jobStepKeys are the keys of a step without id and needs, which a single step does not
-// have. run and http come first.
+// jobStepKeys are the keys of a step, except id and needs, which the only step of a job
+// does not have. run and http come first.
 func (r *workflowReader) jobStepKeys(d *stepDraft) []key {
 	keys := slices.DeleteFunc(append(r.actionKeys(d), ownStepKeys(d)...), func(k key) bool {
 		return k.Name == "id" || k.Name == "needs" || k.Name == "policy"

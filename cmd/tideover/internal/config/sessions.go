@@ -123,7 +123,7 @@ func packKey(name string, s *jsonschema.Schema, doc string) key {
 	return strictyaml.Func(name, "", schema, func(place) {}, doc)
 }
 
-// hasKeyOf reports whether the key of a provider has the account. It is false for "".
+// hasKeyOf reports whether a key of any provider belongs to the account. It is false for "".
 func (r *sessionReader) hasKeyOf(account string) bool {
 	for _, p := range r.providers.providers {
 		if slices.ContainsFunc(p.Auth, func(k ProviderKey) bool { return k.Account == account && account != "" }) {

@@ -76,8 +76,8 @@ func checkAction(d *stepDraft, found map[string]place, env []template.NamedText)
 	d.Texts.Env = mergeEnv(env, d.Texts.Env)
 }
 
-// mergeEnv returns the variables of the workflow and of the step, sorted by name. Those
-// of the step override those of the workflow.
+// mergeEnv returns the variables of the workflow and of the step, sorted by name. A
+// variable of the step replaces a variable of the workflow with the same name.
 func mergeEnv(workflow, step []template.NamedText) []template.NamedText {
 	all := slices.Clone(step)
 	for _, e := range workflow {

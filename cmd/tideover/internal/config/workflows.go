@@ -153,7 +153,8 @@ const (
 	mostLost       = 9999
 )
 
-// readMaxLost reads how many lost attempts in a row are repeated.
+// readMaxLost reads max-lost: how many attempts in a row are repeated if each is lost
+// because the server died.
 func readMaxLost(at place) int {
 	n := strictyaml.ReadInt(at, 0)
 	if n > mostLost {

@@ -26,9 +26,9 @@ func diskOf(path string) (disk, error) {
 	return d, nil
 }
 
-// unset reports whether the kernel says that the system clock is not synchronised. It returns false
+// clockUnset reports whether the kernel says that the system clock is not synchronised. It returns false
 // if that is unknown.
-func unset() bool {
+func clockUnset() bool {
 	var t unix.Timex
 	if _, err := unix.Adjtimex(&t); err != nil {
 		return false // unknown

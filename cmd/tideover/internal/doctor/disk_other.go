@@ -6,5 +6,5 @@ import "errors"
 
 func diskOf(string) (disk, error) { return disk{}, errors.New("not supported on this system") }
 
-// unset returns false: the state of the clock is unknown on this system.
-func unset() bool { return false }
+// clockUnset returns false: the state of the clock is unknown on this system.
+func clockUnset() bool { return false }

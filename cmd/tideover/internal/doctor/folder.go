@@ -128,7 +128,7 @@ func (d Folder) checkTimes(f *findings) {
 		f.add(journal.Weak, "synchronise the clock with NTP", "schedules and delayed starts are late by that much",
 			"the clock is behind: the log was written %v from now", time.Until(info.ModTime()).Round(time.Second))
 	}
-	if unset() {
+	if clockUnset() {
 		f.add(journal.Note, "synchronise it with NTP, unless the host of this virtual machine does", "schedules may be early or late", "the system clock is not synchronised")
 	}
 }

@@ -11,8 +11,8 @@ import (
 // Max is the largest exit code of a process.
 const Max = 255
 
-// Set is a set of codes, as ranges. A nil set can mean a default, and an empty one
-// that there are no codes.
+// Set is a set of codes, as ranges. Callers can use nil for a default, as distinct from an
+// empty Set, which has no codes.
 type Set []Range
 
 // Range has the codes from First to Last, both included.

@@ -11,7 +11,8 @@ import (
 	"strconv"
 )
 
-// Values of the parameter refused of [Check]: whose write permission is refused.
+// Values for the parameter refused of [Check]: the bits of a file's mode that let its group,
+// or all other users, write to it.
 const (
 	GroupOrOthers fs.FileMode = 0o022
 	Others        fs.FileMode = 0o002

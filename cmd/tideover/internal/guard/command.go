@@ -130,7 +130,7 @@ func (c *Command) listen(says io.Reader, hold io.Writer) string {
 // conclude waits for the guard and returns how the command ended. said is the last message of the
 // guard. If the guard was killed, conclude kills the processes of the command.
 func conclude(ctx context.Context, cmd *exec.Cmd, lock, said string) (r Result, err error) {
-	said, told := strings.CutPrefix(said, saysTold)
+	said, told := strings.CutPrefix(said, saysEnded)
 	r.Told = told
 	err = cmd.Wait()
 	if _, ok := errors.AsType[*exec.ExitError](err); ok || errors.Is(err, exec.ErrWaitDelay) {
@@ -172,7 +172,7 @@ func (i Inherit) Has(name string) bool {
 	})
 }
 
-// Plus returns the names of both, each once.
+// Plus returns the names of both lists, without duplicates.
 func (i Inherit) Plus(more Inherit) Inherit {
 	all := slices.Clone(i)
 	for _, name := range more {
@@ -183,8 +183,8 @@ func (i Inherit) Plus(more Inherit) Inherit {
 	return all
 }
 
-// MarshalJSON encodes a nil list as [] and never as null: only steps of earlier releases have no
-// list.
+// MarshalJSON encodes a nil list as [], not as null: a stored step without a list is from an
+// earlier release, and its command inherits all variables.
 func (i Inherit) MarshalJSON() ([]byte, error) {
 	if i == nil {
 		return []byte("[]"), nil

@@ -43,7 +43,7 @@ func Main(args []string) int {
 	closeOnExec(says)
 	code, told, err := guard(args, says)
 	if told {
-		fmt.Fprint(says, saysTold)
+		fmt.Fprint(says, saysEnded)
 	}
 	switch start, ok := errors.AsType[*process.StartError](err); {
 	case shortage.Is(err):
@@ -69,8 +69,8 @@ const (
 	holdContinue = 'c' // continue the command
 )
 
-// saysTold is the prefix of the last message if the guard has ended the command.
-const saysTold = "\x00"
+// saysEnded is the prefix of the last message if the guard has ended the command.
+const saysEnded = "\x00"
 
 func guard(args []string, says *os.File) (code int, told bool, err error) {
 	if i := slices.Index(args, "--"); i != 2 || len(args) < 4 {

@@ -87,8 +87,8 @@ func (j *activeJobs) recordPublished(run string, now int) (before int) {
 	return before
 }
 
-// recent keeps the last recentRuns runs that have ended. A job is added after its run was started,
-// and the run may have ended by then.
+// recent keeps the ids of the last recentRuns runs that have ended. [activeJobs.add] ignores their
+// jobs: a job is added after its run was started, and the run may have ended by then.
 type recent struct {
 	known map[string]bool
 	order []string // ring of the ids in known

@@ -89,8 +89,8 @@ func (a *announcer) fetchNewest(ctx context.Context, set *setup, client *nostr.C
 	return newest
 }
 
-// nextTime returns a time after that of every announcement so far: of two with the same time, a
-// relay may keep the older one.
+// nextTime returns a time after the times of all announcements so far. If two announcements had the
+// same time, a relay might keep the older one.
 func (a *announcer) nextTime(newest *nostr.Event) time.Time {
 	at := time.Now().Unix()
 	if newest != nil && newest.CreatedAt >= at && newest.CreatedAt < at+3600 { // ignore a time further in the future, which is a mistake

@@ -132,9 +132,9 @@ func (s *Service) publish(ctx context.Context, t *engine.Task) ([]byte, error) {
 	return judge(d.Relays(), time.Since(t.Created))
 }
 
-// await waits until all connected relays have answered. It does not wait for the others:
-// they get the events later from the client's outbox, and the attempt should not block one
-// of the publishers until then.
+// await waits until all connected relays have answered. A relay that is not connected gets
+// the events later, from the client's outbox. Waiting for it would block one of the few
+// steps that can publish at the same time.
 func await(ctx context.Context, client *nostr.Client, d *nostr.Delivery) {
 	ctx, cancel := context.WithTimeout(ctx, publishTime)
 	defer cancel()
@@ -158,9 +158,10 @@ func pending(status []nostr.RelayStatus, receipts []nostr.Receipt) bool {
 	return slices.ContainsFunc(receipts, func(r nostr.Receipt) bool { return r.State == nostr.Pending && up[r.Relay] })
 }
 
-// judge returns what each relay answered, as JSON, if the answer counts as published. That
-// is so if one relay has it, and all others have it, refuse it, or have been missing for
-// the time enough. Otherwise it returns an error, which is permanent if all relays refuse.
+// judge returns what each relay answered, as JSON, if the answer counts as published: at
+// least one relay has accepted it, and all others have accepted or refused it, or the
+// answer is older than enough. Otherwise judge returns an error, which is permanent if all
+// relays have refused the answer.
 func judge(receipts []nostr.Receipt, age time.Duration) ([]byte, error) {
 	said := map[string]string{}
 	has := 0

@@ -93,8 +93,8 @@ func asked(i *engine.Info, j *job) bool {
 	return !again && i.Key != "" && i.Key == keyPrefix+j.ID
 }
 
-// removeEnded regularly removes jobs that have ended without an event, until the context ends:
-// they ended while nothing was offered, or their events were missed.
+// removeEnded regularly removes jobs that have ended, until the context ends. It finds the jobs whose
+// end [feedback.follow] has not seen, because no offer was served or the event was missed.
 func (f feedback) removeEnded(ctx context.Context) {
 	tick := time.NewTicker(removeEndedEvery)
 	defer tick.Stop()
@@ -116,7 +116,7 @@ func (f feedback) removeEnded(ctx context.Context) {
 const removeEndedEvery = 30 * time.Second
 
 // publishAll publishes feedback about every unfinished job. The engine's list of runs may lag
-// behind its log, so publishAll reads it again, up to 50 times, until it does not.
+// behind its log, so publishAll reads it again, up to 50 times, until it is up to date.
 func (f feedback) publishAll(ctx context.Context) {
 	set, e := f.serving()
 	if set == nil {

@@ -99,7 +99,7 @@ type job struct {
 	Nostr    origin              `json:"nostr"`
 }
 
-// origin is the data that only the answers need.
+// origin has the fields of a job that only its answers need. Templates can't use them.
 type origin struct {
 	Provider string        `json:"provider"` // public key that the request was addressed to: ours at that time
 	Created  time.Time     `json:"created"`
@@ -163,8 +163,8 @@ func (t timeout) Error() string { return fmt.Sprintf("%s%dms", timeoutWords, t.l
 // errNotAsked is the error of a run that was not started by a request of a customer.
 var errNotAsked = errors.New("the input is not a request: only requests over Nostr start such runs, for example tideover nip90 request")
 
-// work returns a handler that makes an attempt of a job by attempt, within the time that
-// the customer allows. It drops the result of an attempt that succeeds after that time.
+// work returns a handler that calls attempt for each attempt of a job, and limits it to the
+// time that the customer allows. It drops the result of an attempt that succeeds later.
 func (s *Service) work(attempt engine.Handler) engine.Handler {
 	return func(ctx context.Context, t *engine.Task) ([]byte, error) {
 		j, err := readJob(t.Input)

@@ -22,13 +22,13 @@ func story(i *engine.Info, j *job) *dvm.History {
 	var running []dvm.Attempt
 	for k := range i.Steps {
 		s := &i.Steps[k]
-		h.MaxRetries = more(h.MaxRetries, s.Policy)
+		h.MaxRetries = addRetries(h.MaxRetries, s.Policy)
 		for n := range s.Attempts {
 			a := &s.Attempts[n]
 			if first.IsZero() || a.Started.Before(first) {
 				first = a.Started
 			}
-			switch told := tell(a); {
+			switch told := shownAttempt(a); {
 			case told == nil:
 			case told.Ended.IsZero():
 				running = append(running, *told)
@@ -51,8 +51,8 @@ func story(i *engine.Info, j *job) *dvm.History {
 	return h
 }
 
-// more adds the retries that a policy allows to retries. -1 means no limit.
-func more(retries int, policy string) int {
+// addRetries returns retries plus the retries that the policy allows. -1 means no limit.
+func addRetries(retries int, policy string) int {
 	p, err := retry.Parse(policy)
 	switch {
 	case err != nil:
@@ -63,9 +63,9 @@ func more(retries int, policy string) int {
 	return retries + max(p.Attempts, 1) - 1
 }
 
-// tell converts an attempt for the customer. It returns nil if the customer does not see
-// it.
-func tell(a *engine.AttemptInfo) *dvm.Attempt {
+// shownAttempt returns the attempt as the customer sees it in feedback; nil if feedback does
+// not mention it.
+func shownAttempt(a *engine.AttemptInfo) *dvm.Attempt {
 	text, _, _ := strings.Cut(a.Error, "\n") // only the first line, without output of the program or a stack trace
 	told := &dvm.Attempt{Started: a.Started, Error: text}
 	switch a.Outcome {

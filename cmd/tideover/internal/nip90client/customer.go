@@ -92,9 +92,10 @@ func (c *Customer) Ask(ctx context.Context, request *nostr.Event) (Outcome, erro
 	return out, nil
 }
 
-// deliver waits until a relay has accepted the request and the others had the time
-// forOthers, or until it is known that no relay will. An answer of the provider also
-// proves that a relay has accepted the request. It returns true if the request has ended.
+// deliver waits until a relay has accepted the request, and then up to forOthers for the
+// other relays. An answer of the provider also proves that a relay has accepted the
+// request. deliver returns true and the ending if the request has ended: no relay has
+// accepted it, or the context has ended.
 func (c *Customer) deliver(ctx context.Context, receipts func() []nostr.Receipt) (Ending, bool) {
 	var first time.Time
 	tick := time.NewTicker(pollEvery)
@@ -185,8 +186,8 @@ func (c *Customer) wait(ctx context.Context, most time.Duration, look <-chan tim
 	}
 }
 
-// take shows the answers that have arrived, up to one that ends the request. It reports
-// whether there was one.
+// take shows the answers that have arrived. If an answer ends the request, take stops there
+// and returns the outcome and true.
 func (c *Customer) take() (Outcome, bool) {
 	list, _ := c.Inbox.Take() // ignore dropped events: the inbox reserves room for results
 	for i := range list {
@@ -291,5 +292,5 @@ func (t *Talk) Take(x *Entry, now time.Time) (ending Ending, over bool) {
 }
 
 // Failed returns the first feedback with the status error, nil if there was none. If no
-// result arrives until the returned time, the feedback ends the request.
+// result arrives before the returned time, the feedback ends the request.
 func (t *Talk) Failed() (x *Entry, until time.Time) { return t.failed, t.until }

@@ -123,7 +123,7 @@ func (x *Entry) feedback(e *nostr.Event) {
 	x.Amount = textfmt.TruncateMark(e.Tags.Find("amount").Value(), maxWord, "…")
 }
 
-// maxETA is the largest plausible tag eta, in seconds. A larger one is ignored.
+// maxETA is the largest plausible value of the tag eta, in seconds. A larger value is ignored.
 const maxETA = 365 * 24 * 3600
 
 func (x *Entry) result(e *nostr.Event) {

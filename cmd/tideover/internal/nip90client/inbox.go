@@ -52,7 +52,7 @@ func (b *Inbox) Arrived() <-chan struct{} { return b.arrived }
 // Put adds an event whose form and id are already checked. It checks the signature, and returns
 // an error if the event is forged. It ignores an event that no filter matches, that is a duplicate,
 // or that is not an event of NIP-90: that is not the fault of the relay. Only verified events are
-// recorded as seen, so that a forged one can't replace a genuine one.
+// recorded as seen, so that a forged event can't replace a genuine event.
 func (b *Inbox) Put(e *nostr.Event) error {
 	if !slices.ContainsFunc(b.filters, func(f nostr.Filter) bool { return f.Matches(e) }) || b.known(e.ID) {
 		return nil

@@ -33,7 +33,7 @@ func ResultKind(kind int) int { return kind + toResult }
 // CheckKind returns an error if the kind is not a kind of requests.
 func CheckKind(kind int) error {
 	if kind < MinKind || kind > MaxKind {
-		return fmt.Errorf("%d is not %d to %d", kind, MinKind, MaxKind)
+		return fmt.Errorf("%d is not in the range %d to %d", kind, MinKind, MaxKind)
 	}
 	return nil
 }
@@ -99,7 +99,7 @@ func CheckTimeout(d time.Duration) error {
 	case d == 0:
 		return nil
 	case d < time.Second || d > maxTimeout:
-		return fmt.Errorf("%v is not 1s to %v", d, maxTimeout)
+		return fmt.Errorf("%v is not in the range 1s to %v", d, maxTimeout)
 	case d%time.Second != 0:
 		return fmt.Errorf("%v is not a number of whole seconds", d)
 	}
@@ -190,7 +190,7 @@ func ParseParam(text string) (Param, error) {
 	name, value, ok := strings.Cut(text, "=")
 	switch {
 	case !ok || name == "":
-		return Param{}, fmt.Errorf("%q is not like name=value", textfmt.TruncateMark(text, maxQuoted, "…"))
+		return Param{}, fmt.Errorf("%q does not have the form name=value", textfmt.TruncateMark(text, maxQuoted, "…"))
 	case !utf8.ValidString(text):
 		return Param{}, errors.New("it is not UTF-8")
 	}

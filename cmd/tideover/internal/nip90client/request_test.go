@@ -45,7 +45,7 @@ func TestARequestThatWouldBeRefusedIsNotMade(t *testing.T) {
 		{"nothing to do", func(a *nip90client.Ask) { a.Task = "" }, "the task is empty"},
 		{"a long task", func(a *nip90client.Ask) { a.Task = strings.Repeat("x", nostr.MaxContent+1) }, "65537 bytes"},
 		{"a task that is no text", func(a *nip90client.Ask) { a.Task = "\xff" }, "not UTF-8"},
-		{"no kind of request", func(a *nip90client.Ask) { a.Kind = 6900 }, "6900 is not 5000 to 5999"},
+		{"no kind of request", func(a *nip90client.Ask) { a.Kind = 6900 }, "6900 is not in the range 5000 to 5999"},
 		{"half a second", func(a *nip90client.Ask) { a.Timeout = 1500 * time.Millisecond }, "whole seconds"},
 		{"less than a second", func(a *nip90client.Ask) { a.Timeout = time.Millisecond }, "not 1s to"},
 		{"negative", func(a *nip90client.Ask) { a.Timeout = -time.Second }, "not 1s to"},

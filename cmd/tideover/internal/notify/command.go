@@ -54,8 +54,8 @@ func (s *Sender) command(ctx context.Context, m Message, k *mask) error {
 	return commandError(argv[0], err, said.String())
 }
 
-// environ returns the environment of the command: the variables that it inherits from
-// this process, those of the message, and those that the notifier sets.
+// environ returns the environment of the command: inherited variables of this process,
+// variables with the fields of the message, and the variables that the notifier sets.
 func (s *Sender) environ(m Message) (env []string, err error) {
 	env = append(guard.EnvironOnly(s.env.Inherit.Has, s.env.Hidden...), m.environment()...)
 	for _, e := range s.notifier.Env {

@@ -158,7 +158,7 @@ func data(c *smtp.Client, text []byte) error {
 func joined(refused []error) error {
 	for _, err := range refused {
 		if retry.OutcomeOf(err).Class != retry.ClassPermanent {
-			return fmt.Errorf("%w (%d of the recipients refused)", err, len(refused))
+			return fmt.Errorf("%w (%d of the recipients were refused)", err, len(refused))
 		}
 	}
 	return errors.Join(refused...)

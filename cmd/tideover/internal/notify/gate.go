@@ -8,9 +8,9 @@ import (
 // entry to make room: a duplicate message is better than a lost one.
 const maxSeen = 1024
 
-// endTime is the longest time between the two messages about the end of a run, see
-// [ending]. Their events happen at the same time, but the engine may process them at
-// different times.
+// endTime is the longest time between the two messages about the end of a run: that a step
+// gave up, and that the run gave up. The engine may process the two events at different
+// times.
 const endTime = time.Hour
 
 // Held is the reason why a message is held back.
@@ -86,9 +86,9 @@ func (g *Gate) Admit(m Message, now time.Time) (Message, Held) {
 	return m, NotHeld
 }
 
-// ended reports whether the message is the second one about the end of a run, see
-// [ending], even if the first was held back. It is true only once per end: a run that is
-// retried may end again.
+// ended reports whether the message is the second of the two messages about the end of a
+// run, which is a duplicate even if the first was held back. It is true only once per end:
+// a run that is retried may end again.
 func (g *Gate) ended(m Message, now time.Time) bool {
 	other := map[Event]Event{GaveUp: DeadLetter, DeadLetter: GaveUp}[m.Event]
 	if m.Run == "" || other == "" {
@@ -142,7 +142,8 @@ func (g *Gate) note(key topic, now time.Time) {
 	g.seen[key] = now
 }
 
-// forget removes all entries that are old. If none is, it removes the oldest entry.
+// forget removes all entries for which old is true. If the map is still full, it removes the
+// oldest entry.
 func forget[K comparable](m map[K]time.Time, old func(time.Time) bool) {
 	var oldest K
 	var at time.Time

@@ -98,8 +98,8 @@ func (m Message) environment() (pairs []string) {
 	return pairs
 }
 
-// more returns the message with a line about the n messages that were held back since the
-// time; if n is 0, it is unchanged.
+// more returns the message with a line that says how many messages (n) were held back since
+// the given time. If n is 0, the message is unchanged.
 func (m Message) more(n int, since time.Time) Message {
 	if n > 0 {
 		m.Text += "\nand " + strconv.Itoa(n) + " more since " + since.Format("15:04")

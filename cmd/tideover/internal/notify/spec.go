@@ -112,8 +112,8 @@ func (n *Spec) Body(fields map[string]any, r secret.Resolver) (body secret.Strin
 	return secret.New(out), true, err
 }
 
-// Argv renders the command and its arguments. An argument that can't be rendered is empty.
-// Argv returns the list also with an error, which joins the errors of all arguments.
+// Argv renders the command and its arguments. An argument that can't be rendered is empty;
+// the error joins the errors of all these arguments. Argv returns the list in any case.
 func (n *Spec) Argv(fields map[string]any) ([]string, error) {
 	argv := make([]string, len(n.RunTexts))
 	var errs []error
@@ -157,7 +157,7 @@ func ParseTrigger(s string) (Trigger, error) {
 		return Trigger{}, err
 	}
 	if t.Over == 0 {
-		return Trigger{}, fmt.Errorf("%q: the length must be above zero; write waiting for every wait", s)
+		return Trigger{}, fmt.Errorf("%q: the duration must be above zero; write only waiting to be notified of every wait", s)
 	}
 	return t, nil
 }

@@ -17,8 +17,9 @@ var (
 	asciiGlyphs   = glyphs{sure: "=", band: "-", mark: "|", sample: "o"}
 )
 
-// bar draws the bar of retry r of plan i: up to the shortest delay, the band of the jitter, a mark
-// at the delay without jitter, and the sample if there is one. width is the full length.
+// bar draws the bar of retry r of plan i: a solid part up to the shortest delay, a band for the
+// jitter, a mark at the delay without jitter, and a symbol at the sample if there is one. width is
+// the number of columns of the whole scale.
 func (v *view) bar(p *Plan, i int, r Retry, width int) string {
 	at := func(f float64) int { return int(math.Round(f * float64(width-1))) }
 	low, high := at(v.scale.At(r.Low)), at(v.scale.At(r.High))

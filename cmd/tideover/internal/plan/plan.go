@@ -8,8 +8,9 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// How many retries a plan lists by default: all of them, if there are at most listAll. Of more
-// retries it lists those until the delays stop growing, at least listLeast and at most listMost.
+// By default, a plan lists all retries if there are at most listAll. Otherwise it lists at least
+// listLeast and at most listMost, and stops when the delays stop growing. It never goes on after a
+// retry that the total timeout prevents.
 const (
 	listAll   = 100
 	listLeast = 8

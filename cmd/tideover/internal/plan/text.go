@@ -27,7 +27,7 @@ type Style struct {
 // terminal.
 const leastBar = 12
 
-// view has the settings that a [Style] gives for certain plans.
+// view has the settings for writing certain plans. They are derived from a [Style] and the plans.
 type view struct {
 	width  int
 	glyphs glyphs
@@ -300,7 +300,7 @@ func (v *view) notes(b *strings.Builder, plans []Plan) {
 	}
 }
 
-// List writes the name, the purpose and the text form of each plan, which must be those of presets.
+// List writes the name, the purpose and the text form of each plan. The plans must be from [Presets].
 func List(w io.Writer, plans []Plan, s Style) error {
 	paint := chart.Paint{On: s.Colour}
 	width := 0

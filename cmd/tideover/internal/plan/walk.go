@@ -10,9 +10,9 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// patience limits the number of retries that are added up one by one. The delays of nearly all
-// policies are constant long before; the sum of constant delays is a multiplication.
-const patience = 100_000
+// maxSteps is the most retries whose delays are added up one by one. Nearly all policies have
+// constant delays long before; the sum of constant delays is a multiplication.
+const maxSteps = 100_000
 
 const forever = time.Duration(math.MaxInt64)
 
@@ -23,8 +23,8 @@ type step struct {
 	constant         bool          // all later retries have the same delay and bounds
 }
 
-// reached says which retries the total timeout prevents. Each field is the number of the first
-// retry that is prevented in that case; 0 if none is.
+// reached says which retries the total timeout prevents. Each field is for one case, and has the
+// number of the first retry that is prevented; 0 if none is.
 type reached struct {
 	never int // with the shortest attempts and waits: the retry never happens
 	maybe int // with the shortest attempts and the longest waits
@@ -42,7 +42,7 @@ type walk struct {
 	total *Sum // set by run; nil if the sum is not known
 	reach reached
 	worst time.Duration // longest sum of the waits, without retries that never happen
-	open  bool          // the delays still differ after the number of retries in patience
+	open  bool          // the delays still differ after maxSteps retries
 }
 
 func newWalk(p retry.Policy) *walk {
@@ -148,7 +148,7 @@ func (w *walk) run(list int) []Retry {
 		if k < list {
 			continue
 		}
-		w.open = k == patience && !s.constant
+		w.open = k == maxSteps && !s.constant
 		if w.endless() && limit == 0 || w.open {
 			break
 		}
@@ -201,7 +201,8 @@ type crossing struct {
 	at    int           // number of the first retry that does not happen; 0 if all happen so far
 }
 
-// pass adds the waits of times retries, beginning with number k. Each waits d.
+// pass adds the waits of several retries: times is how many there are, k is the number of the
+// first, and d is the wait of each.
 func (c *crossing) pass(k, times int, d time.Duration) {
 	if c.limit == 0 || c.at > 0 {
 		return

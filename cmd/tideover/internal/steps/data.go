@@ -28,8 +28,8 @@ type RunInfo struct {
 	Workflow string
 	Key      string // the key that the caller started the run with; "" for none
 
-	// The id and the key of the first run in a chain of replays and reruns. If the run
-	// is neither, they are its own.
+	// The id and the key of the first run in a chain of replays and reruns. A run that is
+	// neither a replay nor a rerun has its own id and key here.
 	Origin    string
 	OriginKey string
 

@@ -43,7 +43,7 @@ type Runner struct {
 	Hidden func() []string
 
 	// Inherit has the variables of this process that all commands inherit, in addition to
-	// those that their steps name.
+	// the variables that their steps name.
 	Inherit guard.Inherit
 
 	// Accounts has the known limits of accounts; nil means that steps ignore accounts.
@@ -71,8 +71,8 @@ type (
 	dataFor func(*engine.Task) (Data, error)
 )
 
-// handle returns a handler that decodes the stored step, gets its data by data, and runs
-// it by do.
+// handle returns a handler that decodes the stored step, calls data to get the data for its
+// templates, and calls do to run it.
 func (r *Runner) handle(do doer, data dataFor) engine.Handler {
 	return func(ctx context.Context, t *engine.Task) ([]byte, error) {
 		s := new(Step)
@@ -107,7 +107,7 @@ func Postpone(err error, t *engine.Task) error {
 	return engine.Snooze(shortage.Delay(t.Total-t.Attempt), shortage.Note(err))
 }
 
-var errTrailing = errors.New("something follows the JSON value")
+var errTrailing = errors.New("unexpected text after the JSON value")
 
 // tempFail is EX_TEMPFAIL of sysexits.h: the command asks for a longer wait.
 const tempFail = 75
@@ -170,8 +170,8 @@ func failure(s *Step, code int, said string) error {
 	return err
 }
 
-// environment returns the variables that a command gets in addition to those of its step: the base variables, those
-// that it inherits from this process, and those that describe the run and the attempt.
+// environment returns the variables that a command gets, except the variables that its step sets: variables of this
+// process that it inherits, and variables that describe the run and the attempt.
 func (r *Runner) environment(s *Step, t *engine.Task) []string {
 	attempts := strconv.Itoa(t.Attempts)
 	if t.Attempts == retry.Unlimited {

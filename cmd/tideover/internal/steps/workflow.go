@@ -54,8 +54,8 @@ func newSchedule(workflow string, s *Schedule) engine.Schedule {
 }
 
 // Named returns the workflow w for the engine under another name, with the further parts
-// more. tell is called if w has notifiers for runs that give up.
-func Named(name string, w *Workflow, secrets secret.Resolver, tell Alarm, more ...engine.Part) (*engine.Workflow, error) {
+// more. alarm makes the workflow that notifies of runs that give up, if w has notifiers.
+func Named(name string, w *Workflow, secrets secret.Resolver, alarm Alarm, more ...engine.Part) (*engine.Workflow, error) {
 	parts := []engine.Part{
 		engine.Timeout(w.Timeout), engine.MaxRuns(w.Concurrency),
 		engine.PrepareInput(func(given json.RawMessage, at time.Time) (json.RawMessage, error) {
@@ -68,19 +68,19 @@ func Named(name string, w *Workflow, secrets secret.Resolver, tell Alarm, more .
 			engine.After(s.Needs...), engine.WithPolicy(s.Policy), engine.Concurrency(s.Concurrency), engine.MaxLost(s.MaxLost)))
 	}
 	if len(w.Notify) > 0 {
-		alarm, err := tell(name, w.Notify)
+		followUp, err := alarm(name, w.Notify)
 		if err != nil {
 			return nil, err
 		}
-		parts = append(parts, engine.OnGiveUp(alarm))
+		parts = append(parts, engine.OnGiveUp(followUp))
 	}
 	if w.OnGiveUp != nil {
-		alarm, err := engine.NewWorkflow(name+giveUpSuffix,
+		followUp, err := engine.NewWorkflow(name+giveUpSuffix,
 			engine.Call("do", handlerGiveUp, w.OnGiveUp, engine.WithPolicy(w.OnGiveUp.Policy)))
 		if err != nil {
 			return nil, err
 		}
-		parts = append(parts, engine.OnGiveUp(alarm))
+		parts = append(parts, engine.OnGiveUp(followUp))
 	}
 	return engine.NewWorkflow(name, append(parts, more...)...)
 }
@@ -139,9 +139,9 @@ func (s *Schedule) SetTimeZone(name string) error {
 }
 
 // SetCron parses the expression and checks that it has a next time in the time zone. It
-// handles three texts itself, because the cron library panics on a zone without a space
-// after it, accepts an empty item as an empty set, and rounds an interval of less than a
-// second up to a second.
+// checks three things itself: the cron library panics on a time zone without a space after
+// it, accepts an empty item as an empty set, and rounds an interval of less than a second
+// up to a second.
 func (s *Schedule) SetCron(text string) error {
 	s.Cron = text
 	if every, ok := strings.CutPrefix(text, "@every "); ok {
@@ -154,7 +154,7 @@ func (s *Schedule) SetCron(text string) error {
 	case len(fields) != 5:
 		return fmt.Errorf("it has %d fields; want 5: minute, hour, day of month, month, day of week", len(fields))
 	case strings.Contains(" "+strings.Join(fields, " ")+" ", " ,"), strings.Contains(strings.Join(fields, " ")+" ", ", "), strings.Contains(text, ",,"):
-		return fmt.Errorf("a comma has an empty item beside it")
+		return fmt.Errorf("there is an empty item before or after a comma")
 	}
 	parsed, err := cron.ParseStandard(text)
 	if err != nil {

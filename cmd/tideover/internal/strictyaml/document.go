@@ -187,14 +187,14 @@ func newFieldError(p Place, format string, args ...any) *FieldError {
 }
 
 // Refuse records the message as a problem with a secret that is written out in the file.
-// Messages and excerpts mask literal, the secret, and the whole value.
+// literal is the secret. Messages and excerpts mask it, and also the whole value.
 func (p Place) Refuse(literal, message string) {
 	p.doc.hideLiterals(literal, p.Node.Text)
 	p.Bad("%s", message)
 }
 
-// Hide makes messages mask the value, and excerpts mask its line from the value on: the
-// file may have it in another form, such as with escapes.
+// Hide makes messages mask the value. Excerpts mask its whole line from the value on,
+// because the file may have the value in another form, such as with escapes.
 func (p Place) Hide() {
 	p.doc.literals = append(p.doc.literals, p.Node.Text)
 	p.doc.hide(p.Node)

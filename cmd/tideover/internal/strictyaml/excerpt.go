@@ -85,8 +85,8 @@ func maskLine(line string) string {
 	})
 }
 
-// maskAuth masks the part of a line that the first group of the pattern matches, the keys
-// of a provider, unless it consists of references only.
+// maskAuth masks the rest of a line from the keys of a provider on, unless the keys are
+// references. The first group of the pattern matches the keys.
 func maskAuth(line string, pattern *lazyregexp.Regexp) string {
 	m := pattern.FindStringSubmatchIndex(line)
 	if m == nil {
@@ -120,8 +120,8 @@ func inAuth(lines []string, line int) bool {
 
 func wordRune(r rune) bool { return letter(r) || unicode.IsDigit(r) || r > 0x7f }
 
-// maskText masks the secrets in a text: those of a known form, and a password or a
-// parameter key in a URL. The URL need not be valid.
+// maskText masks the secrets in a text: secrets of a known form, and the password and the
+// parameter "key" of a URL. The URL need not be valid.
 func maskText(text string) string {
 	text = queryKey.ReplaceAllStringFunc(MaskKnown(text), func(s string) string {
 		name, value, _ := strings.Cut(s, "=")

@@ -51,7 +51,7 @@ func Map(name string, keys []Key, doc string) Key {
 	return Func(name, "", schema, func(at Place) { Object(at, keys) }, doc)
 }
 
-// Required returns the key as one that must be present.
+// Required returns a copy of the key that must be present in the map.
 func Required(k Key) Key {
 	k.Required = true
 	return k

@@ -25,7 +25,7 @@ const (
 	maxNodes  = 100_000 // values after aliases are expanded; a long text counts as several
 )
 
-// syntaxError is a problem because of which no value of the file can be read.
+// syntaxError is a problem that makes the whole file unreadable.
 type syntaxError struct {
 	line, col int // 0 if the position is unknown
 	msg       string

@@ -16,8 +16,8 @@ type Fields struct {
 	First []string // fields of the data, such as input, steps, run; none means that templates can't use data
 	Input []string // fields of .input; nil means any
 
-	// Quotes is for templates of a message: its fields that may quote the input of a run.
-	// It is nil for all other templates.
+	// Quotes has the fields of a message that may quote the input of a run. It is nil
+	// except for the templates of notifiers.
 	Quotes []string
 }
 

@@ -94,7 +94,7 @@ func (r Reader) Secret(at strictyaml.Place) *SecretText {
 	return NewSecretText(t, r.Dir)
 }
 
-// Open reads a text that may have references to secrets, and no templates.
+// Open reads a text that may have references to secrets, but no templates.
 func (r Reader) Open(at strictyaml.Place) *SecretText {
 	if strings.Contains(at.Node.Text, "{{") {
 		at.Bad("templates can't be used here")
@@ -196,8 +196,8 @@ var (
 )
 
 // literalSecret returns the secret that is written out in a value with a sensitive name:
-// everything except templates and the name of an authentication scheme. A value with a
-// reference has none.
+// everything except templates and the name of an authentication scheme. found is false for
+// a value with a reference.
 func literalSecret(name, value string) (literal string, found bool) {
 	if !secret.IsSetting(name) || strings.Contains(value, "${env:") || strings.Contains(value, "${file:") {
 		return "", false

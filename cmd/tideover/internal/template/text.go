@@ -76,7 +76,7 @@ const refCall = "secretRef"
 func Parse(src string, mode RefMode, fields Fields) (*Text, error) {
 	t := &Text{src: src}
 	if strings.Contains(src, refCall) {
-		return nil, fmt.Errorf("%q can't be used in a text", refCall)
+		return nil, fmt.Errorf("%q is reserved and can't be used in a text", refCall)
 	}
 	body, err := t.extractRefs(mode)
 	if err != nil {
@@ -258,8 +258,8 @@ func (l *limited) Write(p []byte) (int, error) {
 const printCall = "printText"
 
 // stubs are the functions that templates may use. Parsing needs all of them; for
-// rendering, [Text.funcs] replaces those that depend on the data. urlquery is built into
-// text/template.
+// rendering, [Text.funcs] replaces the functions that depend on the data. urlquery is built
+// into text/template.
 var stubs = template.FuncMap{
 	"json":    toJSON,
 	"b64":     func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) },
