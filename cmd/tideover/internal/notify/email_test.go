@@ -27,7 +27,6 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
-	"github.com/tideover/tideover/cmd/tideover/internal/notify/smtptest"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -85,17 +84,17 @@ const loginYAML = `username: me, password: "${env:P}"`
 func TestEmail(t *testing.T) {
 	pair, cert := certificate(t)
 	for name, c := range map[string]struct {
-		server smtptest.Config
+		server smtpConfig
 		yaml   string
 	}{
-		"starttls":              {smtptest.Config{Certificate: pair, User: "me", Password: "pw-PLANTED"}, loginYAML},
-		"starttls, LOGIN":       {smtptest.Config{Certificate: pair, User: "me", Password: "pw-PLANTED", Mechanism: "LOGIN"}, loginYAML},
-		"implicit":              {smtptest.Config{Certificate: pair, Implicit: true, User: "me", Password: "pw-PLANTED"}, loginYAML + ", tls: implicit"},
-		"none, on this machine": {smtptest.Config{User: "me", Password: "pw-PLANTED"}, loginYAML + ", tls: none"},
-		"none, without a login": {smtptest.Config{}, "tls: none"},
+		"starttls":              {smtpConfig{Certificate: pair, User: "me", Password: "pw-PLANTED"}, loginYAML},
+		"starttls, LOGIN":       {smtpConfig{Certificate: pair, User: "me", Password: "pw-PLANTED", Mechanism: "LOGIN"}, loginYAML},
+		"implicit":              {smtpConfig{Certificate: pair, Implicit: true, User: "me", Password: "pw-PLANTED"}, loginYAML + ", tls: implicit"},
+		"none, on this machine": {smtpConfig{User: "me", Password: "pw-PLANTED"}, loginYAML + ", tls: none"},
+		"none, without a login": {smtpConfig{}, "tls: none"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			addr, dir := smtptest.Start(t, c.server)
+			addr, dir := startSMTP(t, c.server)
 			n, env := load(t, emailYAML(addr, c.yaml), "P=pw-PLANTED")
 			env.RootCAs = pool(t, cert)
 			m := message()
@@ -160,7 +159,7 @@ func TestWhatAMailServerSays(t *testing.T) {
 		{"the login can't be checked now", "auth:454", "log in: 454", retry.ClassTransient, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			addr, dir := smtptest.Start(t, smtptest.Config{Certificate: pair, User: "me", Password: "pw-PLANTED", Script: c.script})
+			addr, dir := startSMTP(t, smtpConfig{Certificate: pair, User: "me", Password: "pw-PLANTED", Script: c.script})
 			n, env := load(t, emailYAML(addr, loginYAML), "P=pw-PLANTED")
 			env.RootCAs = pool(t, cert)
 			err := send(open(t, n, env))
@@ -201,7 +200,7 @@ func TestEveryRecipientGetsOneMail(t *testing.T) {
 		{"no recipient, then both", "rcpt:450,rcpt:450", []string{"450", ""}, []string{both}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			addr, dir := smtptest.Start(t, smtptest.Config{Script: c.script})
+			addr, dir := startSMTP(t, smtpConfig{Script: c.script})
 			s := sender(t, emailYAML(addr, "tls: none"))
 			m := message()
 			var progress []string
@@ -254,22 +253,22 @@ func TestAMailIsNotSentInDoubt(t *testing.T) {
 	pair, cert := certificate(t)
 	for _, c := range []struct {
 		name   string
-		server smtptest.Config
+		server smtpConfig
 		yaml   string
 		trust  bool
 		says   string
 		class  retry.Class
 	}{
-		{"a wrong password", smtptest.Config{Certificate: pair, User: "me", Password: "other"}, loginYAML, true, "log in: 535", retry.ClassPermanent},
-		{"a wrong password of LOGIN", smtptest.Config{Certificate: pair, User: "me", Password: "other", Mechanism: "LOGIN"}, loginYAML, true, "log in: 535", retry.ClassPermanent},
-		{"an unknown certificate", smtptest.Config{Certificate: pair}, "tls: starttls", false, "certificate", retry.ClassTransient},
-		{"an unknown certificate at once", smtptest.Config{Certificate: pair, Implicit: true}, "tls: implicit", false, "certificate", retry.ClassTransient},
-		{"no STARTTLS", smtptest.Config{}, loginYAML, true, "does not offer STARTTLS", retry.ClassPermanent},
-		{"no mechanism", smtptest.Config{Certificate: pair, User: "me", Mechanism: "X-OTHER"}, loginYAML, true, "neither AUTH PLAIN nor AUTH LOGIN", retry.ClassPermanent},
-		{"a server that hangs", smtptest.Config{Script: "mail:hang"}, "tls: none", true, "timed out after", retry.ClassTransient},
+		{"a wrong password", smtpConfig{Certificate: pair, User: "me", Password: "other"}, loginYAML, true, "log in: 535", retry.ClassPermanent},
+		{"a wrong password of LOGIN", smtpConfig{Certificate: pair, User: "me", Password: "other", Mechanism: "LOGIN"}, loginYAML, true, "log in: 535", retry.ClassPermanent},
+		{"an unknown certificate", smtpConfig{Certificate: pair}, "tls: starttls", false, "certificate", retry.ClassTransient},
+		{"an unknown certificate at once", smtpConfig{Certificate: pair, Implicit: true}, "tls: implicit", false, "certificate", retry.ClassTransient},
+		{"no STARTTLS", smtpConfig{}, loginYAML, true, "does not offer STARTTLS", retry.ClassPermanent},
+		{"no mechanism", smtpConfig{Certificate: pair, User: "me", Mechanism: "X-OTHER"}, loginYAML, true, "neither AUTH PLAIN nor AUTH LOGIN", retry.ClassPermanent},
+		{"a server that hangs", smtpConfig{Script: "mail:hang"}, "tls: none", true, "timed out after", retry.ClassTransient},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			addr, dir := smtptest.Start(t, c.server)
+			addr, dir := startSMTP(t, c.server)
 			yaml := emailYAML(addr, c.yaml)
 			if strings.Contains(c.name, "hangs") {
 				yaml = strings.Replace(yaml, "timeout: 1h", "timeout: 50ms", 1)

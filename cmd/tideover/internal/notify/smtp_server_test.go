@@ -1,6 +1,4 @@
-// Package smtptest is a mail server for tests. It stores the mails that it accepts in a
-// folder, and rejects commands according to a script.
-package smtptest
+package notify_test
 
 import (
 	"crypto/tls"
@@ -20,9 +18,9 @@ import (
 	"github.com/emersion/go-smtp"
 )
 
-// Config configures a server. The zero value is a server without TLS and without login
-// that accepts every mail.
-type Config struct {
+// smtpConfig configures a mail server. The zero value is a server without TLS and without
+// login that accepts every mail.
+type smtpConfig struct {
 	User, Password string           // the only valid login; an empty User means that no login is needed
 	Mechanism      string           // mechanism that the server offers, such as PLAIN or LOGIN; empty means PLAIN
 	Certificate    *tls.Certificate // nil means no TLS
@@ -30,8 +28,10 @@ type Config struct {
 	Script         string           // commands and their answers in order, such as mail:451,rcpt:250,rcpt:550,data:hang
 }
 
-type server struct {
-	Config
+// smtpServer is a mail server that stores the mails that it accepts in a folder, and rejects
+// commands according to a script.
+type smtpServer struct {
+	smtpConfig
 	mails string        // folder in which mails are stored
 	done  chan struct{} // is closed when the server stops
 
@@ -40,18 +40,18 @@ type server struct {
 	count  int
 }
 
-// Start runs a server until the test ends. It returns the address of the server and the
+// startSMTP runs a mail server until the test ends. It returns the address of the server and the
 // folder in which it stores mails.
-func Start(t testing.TB, cfg Config) (addr, mails string) {
+func startSMTP(t testing.TB, cfg smtpConfig) (addr, mails string) {
 	t.Helper()
-	s := &server{Config: cfg, mails: t.TempDir(), done: make(chan struct{})}
+	s := &smtpServer{smtpConfig: cfg, mails: t.TempDir(), done: make(chan struct{})}
 	if s.Mechanism == "" {
 		s.Mechanism = "PLAIN"
 	}
 	if cfg.Script != "" {
 		s.script = strings.Split(cfg.Script, ",")
 	}
-	srv := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return &session{server: s}, nil }))
+	srv := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return &smtpSession{smtpServer: s}, nil }))
 	srv.Domain, srv.AllowInsecureAuth, srv.ErrorLog = "localhost", true, log.New(io.Discard, "", 0)
 	if cfg.Certificate != nil {
 		srv.TLSConfig = &tls.Config{Certificates: []tls.Certificate{*cfg.Certificate}, MinVersion: tls.VersionTLS12}
@@ -79,7 +79,7 @@ func Start(t testing.TB, cfg Config) (addr, mails string) {
 
 // answer returns the scripted error for a command, nil if the command is accepted. It
 // removes the entry from the script. For "hang" it waits until the server stops.
-func (s *server) answer(command string) error {
+func (s *smtpServer) answer(command string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.script) == 0 {
@@ -104,7 +104,7 @@ func (s *server) answer(command string) error {
 }
 
 // keep stores a mail in a file. The first line of the file is the envelope.
-func (s *server) keep(from string, to []string, r io.Reader) error {
+func (s *smtpServer) keep(from string, to []string, r io.Reader) error {
 	data, err := io.ReadAll(r)
 	if err != nil {
 		return err
@@ -116,21 +116,21 @@ func (s *server) keep(from string, to []string, r io.Reader) error {
 	return os.WriteFile(filepath.Join(s.mails, fmt.Sprintf("%03d.eml", s.count)), append([]byte(envelope), data...), 0o600)
 }
 
-type session struct {
-	*server
+type smtpSession struct {
+	*smtpServer
 	in   bool
 	from string
 	to   []string
 }
 
-func (s *session) AuthMechanisms() []string {
+func (s *smtpSession) AuthMechanisms() []string {
 	if s.User == "" {
 		return nil
 	}
 	return []string{s.Mechanism}
 }
 
-func (s *session) Auth(mechanism string) (sasl.Server, error) {
+func (s *smtpSession) Auth(mechanism string) (sasl.Server, error) {
 	if err := s.answer("auth"); err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func (s *session) Auth(mechanism string) (sasl.Server, error) {
 	return sasl.NewPlainServer(func(_, user, password string) error { return s.check(user, password) }), nil
 }
 
-func (s *session) check(user, password string) error {
+func (s *smtpSession) check(user, password string) error {
 	if user != s.User || password != s.Password {
 		return &smtp.SMTPError{Code: 535, EnhancedCode: smtp.NoEnhancedCode, Message: "no: " + user + " " + password}
 	}
@@ -148,7 +148,7 @@ func (s *session) check(user, password string) error {
 	return nil
 }
 
-func (s *session) Mail(from string, _ *smtp.MailOptions) error {
+func (s *smtpSession) Mail(from string, _ *smtp.MailOptions) error {
 	if s.User != "" && !s.in {
 		return smtp.ErrAuthRequired
 	}
@@ -156,7 +156,7 @@ func (s *session) Mail(from string, _ *smtp.MailOptions) error {
 	return s.answer("mail")
 }
 
-func (s *session) Rcpt(to string, _ *smtp.RcptOptions) error {
+func (s *smtpSession) Rcpt(to string, _ *smtp.RcptOptions) error {
 	if err := s.answer("rcpt"); err != nil {
 		return err
 	}
@@ -164,15 +164,15 @@ func (s *session) Rcpt(to string, _ *smtp.RcptOptions) error {
 	return nil
 }
 
-func (s *session) Data(r io.Reader) error {
+func (s *smtpSession) Data(r io.Reader) error {
 	if err := s.answer("data"); err != nil {
 		return err
 	}
 	return s.keep(s.from, s.to, r)
 }
 
-func (s *session) Reset()        { s.from, s.to = "", nil }
-func (s *session) Logout() error { return nil }
+func (s *smtpSession) Reset()        { s.from, s.to = "", nil }
+func (s *smtpSession) Logout() error { return nil }
 
 // loginServer is the server side of AUTH LOGIN: it asks for a name and a password.
 type loginServer struct {
