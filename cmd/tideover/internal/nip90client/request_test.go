@@ -47,8 +47,8 @@ func TestARequestThatWouldBeRefusedIsNotMade(t *testing.T) {
 		{"a task that is no text", func(a *nip90client.Ask) { a.Task = "\xff" }, "not UTF-8"},
 		{"no kind of request", func(a *nip90client.Ask) { a.Kind = 6900 }, "6900 is not in the range 5000 to 5999"},
 		{"half a second", func(a *nip90client.Ask) { a.Timeout = 1500 * time.Millisecond }, "whole seconds"},
-		{"less than a second", func(a *nip90client.Ask) { a.Timeout = time.Millisecond }, "not 1s to"},
-		{"negative", func(a *nip90client.Ask) { a.Timeout = -time.Second }, "not 1s to"},
+		{"less than a second", func(a *nip90client.Ask) { a.Timeout = time.Millisecond }, "not in the range 1s to"},
+		{"negative", func(a *nip90client.Ask) { a.Timeout = -time.Second }, "not in the range 1s to"},
 		{"too many inputs", func(a *nip90client.Ask) { a.Inputs = make([]nip90client.Input, 120) }, "at most 100"},
 		{"more inputs than a result can repeat", func(a *nip90client.Ask) { a.Inputs = make([]nip90client.Input, 95) }, "inputs"},
 		{"a long input", func(a *nip90client.Ask) {
