@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tideover/tideover/nostr/internal/recentset"
+	"github.com/tideover/tideover/internal/recentset"
 	"github.com/tideover/tideover/retry"
 )
 

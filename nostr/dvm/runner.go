@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tideover/tideover/internal/recentset"
 	"github.com/tideover/tideover/limit"
-	"github.com/tideover/tideover/nostr/internal/recentset"
 )
 
 // ErrClosed means that a runner accepts no more jobs.

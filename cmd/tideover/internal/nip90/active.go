@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/tideover/tideover/internal/recentset"
 )
 
 // active is a job that has no outcome yet.
@@ -20,18 +22,22 @@ type activeJobs struct {
 	mu    sync.Mutex
 	byRun map[string]*active
 	runs  map[string]string // ids of runs, by id of the request
-	ended recent            // runs that ended lately
+	ended recentset.Set     // ids of runs that ended lately; see add
 }
 
 func newActiveJobs() activeJobs {
-	return activeJobs{byRun: map[string]*active{}, runs: map[string]string{}}
+	return activeJobs{byRun: map[string]*active{}, runs: map[string]string{}, ended: recentset.New(recentRuns)}
 }
 
-// add adds a job, unless it is already there or has ended.
+// recentRuns is how many ended runs are remembered.
+const recentRuns = 4096
+
+// add adds a job, unless it is already there or has ended: a job is added after its run was started,
+// and the run may have ended by then.
 func (j *activeJobs) add(run string, a *active) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.byRun[run] == nil && !j.ended.has(run) {
+	if j.byRun[run] == nil && !j.ended.Has(run) {
 		j.byRun[run], j.runs[a.request] = a, run
 	}
 }
@@ -40,7 +46,7 @@ func (j *activeJobs) add(run string, a *active) {
 func (j *activeJobs) remove(run string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.ended.add(run)
+	j.ended.Add(run)
 	if a := j.byRun[run]; a != nil {
 		delete(j.runs, a.request)
 		delete(j.byRun, run)
@@ -85,28 +91,4 @@ func (j *activeJobs) recordPublished(run string, now int) (before int) {
 	}
 	before, a.published = a.published, max(a.published, now)
 	return before
-}
-
-// recent keeps the ids of the last recentRuns runs that have ended. [activeJobs.add] ignores their
-// jobs: a job is added after its run was started, and the run may have ended by then.
-type recent struct {
-	known map[string]bool
-	order []string // ring of the ids in known
-	next  int      // index of the oldest in order
-}
-
-const recentRuns = 4096
-
-func (r *recent) has(run string) bool { return r.known[run] }
-
-func (r *recent) add(run string) {
-	if r.known == nil {
-		r.known, r.order = map[string]bool{}, make([]string, recentRuns)
-	}
-	if r.known[run] {
-		return
-	}
-	delete(r.known, r.order[r.next])
-	r.known[run], r.order[r.next] = true, run
-	r.next = (r.next + 1) % recentRuns
 }

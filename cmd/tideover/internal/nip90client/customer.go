@@ -102,14 +102,14 @@ func (c *Customer) deliver(ctx context.Context, receipts func() []nostr.Receipt)
 	defer tick.Stop()
 	for {
 		now := time.Now()
-		pending, taken := count(receipts(), nostr.Pending), count(receipts(), nostr.Acknowledged) > 0 || c.answered
+		pending, taken := anyIn(receipts(), nostr.Pending), anyIn(receipts(), nostr.Acknowledged) || c.answered
 		if taken && first.IsZero() {
 			first = now
 		}
 		switch {
-		case taken && (pending == 0 || now.Sub(first) >= forOthers):
+		case taken && (!pending || now.Sub(first) >= forOthers):
 			return "", false
-		case pending == 0 || !taken && !now.Before(c.deadline):
+		case !pending || !taken && !now.Before(c.deadline):
 			return NotAccepted, true
 		}
 		select {
@@ -122,13 +122,8 @@ func (c *Customer) deliver(ctx context.Context, receipts func() []nostr.Receipt)
 	}
 }
 
-func count(list []nostr.Receipt, s nostr.State) (n int) {
-	for _, r := range list {
-		if r.State == s {
-			n++
-		}
-	}
-	return n
+func anyIn(list []nostr.Receipt, s nostr.State) bool {
+	return slices.ContainsFunc(list, func(r nostr.Receipt) bool { return r.State == s })
 }
 
 // listen shows answers until one ends the request, the deadline passes, or all relays
@@ -214,10 +209,8 @@ func (c *Customer) takeBack(request *nostr.Event) error {
 
 // pause waits, at most until the context ends.
 func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tideover/tideover/internal/recentset"
 	"github.com/tideover/tideover/nostr"
 )
 
@@ -33,7 +34,7 @@ type Inbox struct {
 	bytes   int           // memory limit for all of them; a quarter is reserved for results
 
 	mu      sync.Mutex
-	seen    recentIDs
+	seen    recentset.Set // ids of events; an event whose id was dropped could be shown twice
 	waiting []Entry
 	size    int // bytes of waiting
 	missed  int // events that were dropped since the last Take
@@ -43,6 +44,7 @@ type Inbox struct {
 func NewInbox(filters ...nostr.Filter) *Inbox {
 	return &Inbox{
 		filters: filters, arrived: make(chan struct{}, 1), room: maxWaiting, results: maxResults, bytes: maxBytes,
+		seen: recentset.New(maxRecent),
 	}
 }
 
@@ -69,20 +71,20 @@ func (b *Inbox) Put(e *nostr.Event) error {
 func (b *Inbox) known(id string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.seen.known[id]
+	return b.seen.Has(id)
 }
 
 func (b *Inbox) add(x Entry) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.seen.known[x.ID] {
+	if b.seen.Has(x.ID) {
 		return
 	}
 	if !b.fits(&x) {
 		b.missed++ // not marked as seen: a relay may send it again
 		return
 	}
-	b.seen.add(x.ID)
+	b.seen.Add(x.ID)
 	b.waiting, b.size = append(b.waiting, x), b.size+x.size()
 	select {
 	case b.arrived <- struct{}{}:
@@ -99,27 +101,8 @@ func (b *Inbox) fits(x *Entry) bool {
 	return len(b.waiting) < count && b.size+x.size() <= bytes
 }
 
-// maxRecent is the number of ids that [recentIDs] keeps.
+// maxRecent is how many ids of events are remembered.
 const maxRecent = 10_000
-
-// recentIDs keeps the latest maxRecent ids of events. An event whose id was dropped could be
-// shown twice.
-type recentIDs struct {
-	known map[string]bool
-	order []string // the oldest first
-}
-
-func (r *recentIDs) add(id string) {
-	if r.known == nil {
-		r.known = map[string]bool{}
-	}
-	if len(r.order) >= maxRecent {
-		delete(r.known, r.order[0])
-		r.order = r.order[1:]
-	}
-	r.known[id] = true
-	r.order = append(r.order, id)
-}
 
 // Take returns the waiting events in the order of their times, and the number of events that
 // were dropped because the inbox was full.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 
+	"github.com/tideover/tideover/internal/recentset"
 	"github.com/tideover/tideover/nostr"
 	"github.com/tideover/tideover/nostr/dvm"
 )
@@ -13,7 +14,7 @@ type Watch struct {
 	Kinds    []int  // kinds of requests
 	Provider string // public key in hex; "" means all providers
 
-	shown recentIDs // ids of the requests that were shown
+	shown *recentset.Set // ids of the requests that were shown
 }
 
 // Filters returns the filters for the subscription at relays.
@@ -40,14 +41,17 @@ func (w *Watch) Filters() []nostr.Filter {
 // so without a Provider it is shown only if its request was shown. A cancellation does not
 // state the provider, so with a Provider it is shown only if its request was shown.
 func (w *Watch) Wants(x *Entry) bool {
+	if w.shown == nil {
+		w.shown = new(recentset.New(maxRecent))
+	}
 	switch x.Type {
 	case TypeRequest:
-		w.shown.add(x.ID)
+		w.shown.Add(x.ID)
 		return true
 	case TypeFeedback:
-		return w.Provider != "" || w.shown.known[x.Request]
+		return w.Provider != "" || w.shown.Has(x.Request)
 	case TypeCancel:
-		return w.Provider == "" || w.shown.known[x.Request]
+		return w.Provider == "" || w.shown.Has(x.Request)
 	default:
 		return true
 	}
