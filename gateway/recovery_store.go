@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 
 	"github.com/tideover/tideover/health"
+	"github.com/tideover/tideover/internal/atomicfile"
 )
 
 // recoveryStore has the statistics of outages of all providers. It is stored in a
@@ -104,31 +105,14 @@ func (s *recoveryStore) save() error {
 	text, err := json.Marshal(stored{storedVersion, s.known})
 	s.mu.Unlock()
 	if err == nil {
-		err = replaceFile(s.path, text)
+		err = os.MkdirAll(filepath.Dir(s.path), 0o700)
+	}
+	if err == nil {
+		err = atomicfile.Write(s.path, text)
 	}
 	if err != nil {
 		s.dirty.Store(true)
 		return fmt.Errorf("store the learned outage durations: %w", err)
 	}
 	return nil
-}
-
-// replaceFile writes a file atomically: readers see the old content or the new one.
-func replaceFile(path string, text []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
 }

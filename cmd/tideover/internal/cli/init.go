@@ -14,6 +14,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
 	"github.com/tideover/tideover/cmd/tideover/internal/starter"
+	"github.com/tideover/tideover/internal/atomicfile"
 )
 
 const initLong = `Writes a configuration file with comments as a starting point, and prints the two
@@ -181,7 +182,11 @@ func writeNewFile(path string, text []byte) error {
 	if err != nil {
 		return err
 	}
-	return writeAndClose(f, text)
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		_ = os.Remove(path)
+	}
+	return err
 }
 
 // replaceFile replaces an existing file atomically. A symbolic link stays, and its target is
@@ -191,24 +196,5 @@ func replaceFile(path string, text []byte) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".tideover-init-")
-	if err != nil {
-		return err
-	}
-	if err := writeAndClose(f, text); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
-}
-
-// writeAndClose writes text to a new file and closes it. If that fails, it removes the file.
-func writeAndClose(f *os.File, text []byte) error {
-	_, err := f.Write(text)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
+	return atomicfile.Write(path, text)
 }

@@ -2,10 +2,10 @@ package cluster
 
 import (
 	"encoding/json"
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/tideover/tideover/internal/atomicfile"
 )
 
 // clusterRecord is stored in the data folder and identifies the cluster that the process has joined.
@@ -42,15 +42,5 @@ func writeClusterRecord(dir, name, id string) error {
 	if err != nil {
 		return err
 	}
-	tmp := clusterRecordPath(dir) + ".new"
-	err = os.WriteFile(tmp, append(text, '\n'), 0o600)
-	if err == nil {
-		err = os.Rename(tmp, clusterRecordPath(dir))
-	}
-	if err != nil {
-		if e := os.Remove(tmp); !errors.Is(e, fs.ErrNotExist) {
-			err = errors.Join(err, e)
-		}
-	}
-	return err
+	return atomicfile.Write(clusterRecordPath(dir), append(text, '\n'))
 }

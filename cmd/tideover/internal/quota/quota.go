@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/fileaccess"
+	"github.com/tideover/tideover/internal/atomicfile"
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
@@ -112,17 +113,8 @@ func Save(dir, account string, windows []Window) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, ".quota-*") // 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("recording the quota: %w", err), os.Remove(f.Name()))
+	if err := atomicfile.Write(path, text); err != nil {
+		return fmt.Errorf("recording the quota: %w", err)
 	}
 	return nil
 }
