@@ -30,13 +30,14 @@ func (s Set) Has(host string) bool {
 	if n, _, err := net.SplitHostPort(full); err == nil {
 		name = n
 	}
-	if name == "localhost" {
-		return true
-	}
-	if ip, err := netip.ParseAddr(name); err == nil && ip.Unmap().IsLoopback() {
-		return true
-	}
-	return full != "" && (slices.Contains(s, full) || slices.Contains(s, name))
+	return IsLoopback(name) || full != "" && (slices.Contains(s, full) || slices.Contains(s, name))
+}
+
+// IsLoopback reports whether the name is localhost or an address of the loopback interface. It is
+// false for other names, which may resolve to any address.
+func IsLoopback(name string) bool {
+	ip, err := netip.ParseAddr(name)
+	return name == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
 // Names reports whether the set contains the host with its port.

@@ -53,9 +53,6 @@ type execOptions struct {
 // server can with Retry-After, and running two copies of a command at once is rarely wanted.
 var execRejectedKeys = []string{"server-wait", "server-slack", "reset-after", "hedge"}
 
-// codeTempFail is EX_TEMPFAIL, the exit code by which programs ask to be run again later.
-const codeTempFail = 75
-
 const execDefaultPolicy = "exponential(1s..30s) jitter=50% attempts=5"
 
 const execLong = `Runs a command and retries it until it succeeds or the policy gives up.
@@ -210,7 +207,7 @@ func (o *execOptions) resolve() error {
 		return errors.New("--retry-on: exit code 0 is success and is not retried: to require more for success, use --until-output")
 	}
 	if !o.throttleOn.Given() {
-		o.throttleOn.Add(codeTempFail)
+		o.throttleOn.Add(exitcode.TempFail)
 	}
 	o.policy = p
 	return nil

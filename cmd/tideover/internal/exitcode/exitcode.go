@@ -4,12 +4,16 @@ package exitcode
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
 
 // Max is the largest exit code of a process.
 const Max = 255
+
+// TempFail is EX_TEMPFAIL of sysexits.h: the command asks for a longer wait.
+const TempFail = 75
 
 // Set is a set of codes, as ranges. Callers can use nil for a default, as distinct from an
 // empty Set, which has no codes.
@@ -20,12 +24,7 @@ type Range struct{ First, Last int }
 
 // Has reports whether the code is in the set.
 func (s Set) Has(code int) bool {
-	for _, r := range s {
-		if r.First <= code && code <= r.Last {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s, func(r Range) bool { return r.First <= code && code <= r.Last })
 }
 
 // Overlap returns a code that is in both sets; ok is false if there is none.

@@ -44,16 +44,12 @@ func Environ(hidden ...string) []string {
 func EnvironOnly(wanted func(name string) bool, hidden ...string) []string {
 	return slices.DeleteFunc(os.Environ(), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
-		return isSetting(name) || slices.Contains(hidden, name) || !wanted(name)
+		return settings.Has(name) || slices.Contains(hidden, name) || !wanted(name)
 	})
 }
 
-// settings are prefixes of variables that are settings of the server, some of which are secret.
-var settings = []string{"TIDEOVER_SERVER", "TIDEOVER_GATEWAY_", "TIDEOVER_ENGINE_"}
-
-func isSetting(name string) bool {
-	return name == "TIDEOVER_TOKEN" || slices.ContainsFunc(settings, func(s string) bool { return strings.HasPrefix(name, s) })
-}
+// settings are the variables that are settings of the server, some of which are secret.
+var settings = Inherit{"TIDEOVER_TOKEN", "TIDEOVER_SERVER*", "TIDEOVER_GATEWAY_*", "TIDEOVER_ENGINE_*"}
 
 // TooBig is the hint for the error E2BIG: the command line is too long for the system, and fails at
 // every attempt.
@@ -190,4 +186,26 @@ func (i Inherit) MarshalJSON() ([]byte, error) {
 		return []byte("[]"), nil
 	}
 	return json.Marshal([]string(i))
+}
+
+// Tail keeps the last Size bytes that are written to it, for an error about the output of a command.
+type Tail struct {
+	Size int
+	data []byte
+}
+
+// Write implements [io.Writer].
+func (t *Tail) Write(p []byte) (int, error) {
+	t.data = append(t.data, p...)
+	if len(t.data) > 2*t.Size {
+		t.data = append(t.data[:0], t.data[len(t.data)-t.Size:]...)
+	}
+	return len(p), nil
+}
+
+// Lines returns the last n lines.
+func (t *Tail) Lines(n int) string {
+	text := strings.ToValidUTF8(string(t.data[max(0, len(t.data)-t.Size):]), "\uFFFD")
+	list := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(list[max(0, len(list)-n):], "\n")
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/steps"
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/nostr"
 	"github.com/tideover/tideover/nostr/dvm"
@@ -99,7 +100,7 @@ func tooLarge(i *engine.Info) *dvm.History {
 
 // encode returns v as JSON for storage. Its error is permanent.
 func encode(v any) ([]byte, error) {
-	text, err := steps.EncodeJSON(v)
+	text, err := template.EncodeJSON(v)
 	return text, retry.Permanent(err)
 }
 

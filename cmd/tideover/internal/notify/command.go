@@ -13,13 +13,11 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/exitcode"
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
 	"github.com/tideover/tideover/retry"
 )
-
-// codeTempFail is EX_TEMPFAIL of sysexits.h: the command asks for a longer wait.
-const codeTempFail = 75
 
 // command runs the notifier's command, with the message as JSON on its standard input. It
 // kills the process group of the command when the timeout ends. An argument that can't be
@@ -41,7 +39,7 @@ func (s *Sender) command(ctx context.Context, m Message, k *mask) error {
 		return retry.Permanent(err)
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	said := new(tail)
+	said := &guard.Tail{Size: 4 << 10}
 	// Mask secrets before the output is truncated: a truncated secret is not recognised.
 	masked := s.env.Secrets.Redactor.NewWriter(said)
 	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = s.notifier.Dir, env, bytes.NewReader(append(input, '\n')), masked, masked
@@ -51,7 +49,7 @@ func (s *Sender) command(ctx context.Context, m Message, k *mask) error {
 	process.OwnGroup(cmd)
 	err = cmd.Run()
 	_ = masked.Close() // can't fail: it writes to memory
-	return commandError(argv[0], err, said.String())
+	return commandError(argv[0], err, said.Lines(3))
 }
 
 // environ returns the environment of the command: inherited variables of this process,
@@ -89,28 +87,8 @@ func commandError(name string, err error, said string) error {
 	switch exit.ExitCode() {
 	case process.CodeNotExecutable, process.CodeNotFound:
 		return retry.Permanent(err)
-	case codeTempFail:
+	case exitcode.TempFail:
 		return retry.Throttled(err)
 	}
 	return err
-}
-
-// tail keeps the end of the output of a command.
-type tail struct{ data []byte }
-
-const tailSize = 4 << 10
-
-// Write implements [io.Writer].
-func (t *tail) Write(p []byte) (int, error) {
-	t.data = append(t.data, p...)
-	if len(t.data) > 2*tailSize {
-		t.data = append(t.data[:0], t.data[len(t.data)-tailSize:]...)
-	}
-	return len(p), nil
-}
-
-// String returns the last three lines.
-func (t *tail) String() string {
-	all := strings.Split(strings.TrimSpace(strings.ToValidUTF8(string(t.data), "\uFFFD")), "\n")
-	return strings.Join(all[max(0, len(all)-3):], "\n")
 }

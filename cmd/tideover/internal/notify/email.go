@@ -10,13 +10,13 @@ import (
 	"mime/quotedprintable"
 	"net"
 	"net/mail"
-	"net/netip"
 	"net/smtp"
 	"net/textproto"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/internal/hosts"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -167,13 +167,12 @@ func joined(refused []error) error {
 // refusal marks an error of the server as permanent if its code is 5yz. Codes 4yz are
 // transient.
 func refusal(err error) error {
-	if e, ok := errors.AsType[*textproto.Error](err); ok {
-		if e.Code >= 500 {
-			return retry.Permanent(err)
-		}
+	switch e, ok := errors.AsType[*textproto.Error](err); {
+	case ok && e.Code >= 500:
+		return retry.Permanent(err)
+	case ok:
 		return err
-	}
-	if errors.Is(err, io.EOF) {
+	case errors.Is(err, io.EOF):
 		return errors.New("the server closed the connection")
 	}
 	return network(err)
@@ -188,16 +187,11 @@ type login struct {
 
 // Start implements [smtp.Auth].
 func (l *login) Start(server *smtp.ServerInfo) (proto string, first []byte, err error) {
-	if !server.TLS && !isLoopback(server.Name) {
+	if !server.TLS && !hosts.IsLoopback(server.Name) {
 		return "", nil, retry.Permanent(errors.New("the password would be sent unencrypted"))
 	}
 	has := func(name string) bool {
-		for _, a := range server.Auth {
-			if strings.EqualFold(a, name) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(server.Auth, func(a string) bool { return strings.EqualFold(a, name) })
 	}
 	switch {
 	case has("PLAIN"):
@@ -222,11 +216,6 @@ func (l *login) Next(_ []byte, more bool) ([]byte, error) {
 		return []byte(l.password), nil
 	}
 	return nil, retry.Permanent(errors.New("the server asks for more than a name and a password"))
-}
-
-func isLoopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
 // mailText returns the message as a plain-text mail. It encodes the message so that it

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/account"
+	"github.com/tideover/tideover/cmd/tideover/internal/exitcode"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/retry"
 )
@@ -45,7 +46,7 @@ func (r *Runner) enterAccount(s *Step, t *engine.Task) (u *usage, held error) {
 	return u, nil
 }
 
-// record reports to the account that the command succeeded, or that it was limited (exit code tempFail). It ignores
+// record reports to the account that the command succeeded, or that it was limited ([exitcode.TempFail]). It ignores
 // other failures, which are unrelated to the account. If the limit was already known, held is the error that ends the
 // attempt; it postpones the step and does not count as an attempt.
 func (u *usage) record(s *Step, code int, said string) (held error) {
@@ -53,7 +54,7 @@ func (u *usage) record(s *Step, code int, said string) (held error) {
 	case u == nil:
 	case code == 0:
 		u.pass.Worked()
-	case code == tempFail:
+	case code == exitcode.TempFail:
 		p := s.Policy
 		p.Attempts, p.TotalTimeout = retry.Unlimited, 0
 		d := retry.Decide(p, retry.State{Attempt: u.task.Attempt}, retry.Outcome{Class: retry.ClassThrottled}, retry.Gates{}, math.MaxUint64)

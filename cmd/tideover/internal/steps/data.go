@@ -1,6 +1,7 @@
 package steps
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -143,10 +144,7 @@ func (w *Workflow) Input(d Data, given any) (any, error) {
 		return given, nil
 	}
 	sc := d.scope()
-	day := d.Schedule
-	if day.IsZero() {
-		day = d.Run.Started
-	}
+	day := cmp.Or(d.Schedule, d.Run.Started)
 	if w.Schedule != nil {
 		day = day.In(w.Schedule.Location())
 	}

@@ -113,11 +113,3 @@ func (s *Step) part(t *template.Text, sc *template.Scope, name, refuse string) (
 	}
 	return out, nil
 }
-
-// Refs returns the references to secrets in all texts of the step.
-func (s *Step) Refs() (refs []secret.Ref) {
-	for _, t := range s.Texts.all() {
-		refs = append(refs, t.Refs()...)
-	}
-	return refs
-}

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
 )
 
 // result is the stored result of a step that succeeded.
@@ -37,16 +39,7 @@ func (r result) encode() ([]byte, error) {
 	whole := (r.Whole || !r.Truncated) && !cut1
 	r.Truncated = r.Truncated || cut1 || cut2
 	r.Whole = r.Truncated && whole
-	return EncodeJSON(r)
-}
-
-// EncodeJSON returns compact JSON without escapes for HTML, which would make it larger.
-func EncodeJSON(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(v)
-	return bytes.TrimSpace(b.Bytes()), err
+	return template.EncodeJSON(r)
 }
 
 // fit truncates a text so that it needs at most size bytes inside a JSON string. It
@@ -132,25 +125,3 @@ func (c *capped) Write(p []byte) (int, error) {
 
 // text returns the kept bytes as valid UTF-8.
 func (c *capped) text() string { return strings.ToValidUTF8(string(c.data), "\uFFFD") }
-
-// tail keeps the last bytes that are written to it, for an error.
-type tail struct {
-	data []byte
-}
-
-const tailSize = 2 << 10
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.data = append(t.data, p...)
-	if len(t.data) > 2*tailSize {
-		t.data = append(t.data[:0], t.data[len(t.data)-tailSize:]...)
-	}
-	return len(p), nil
-}
-
-// lines returns the last five lines.
-func (t *tail) lines() string {
-	text := strings.TrimSpace(strings.ToValidUTF8(string(t.data[max(0, len(t.data)-tailSize):]), "\uFFFD"))
-	list := strings.Split(text, "\n")
-	return strings.Join(list[max(0, len(list)-5):], "\n")
-}

@@ -2,7 +2,6 @@ package steps
 
 import (
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -25,16 +24,6 @@ type Workflow struct {
 	Notify      []string      // names of notifiers that get a message when a run gives up; not together with OnGiveUp
 
 	DefaultInput any // JSON value whose texts are *template.Text; nil means none
-}
-
-// Step returns the step with the id, nil if there is none.
-func (w *Workflow) Step(id string) *Step {
-	for _, s := range w.Steps {
-		if s.ID == id {
-			return s
-		}
-	}
-	return nil
 }
 
 // MaxOutput is the largest Step.OutputLimit, in bytes. The results of all steps of a run
@@ -73,16 +62,6 @@ type Texts struct {
 	URL     *template.Text
 	Headers []template.NamedText // sorted by name
 	Body    *template.Text
-}
-
-// all returns all texts that are not nil.
-func (t *Texts) all() (list []*template.Text) {
-	list = append(list, t.Run...)
-	for _, e := range slices.Concat(t.Env, t.Headers) {
-		list = append(list, e.Text)
-	}
-	list = append(list, t.Stdin, t.URL, t.Body)
-	return slices.DeleteFunc(list, func(t *template.Text) bool { return t == nil })
 }
 
 // IsHTTP reports whether the step is a request and not a command.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/account"
+	"github.com/tideover/tideover/cmd/tideover/internal/exitcode"
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
@@ -56,24 +57,17 @@ type Runner struct {
 // Handlers returns the handlers that an engine needs for these steps.
 func (r *Runner) Handlers() map[string]engine.Handler {
 	return map[string]engine.Handler{
-		handlerCommand: r.handle(r.command, r.data),
-		handlerHTTP:    r.handle(r.request, r.data),
-		handlerGiveUp:  r.handle(r.either, r.giveUpData),
+		handlerCommand: r.Handler(), handlerHTTP: r.Handler(), handlerGiveUp: r.handle(r.giveUpData),
 	}
 }
 
 // Handler returns a handler for steps of all kinds, for callers that wrap it in a handler
 // of their own.
-func (r *Runner) Handler() engine.Handler { return r.handle(r.either, r.data) }
-
-type (
-	doer    func(context.Context, *Step, Data, *engine.Task) (result, error)
-	dataFor func(*engine.Task) (Data, error)
-)
+func (r *Runner) Handler() engine.Handler { return r.handle(r.data) }
 
 // handle returns a handler that decodes the stored step, calls data to get the data for its
-// templates, and calls do to run it.
-func (r *Runner) handle(do doer, data dataFor) engine.Handler {
+// templates, and makes an attempt.
+func (r *Runner) handle(data func(*engine.Task) (Data, error)) engine.Handler {
 	return func(ctx context.Context, t *engine.Task) ([]byte, error) {
 		s := new(Step)
 		if err := json.Unmarshal(t.Args, s); err != nil {
@@ -83,7 +77,7 @@ func (r *Runner) handle(do doer, data dataFor) engine.Handler {
 		if err != nil {
 			return nil, retry.Permanent(err)
 		}
-		res, err := do(ctx, s, d, t)
+		res, err := r.attempt(ctx, s, d, t)
 		if err != nil {
 			return nil, Postpone(err, t)
 		}
@@ -91,7 +85,8 @@ func (r *Runner) handle(do doer, data dataFor) engine.Handler {
 	}
 }
 
-func (r *Runner) either(ctx context.Context, s *Step, d Data, t *engine.Task) (result, error) {
+// attempt makes one attempt of a step.
+func (r *Runner) attempt(ctx context.Context, s *Step, d Data, t *engine.Task) (result, error) {
 	if s.IsHTTP() {
 		return r.request(ctx, s, d, t)
 	}
@@ -109,9 +104,6 @@ func Postpone(err error, t *engine.Task) error {
 
 var errTrailing = errors.New("unexpected text after the JSON value")
 
-// tempFail is EX_TEMPFAIL of sysexits.h: the command asks for a longer wait.
-const tempFail = 75
-
 // command makes one attempt of a command step, under the guard.
 func (r *Runner) command(ctx context.Context, s *Step, d Data, t *engine.Task) (result, error) {
 	argv, err1 := s.Argv(d)
@@ -125,7 +117,7 @@ func (r *Runner) command(ctx context.Context, s *Step, d Data, t *engine.Task) (
 		return result{}, held
 	}
 	defer use.release()
-	stdout, stderr, last := &capped{limit: limitOf(s)}, &capped{limit: limitOf(s)}, &tail{}
+	stdout, stderr, last := &capped{limit: limitOf(s)}, &capped{limit: limitOf(s)}, &guard.Tail{Size: 2 << 10}
 	// Mask secrets before the output is truncated: a truncated secret is not recognised.
 	out, errs := r.Redactor.NewWriter(stdout), r.Redactor.NewWriter(io.MultiWriter(stderr, last))
 	end, err := guard.Run(ctx, guard.Command{
@@ -142,13 +134,14 @@ func (r *Runner) command(ctx context.Context, s *Step, d Data, t *engine.Task) (
 	case ctx.Err() != nil && end.Code != 0:
 		return res, context.Cause(ctx)
 	}
-	if held := use.record(s, end.Code, last.lines()); held != nil {
+	said := last.Lines(5)
+	if held := use.record(s, end.Code, said); held != nil {
 		return res, held
 	}
 	if end.Code == 0 {
 		return res, nil
 	}
-	return res, failure(s, end.Code, last.lines())
+	return res, failure(s, end.Code, said)
 }
 
 // failure returns the error for an exit code, marked as permanent, throttled or
@@ -164,7 +157,7 @@ func failure(s *Step, code int, said string) error {
 	switch {
 	case code == process.CodeNotFound, code == process.CodeNotExecutable, !s.Retryable(code):
 		return retry.Permanent(err)
-	case code == tempFail:
+	case code == exitcode.TempFail:
 		return retry.Throttled(err)
 	}
 	return err

@@ -226,11 +226,11 @@ func ReplaceRefs(text string, replace func(ref string) string) string {
 	return reference.ReplaceAllStringFunc(text, replace)
 }
 
-// URLSecret returns a secret that is written out in a URL: a password, or the value of a
-// parameter with a sensitive name. Any part of the URL may be a reference or a template.
-func URLSecret(value string) (literal string, found bool) {
-	value = MarkParts(value)
-	value, _, _ = strings.Cut(value, "#")
+// URLSecret returns a secret that is written out in a URL: a password, the value of a
+// parameter with a sensitive name, or a secret of a known form. Any part of the URL may be a
+// reference or a template.
+func URLSecret(text string) (literal string, found bool) {
+	value, _, _ := strings.Cut(MarkParts(text), "#")
 	value, query, _ := strings.Cut(value, "?")
 	_, authority, _ := strings.Cut(value, "://")
 	authority, _, _ = strings.Cut(authority, "/")
@@ -249,7 +249,7 @@ func URLSecret(value string) (literal string, found bool) {
 			return l, true
 		}
 	}
-	return "", false
+	return strictyaml.KnownSecret(text)
 }
 
 // markedSecret is [literalSecret] for a value that [MarkParts] has processed.

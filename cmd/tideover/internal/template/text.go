@@ -289,11 +289,17 @@ func (t *Text) funcs(sc *Scope) template.FuncMap {
 }
 
 func toJSON(v any) (string, error) {
-	var b strings.Builder
+	data, err := EncodeJSON(v)
+	return string(data), err
+}
+
+// EncodeJSON returns compact JSON without escapes for HTML, which would make it larger.
+func EncodeJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	err := enc.Encode(v)
-	return strings.TrimSuffix(b.String(), "\n"), err
+	return bytes.TrimSpace(b.Bytes()), err
 }
 
 // orDefault returns v, or other if v is empty, as in {{ default "x" .input.y }}.
