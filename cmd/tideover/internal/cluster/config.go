@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -151,42 +152,27 @@ func SplitAddress(src string) (scheme, user, rest string) {
 // ResolveAddress resolves the references in an address. The values of references in the
 // user and the password are URL-escaped, so they may have any characters. If the whole
 // address is a secret, the password in it is added to the redactor, too.
-func ResolveAddress(s *template.SecretText, r secret.Resolver) (secret.String, error) {
+func ResolveAddress(s *template.SecretText, r secret.Resolver) (out secret.String, err error) {
 	scheme, user, rest := SplitAddress(s.String())
 	if user == "" {
-		out, err := s.Resolve(r)
+		out, err = s.Resolve(r)
 		if err == nil {
 			addSecrets(out.Reveal(), r.Redactor)
 		}
 		return out, err
 	}
-	before, err := replaceReferences(user, func(ref secret.Ref) (string, error) {
-		v, err := r.Resolve(ref, s.Dir())
-		return strings.ReplaceAll(url.QueryEscape(v.Reveal()), "+", "%20"), err
-	})
-	if err != nil {
-		return secret.String{}, err
-	}
-	after, err := replaceReferences(rest, func(ref secret.Ref) (string, error) {
-		v, err := r.Resolve(ref, s.Dir())
-		return v.Reveal(), err
-	})
-	return secret.New(scheme + before + after), err
-}
-
-func replaceReferences(text string, value func(secret.Ref) (string, error)) (out string, err error) {
-	out = template.ReplaceRefs(text, func(word string) string {
+	value := func(word string) string {
 		ref, e := secret.ParseRef(word)
-		v := ""
+		var v secret.String
 		if e == nil {
-			v, e = value(ref)
+			v, e = r.Resolve(ref, s.Dir())
 		}
-		if err == nil {
-			err = e
-		}
-		return v
-	})
-	return out, err
+		err = cmp.Or(err, e)
+		return v.Reveal()
+	}
+	escaped := func(word string) string { return strings.ReplaceAll(url.QueryEscape(value(word)), "+", "%20") }
+	address := scheme + template.ReplaceRefs(user, escaped) + template.ReplaceRefs(rest, value)
+	return secret.New(address), err
 }
 
 // addSecrets adds the passwords and tokens in addresses, separated by commas, to the

@@ -40,13 +40,6 @@ func auditKeys(r *sharedReader, a *Audit) []key {
 	}
 }
 
-// readTracing reads the section tracing.
-func readTracing(r *sharedReader, at place) *tracing.Config {
-	t := new(tracing.Config)
-	strictyaml.Object(at, tracingKeys(r, t))
-	return t
-}
-
 func tracingKeys(r *sharedReader, t *tracing.Config) []key {
 	return []key{
 		strictyaml.Required(strictyaml.Field(&t.Endpoint, "endpoint", "", strictyaml.TextSchema, r.secretURL,

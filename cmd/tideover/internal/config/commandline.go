@@ -93,7 +93,7 @@ func (c *commandLine) wrappedProgram(k int) int {
 		word := c.run[k].Literal()
 		m := assignment.FindStringSubmatch(c.run[k].Source())
 		switch {
-		case m != nil && !(c.foreign(k) && isProgramVariable(m[1])):
+		case m != nil && !(c.foreign(k) && programVariables.Has(m[1])):
 		case c.foreign(k):
 			return k
 		case withWord.MatchString(word) && !c.foreign(k+1):
@@ -155,18 +155,10 @@ func (c *commandLine) checkOptions() {
 		case !c.foreign(i):
 		case evalFlag.MatchString(flag):
 			c.refuse(i, "a template can't follow "+flag+", where many programs expect a script: the sender of a job could run commands")
-		case attachedFlag.MatchString(beforeTemplate(c.run[i].Source())):
+		case attachedFlag.MatchString(c.run[i].Source()):
 			c.refuse(i, "a template can't be used where many programs expect a script: the sender of a job could run commands")
 		}
 	}
-}
-
-// beforeTemplate returns the text up to and including the first "{{", or all of it.
-func beforeTemplate(src string) string {
-	if i := strings.Index(src, "{{"); i >= 0 {
-		return src[:i+2]
-	}
-	return src
 }
 
 // shellScript returns the index of the argument that is the script of a shell or the path

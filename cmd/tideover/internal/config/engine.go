@@ -79,7 +79,8 @@ func (r *engineReader) engineKeys(e *cluster.Config) []key {
 	return []key{
 		strictyaml.Field(&e.NATS, "nats", "", addressesSchema, r.natsServers,
 			"Addresses of NATS servers with JetStream, such as nats://host:4222, as a list or separated by commas. Runs are shared with all processes that name the same cluster. A password in an address must be a reference."),
-		strictyaml.Field(&e.Name, "name", "", clusterNameSchema, readClusterName,
+		strictyaml.Parsed(&e.Name, "name", "", clusterNameSchema,
+			strictyaml.Matching(clusterName, "is not a valid name for a cluster; want 1 to 100 lower-case letters, digits and hyphens"),
 			"Name of the cluster within NATS; the names of its streams begin with it. Default: tideover."),
 		strictyaml.IntUpTo(&e.Shards, "shards", "", jetstream.MaxShards, `[1-9][0-9]?|[1-4][0-9]{2}|50[0-9]|51[0-2]`,
 			"Number of shards that the runs are divided into. Set when the cluster is created; can't be changed. Default: 32."),
@@ -106,7 +107,7 @@ func (r *engineReader) engineKeys(e *cluster.Config) []key {
 			Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.Describe(r.tlsKeys(new(cluster.TLS)))) },
 			Set:    func(at place) { r.tls(at, &e.TLS) },
 		},
-		strictyaml.Field(&e.Member, "member", "", memberSchema, readMember,
+		strictyaml.Parsed(&e.Member, "member", "", memberSchema, parseMember,
 			"Name of this process in the cluster. Default: host name and process id."),
 		strictyaml.Func("second-place", "", strictyaml.ScalarSchema, func(at place) {
 			e.SecondPlace, r.secondPlace = r.folder(at), at
@@ -132,28 +133,18 @@ func clusterNameSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{Types: []string{"string", "integer", "boolean"}, Pattern: clusterName.String()}
 }
 
-func readClusterName(at place) string {
-	return strictyaml.ReadParsed(at, func(s string) (string, error) {
-		if !clusterName.MatchString(s) {
-			return "", fmt.Errorf("%q is not a valid name for a cluster; want 1 to 100 lower-case letters, digits and hyphens", s)
-		}
-		return s, nil
-	})
-}
-
 func memberSchema() *jsonschema.Schema {
 	s := strictyaml.ScalarSchema()
 	s.MinLength, s.MaxLength = new(1), new(maxMember)
 	return s
 }
 
-func readMember(at place) string {
-	return strictyaml.ReadParsed(at, func(s string) (string, error) {
-		if s == "" || utf8.RuneCountInString(s) > maxMember || strings.ContainsFunc(s, unicode.IsControl) {
-			return "", fmt.Errorf("%q is not a valid name for a process; want 1 to %d characters, and no control characters", textfmt.Clip(s, strictyaml.MaxQuoted), maxMember)
-		}
-		return s, nil
-	})
+func parseMember(s string) (string, error) {
+	if s == "" || utf8.RuneCountInString(s) > maxMember || strings.ContainsFunc(s, unicode.IsControl) {
+		return "", fmt.Errorf("%q is not a valid name for a process; want 1 to %d characters, and no control characters",
+			textfmt.Clip(s, strictyaml.MaxQuoted), maxMember)
+	}
+	return s, nil
 }
 
 // minLog is the smallest max-bytes of a log. A snapshot is made after 64 MiB, and the log

@@ -22,7 +22,7 @@ workflows:
 		fmt.Println(err)
 		return
 	}
-	step := cfg.Workflows["hello"].Step("greet")
+	step := cfg.Workflows["hello"].Steps[0]
 	data := steps.Data{Input: map[string]any{"who": "world"}, Secrets: cfg.Secrets()}
 	argv, err := step.Argv(data)
 	fmt.Printf("%q %v\n", argv, err)

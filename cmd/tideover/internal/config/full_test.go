@@ -295,24 +295,24 @@ func TestTheSchemaRefusesWhatTheLoaderRefuses(t *testing.T) {
 func TestTheSampleIsReadAsItIsMeant(t *testing.T) {
 	cfg := full(t)
 	w := cfg.Workflows["nightly-report"]
-	fetch := w.Step("fetch")
+	fetch := stepOf(w, "fetch")
 	for _, c := range []struct{ what, got, want string }{
 		{"names", fmt.Sprint(cfg.WorkflowNames()), "[nightly-report by-hand alarmed]"},
 		{"policy", cfg.Policies["patient"].String(), "exponential(1s..2m) jitter=full attempts=unlimited attempt-timeout=30s total-timeout=2d"},
 		{"step's policy", fetch.Policy.String(), cfg.Policies["api"].String()},
-		{"default of a command", w.Step("render").Policy.String(), "fixed(1s..5m) attempts=3"},
-		{"default of a request", w.Step("a-get").Policy.String(), "exponential(1s..1m) jitter=50% attempts=5"},
+		{"default of a command", stepOf(w, "render").Policy.String(), "fixed(1s..5m) attempts=3"},
+		{"default of a request", stepOf(w, "a-get").Policy.String(), "exponential(1s..1m) jitter=50% attempts=5"},
 		{"timeout", w.Timeout.String(), "2h0m0s"},
 		{"codes", fmt.Sprint(fetch.Retryable(75), fetch.Retryable(105), fetch.Retryable(1), fetch.Retryable(64)), "true true false false"},
-		{"all codes", fmt.Sprint(w.Step("render").Retryable(1), w.Step("render").Retryable(255)), "true true"},
-		{"statuses", fmt.Sprint(w.Step("send").Expected(207), w.Step("send").Expected(201), w.Step("a-get").Expected(204), w.Step("a-get").Expected(404)), "true false true false"},
+		{"all codes", fmt.Sprint(stepOf(w, "render").Retryable(1), stepOf(w, "render").Retryable(255)), "true true"},
+		{"statuses", fmt.Sprint(stepOf(w, "send").Expected(207), stepOf(w, "send").Expected(201), stepOf(w, "a-get").Expected(204), stepOf(w, "a-get").Expected(404)), "true false true false"},
 		{"schedule", w.Schedule.Cron + w.Schedule.TimeZone + w.Schedule.Missed, "0 3 * * *Europe/Berlinonce"},
 		{"output limit", fmt.Sprint(fetch.OutputLimit, w.OnGiveUp.OutputLimit), "196608 1024"},
 		{"server", fmt.Sprint(cfg.Server.Concurrency, cfg.Server.MaxBody, cfg.Server.Durability, cfg.Server.Retention, cfg.Server.DeadRetention), "64 1048576full336h0m0s 2160h0m0s"},
-		{"default output limit", fmt.Sprint(w.Step("render").OutputLimit), "65536"},
+		{"default output limit", fmt.Sprint(stepOf(w, "render").OutputLimit), "65536"},
 		{"hosts", fmt.Sprint(cfg.Server.Hosts), "[tideover.example.com 192.0.2.7 2001:db8::7]"},
 		{"token", cfg.Server.Token.String(), "${file:./token}"},
-		{"references", fmt.Sprint(w.Step("send").Refs()), "[${env:HOOK} ${env:HOOK}]"},
+		{"references", fmt.Sprint(stepOf(w, "send").Texts.URL.Refs(), stepOf(w, "send").Texts.Headers[0].Text.Refs()), "[${env:HOOK}] [${env:HOOK}]"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: %s, want %s", c.what, c.got, c.want)

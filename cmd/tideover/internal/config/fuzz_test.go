@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/nip90"
 	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/nostr"
 )
@@ -78,7 +79,7 @@ func checkJobs(t *testing.T, cfg *config.Config) {
 	if n == nil {
 		return
 	}
-	if _, err := n.SecretKey(cfg.Secrets()); err != nil || len(n.Relays) == 0 || len(n.Kinds) == 0 || n.Workers < 1 || n.MaxAge <= 0 {
+	if _, err := nip90.ResolveKey(n.Key, cfg.Secrets()); err != nil || len(n.Relays) == 0 || len(n.Kinds) == 0 || n.Workers < 1 || n.MaxAge <= 0 {
 		t.Errorf("accepted, and yet: %+v, %v", n, err)
 	}
 	if _, err := nostr.NewClient(nostr.ClientConfig{Relays: n.Relays, Handle: func(string, *nostr.Event) error { return nil }}); err != nil {

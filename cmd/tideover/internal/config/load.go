@@ -273,7 +273,8 @@ func (f *fileReader) rootKeys(c *Config) []key {
 		section("alarm", stormKeys(&c.Alarm), func(at place) { strictyaml.Object(orMap(at), stormKeys(&c.Alarm)) },
 			"When to raise an alarm because retries multiply the load."),
 		strictyaml.Func("tracing", "", describe(tracingKeys(f.sharedReader, new(tracing.Config))), func(at place) {
-			c.Tracing = readTracing(f.sharedReader, at)
+			c.Tracing = new(tracing.Config)
+			strictyaml.Object(at, tracingKeys(f.sharedReader, c.Tracing))
 		}, "Where spans of attempts are sent. Default: tracing is off."),
 		namedSection("detect", describe(packKeys()), "", func(at place) { at.EachName("pack", f.sessions.pack) },
 			"Your own packs of rules that find out why a session stopped, in addition to the built-in packs."),

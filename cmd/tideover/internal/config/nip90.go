@@ -80,9 +80,7 @@ func (r *jobReader) nostrKey(at place) *template.SecretText {
 
 // readCustomers reads the public keys of the customers whose jobs are accepted.
 func readCustomers(at place) []string {
-	if at.IsList() && len(at.Node.Items) == 0 {
-		at.Bad("the list is empty, so all jobs would be rejected; leave customers out to accept all customers")
-	}
+	refuseEmpty(at, "the list is empty, so all jobs would be rejected; leave customers out to accept all customers")
 	recordItems(at)
 	return readDistinct(at, func(at place, s string) (key string, ok bool) {
 		if literal, found := strictyaml.KnownSecret(s); found {
@@ -200,9 +198,7 @@ func jobLimitKeys(n *nip90.Spec) []key {
 
 // readRelays reads the URLs of the relays, without duplicates.
 func readRelays(at place) []string {
-	if at.IsList() && len(at.Node.Items) == 0 {
-		at.Bad("the list of relays is empty; add at least one")
-	}
+	refuseEmpty(at, "the list of relays is empty; add at least one")
 	recordItems(at)
 	return readDistinct(at, readRelay)
 }
@@ -211,11 +207,7 @@ func readRelays(at place) []string {
 // found. Unlike http:// for a provider with a key, ws:// to another machine is allowed:
 // events are signed and public, and the secret key is never sent.
 func readRelay(at place, s string) (normal string, ok bool) {
-	literal, found := template.URLSecret(s)
-	if !found {
-		literal, found = strictyaml.KnownSecret(s)
-	}
-	if found {
+	if literal, found := template.URLSecret(s); found {
 		at.Hide()
 		at.Refuse(literal, "a relay address can't contain a secret; relays authenticate us by nip90.key")
 		return "", false

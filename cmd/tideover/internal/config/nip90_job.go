@@ -93,7 +93,7 @@ func (r *workflowReader) jobWorkflow(at place, d *stepDraft) {
 		return
 	}
 	if r.workflows[name] == nil {
-		at.Bad("%s", noWorkflow(name, r.names))
+		at.Bad("%s", strictyaml.UnknownName("workflow", name, r.names))
 		return
 	}
 	d.job.Workflow = name
@@ -125,10 +125,6 @@ func checkJobStep(d *stepDraft, name, kind string) {
 }
 
 var errJobAttempts = fmt.Errorf("attempts: a job can have at most %d", maxJobAttempts)
-
-func noWorkflow(name string, names []string) string {
-	return strictyaml.UnknownName("workflow", name, names)
-}
 
 // readWholeSeconds reads a duration in whole seconds, the unit of the timeouts in requests.
 func readWholeSeconds(at place) time.Duration {
@@ -214,9 +210,9 @@ func (r *workflowReader) jobKeys(d *stepDraft) []key {
 		strictyaml.Func("workflow", "", strictyaml.NameSchema, func(at place) { r.jobWorkflow(at, d) },
 			"Workflow that is started for each job, with the job as its input; instead of run or http."),
 		strictyaml.Func("price", "", strictyaml.IntUpToSchema(maxJobPrice, `[1-9][0-9]{0,8}|1000000000`), func(at place) {
-			d.job.Price = int64(strictyaml.ReadIntUpTo(at, maxJobPrice))
+			d.job.Price = int64(strictyaml.ReadIntUpTo(at, 1, maxJobPrice))
 		}, "Price of a result in thousandths of a satoshi (msat). A request that bids less is rejected with the price, and the result states the price. Payments are not checked. Default: free."),
-		strictyaml.Func("timeout-scope", "attempt", wordSchema(timeoutScopes), func(at place) {
+		strictyaml.Func("timeout-scope", "attempt", strictyaml.WordSchema(timeoutScopes...), func(at place) {
 			d.job.Total = strictyaml.ReadWord(at, timeoutScopes...) == "total"
 		}, "What the timeout of a request limits: each attempt, or the whole job. For a workflow it is always the whole job."),
 	})

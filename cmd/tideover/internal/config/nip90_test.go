@@ -26,7 +26,7 @@ func TestJobsAreReadAsTheyAreMeant(t *testing.T) {
 	t.Parallel()
 	cfg := full(t)
 	n := cfg.NIP90
-	key, err := n.SecretKey(cfg.Secrets())
+	key, err := nip90.ResolveKey(n.Key, cfg.Secrets())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,18 +195,18 @@ func TestTheKeyIsLookedUpLate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, err := cfg.NIP90.SecretKey(cfg.Secrets())
+	first, err := nip90.ResolveKey(cfg.NIP90.Key, cfg.Secrets())
 	if err != nil || first.Reveal() != nostrSecret {
-		t.Fatalf("SecretKey: %v", err)
+		t.Fatalf("ResolveKey: %v", err)
 	}
 	if text := r.String("hex " + nostrKey + ", nsec " + nostrSecret); planted(text) {
 		t.Errorf("the redactor leaves %s", text)
 	}
-	for content, want := range map[string]string{customer: "", "PLANTED": `nip90: key: the value of "${file:` + name + `}" is not usable: secret key: want `} {
+	for content, want := range map[string]string{customer: "", "PLANTED": `the value of "${file:` + name + `}" is not usable: secret key: want `} {
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		k, err := cfg.NIP90.SecretKey(cfg.Secrets())
+		k, err := nip90.ResolveKey(cfg.NIP90.Key, cfg.Secrets())
 		switch {
 		case want == "" && (err != nil || k.PublicKey() == first.PublicKey()):
 			t.Errorf("with another key: %v, %v", k.PublicKey(), err)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
 )
 
@@ -49,22 +50,15 @@ func checkTemplates(run, stdin place, texts []*template.Text, foreignStdin bool,
 
 // programVariables are environment variables that determine which programs another
 // program runs. A name that ends in * stands for all names with that prefix.
-var programVariables = []string{
+var programVariables = guard.Inherit{
 	"BASH_ENV", "BASH_FUNC_*", "DYLD_*", "EDITOR", "ENV", "GIT_*", "IFS", "JAVA_TOOL_OPTIONS", "LD_*", "LESSOPEN", "LUA_INIT", "NODE_OPTIONS", "PAGER",
 	"PATH", "PERL5*", "PROMPT_COMMAND", "PS4", "PYTHON*", "RUBY*", "SHELL", "SHELLOPTS", "VISUAL", "ZDOTDIR",
-}
-
-func isProgramVariable(name string) bool {
-	return slices.ContainsFunc(programVariables, func(s string) bool {
-		start, all := strings.CutSuffix(s, "*")
-		return name == s || all && strings.HasPrefix(name, start)
-	})
 }
 
 // checkEnv refuses a template in a variable that determines which programs run.
 func checkEnv(d *stepDraft, via string) {
 	for _, e := range d.Texts.Env {
-		if !e.Text.Foreign() || !isProgramVariable(e.Name) {
+		if !e.Text.Foreign() || !programVariables.Has(e.Name) {
 			continue
 		}
 		at := d.at // if the workflow sets the variable, the step has no place for it

@@ -38,13 +38,7 @@ func (r *notifierReader) notifier(name string, at place) *notify.Spec {
 	n := &notify.Spec{Name: name, Dir: r.Dir, Base: r.Dir}
 	found, ok := strictyaml.Object(at, r.notifyKeys(n))
 	r.addNotifyCommand(found["run"], n)
-	var kinds []string
-	for _, k := range notifyKinds {
-		if _, given := found[k]; given {
-			kinds = append(kinds, k)
-		}
-	}
-	switch {
+	switch kinds := present(found, notifyKinds); {
 	case len(kinds) > 1:
 		found[kinds[1]].Bad("can't be combined with %s; a notifier has one kind", kinds[0])
 	case len(kinds) == 1:
@@ -195,12 +189,8 @@ func (r *notifierReader) notifyLimits(n *notify.Spec) []key {
 			at.Record(at.Node.Text)
 		}, "Time in which the same event of the same subject is sent only once; 0 sends every event."),
 		strictyaml.Duration(&n.Timeout, "timeout", "10s", "Time limit for one attempt to send."),
-		strictyaml.Func("policy", notifyPolicy, policySchema, func(at place) {
-			if p, ok := r.policies.policy(at); ok {
-				n.Policy = p
-				at.Record(p.String())
-			}
-		}, "Retry policy: a text, the name of a policy, or a map."),
+		strictyaml.Field(&n.Policy, "policy", notifyPolicy, policySchema, r.policies.recorded,
+			"Retry policy: a text, the name of a policy, or a map."),
 	}
 }
 
@@ -217,7 +207,7 @@ func triggersSchema() *jsonschema.Schema {
 }
 
 func readTriggers(at place) (on []notify.Trigger) {
-	ok := at.Each(func(at place) {
+	at.Each(func(at place) {
 		if s, ok := at.Text(); ok {
 			t, err := notify.ParseTrigger(s)
 			if err != nil {
@@ -227,9 +217,7 @@ func readTriggers(at place) (on []notify.Trigger) {
 			on = append(on, t)
 		}
 	})
-	if ok && len(at.Node.Items) == 0 {
-		at.Bad("the list is empty, so the notifier would never send a message; add an event")
-	}
+	refuseEmpty(at, "the list is empty, so the notifier would never send a message; add an event")
 	at.Record(triggers(on))
 	return on
 }
@@ -249,14 +237,12 @@ func readTags(at place) (tags []string) {
 func (r *notifierReader) emailKeys(e *notify.Email) []key {
 	return []key{
 		strictyaml.Required(strictyaml.Func("to", "", strictyaml.TextsSchema(1), func(at place) {
-			ok := at.Each(func(at place) {
+			at.Each(func(at place) {
 				if a := strictyaml.ReadParsed(at, parseAddress); a != nil {
 					e.To = append(e.To, a)
 				}
 			})
-			if ok && len(at.Node.Items) == 0 {
-				at.Bad("the list is empty; add at least one address")
-			}
+			refuseEmpty(at, "the list is empty; add at least one address")
 		}, "Addresses of the recipients.")),
 		strictyaml.Required(strictyaml.Parsed(&e.From, "from", "", strictyaml.TextSchema, parseAddress,
 			"Address of the sender.")),

@@ -131,7 +131,7 @@ var families = []string{"fixed", "linear", "exponential", "decorrelated"}
 // policyKeys are the keys of a policy that is a map: kind, and the keys of the text form,
 // whose values package retry parses.
 func policyKeys(p *retry.Policy) []key {
-	keys := []key{strictyaml.Required(strictyaml.Func("kind", "", wordSchema(families), func(at place) {
+	keys := []key{strictyaml.Required(strictyaml.Func("kind", "", strictyaml.WordSchema(families...), func(at place) {
 		kind, err := backoff.ParseKind(at.Node.Text)
 		if err != nil || !at.Node.IsScalar() {
 			at.Bad("%q is not one of %s", at.Node.Text, strings.Join(families, ", "))
@@ -208,12 +208,14 @@ func (r *policyReader) isUnbudgeted(n *strictyaml.Node) bool {
 	return len(words) > 0 && r.unlimited[words[0]] || slices.Contains(words, "budget=none")
 }
 
-// recorded reads a policy and records it as a value in effect.
-func (r *policyReader) recorded(at place) (p retry.Policy) {
+// recorded reads a policy and records it as a value in effect. It returns the zero policy if
+// the policy is invalid.
+func (r *policyReader) recorded(at place) retry.Policy {
 	p, ok := r.policy(at)
-	if ok {
-		at.Record(p.String())
+	if !ok {
+		return retry.Policy{}
 	}
+	at.Record(p.String())
 	return p
 }
 

@@ -152,5 +152,5 @@ var aloneSchema = strictyaml.PatternSchema(`^\$\{(env|file):[^{}]+\}$`)
 func authSchema() *jsonschema.Schema {
 	item := anyOf(aloneSchema(), strictyaml.Describe(authKeys(new(keyDraft))))
 	list := &jsonschema.Schema{Type: "array", MinItems: new(1), Items: item}
-	return anyOf(strictyaml.WordSchema(noAuth), aloneSchema(), list)
+	return anyOf(strictyaml.WordSchema(noAuth)(), aloneSchema(), list)
 }

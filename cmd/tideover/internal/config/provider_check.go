@@ -9,6 +9,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/gateway"
+	"github.com/tideover/tideover/internal/hosts"
 	"github.com/tideover/tideover/internal/oneline"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/textfmt"
@@ -70,7 +71,7 @@ func (d *providerDraft) checkDependentKeys() {
 // checkPlainHTTP refuses an http:// URL on another machine if secrets of the file or of
 // clients would be sent to it, unless plain-http allows it.
 func (d *providerDraft) checkPlainHTTP() {
-	if d.BaseURL == nil || d.BaseURL.Scheme != "http" || loopbackHost(d.BaseURL.Hostname()) || d.plainHTTP {
+	if d.BaseURL == nil || d.BaseURL.Scheme != "http" || hosts.IsLoopback(d.BaseURL.Hostname()) || d.plainHTTP {
 		return
 	}
 	what, instead := "", "a provider on this machine, or plain-http: true if the network is safe"
@@ -147,7 +148,7 @@ func (r *providerReader) checkFallbacks(d *providerDraft, all []*providerDraft) 
 		case name == d.Name:
 			at.Bad("provider %q can't be its own fallback", name)
 		case i < 0:
-			at.Bad("%s", r.noProvider(name))
+			at.Bad("%s", strictyaml.UnknownName("provider", name, r.names))
 		default:
 			checkFallback(at, d, all[i])
 		}
@@ -170,11 +171,6 @@ func checkFallback(at place, d, o *providerDraft) {
 	if o.open {
 		at.Bad("provider %q has no credentials, and credentials of clients are not sent to a fallback; set its auth, or auth: none", o.Name)
 	}
-}
-
-// noProvider returns the message about a name that no provider has.
-func (r *providerReader) noProvider(name string) string {
-	return strictyaml.UnknownName("provider", name, r.names)
 }
 
 // checkTogether validates all providers together by [gateway.ValidateAll], if none has a

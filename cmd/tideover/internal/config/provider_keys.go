@@ -31,7 +31,8 @@ func (r *providerReader) providerKeys(d *providerDraft) []key {
 			"The key, as a reference: ${env:NAME} or ${file:path}; several keys as a list, where each may also be a map with name, key and account; none to send no credentials. Default: clients send their own."),
 		strictyaml.Parsed(&d.AuthHeader, "auth-header", "", gatewayHeaderSchema, parseAuthHeader,
 			"Header in which the key is sent. Default: that of the preset."),
-		strictyaml.Parsed(&d.AuthScheme, "auth-scheme", "", strictyaml.PatternSchema(headerName.String()), parseAuthScheme,
+		strictyaml.Parsed(&d.AuthScheme, "auth-scheme", "", strictyaml.PatternSchema(headerName.String()),
+			strictyaml.Matching(headerName, "is not the name of a scheme, such as Bearer"),
 			"Word before the key, such as Bearer. Default: that of the preset, or none if auth-header is set."),
 		strictyaml.Field(&d.Policy, "policy", "", policySchema, r.policies.ofProvider,
 			"Retry policy of requests: a text, the name of a policy, or a map."),
@@ -50,7 +51,7 @@ func (r *providerReader) providerKeys(d *providerDraft) []key {
 			}
 			d.read("rate.", at, rateKeys(d))
 		}, "Limits on requests to the provider."),
-		strictyaml.Func("priority", "", wordSchema(classes), func(at place) {
+		strictyaml.Func("priority", "", strictyaml.WordSchema(classes...), func(at place) {
 			d.Priority, _ = limit.ParsePriority(strictyaml.ReadWord(at, classes...))
 		}, "Priority of requests that state none, from lowest to highest."),
 		strictyaml.Func("breaker", "", describe(breakerKeys(d)), func(at place) {
@@ -74,7 +75,7 @@ func (r *providerReader) providerKeys(d *providerDraft) []key {
 			"Attempts at one provider before the next one is used, while the provider is not known to be down."),
 		strictyaml.Func("stream", "", describe(streamKeys(d)), func(at place) { d.read("stream.", at, streamKeys(d)) },
 			"How streamed responses are passed on."),
-		strictyaml.Field(&d.MaxBody, "max-body", "", sizeOrNoneSchema, bytesOrNone,
+		strictyaml.Field(&d.MaxBody, "max-body", "", sizeOrNoneSchema, orNone(strictyaml.ReadSize),
 			"Largest body of a request; none for no limit."),
 	}
 }
@@ -107,14 +108,6 @@ func readRoutes(at place) []gateway.Route {
 func parseAuthHeader(s string) (string, error) {
 	if msg := providerHeaderNames()(s); msg != "" {
 		return "", fmt.Errorf("%q %s", s, msg)
-	}
-	return s, nil
-}
-
-// parseAuthScheme returns s if it can be the word before the key, such as Bearer.
-func parseAuthScheme(s string) (string, error) {
-	if !headerName.MatchString(s) {
-		return "", fmt.Errorf("%q is not the name of a scheme, such as Bearer", s)
 	}
 	return s, nil
 }
@@ -162,7 +155,7 @@ const frequencyPattern = `^0*[1-9][0-9]*/(s|min|h|d|0*[1-9][0-9]*d|(` + strictya
 
 func breakerKeys(d *providerDraft) []key {
 	return []key{
-		strictyaml.Field(&d.Breaker.FailureRate, "failures", "", percentSchema, readPercent,
+		strictyaml.Parsed(&d.Breaker.FailureRate, "failures", "", percentSchema, parsePercent,
 			"Share of failed requests at which the provider counts as down, such as 50%."),
 		strictyaml.Duration(&d.Breaker.Window, "window", "",
 			"Time window over which the shares are computed."),
@@ -179,52 +172,38 @@ func breakerKeys(d *providerDraft) []key {
 			"Shortest wait before the next probe of a provider that is down."),
 		strictyaml.Duration(&d.Breaker.SlowCall, "slow", "",
 			"A request is slow if its response takes at least this long to begin. Default: no request is slow."),
-		strictyaml.Field(&d.Breaker.SlowRate, "slow-rate", "", percentSchema, readPercent,
+		strictyaml.Parsed(&d.Breaker.SlowRate, "slow-rate", "", percentSchema, parsePercent,
 			"Share of slow requests at which the provider counts as down. Default: 80%."),
 	}
 }
 
 func streamKeys(d *providerDraft) []key {
 	return []key{
-		strictyaml.Field(&d.StreamHold, "hold", "", durationOrNoneSchema, durationOrNone,
+		strictyaml.Field(&d.StreamHold, "hold", "", durationOrNoneSchema, orNone(strictyaml.ReadDuration),
 			"How long a stream is held back until its first content, so that the request can still be retried; none to pass it on at once."),
-		strictyaml.Field(&d.StreamIdle, "idle", "", durationOrNoneSchema, durationOrNone,
+		strictyaml.Field(&d.StreamIdle, "idle", "", durationOrNoneSchema, orNone(strictyaml.ReadDuration),
 			"Longest pause within a response; none for no limit."),
 	}
 }
 
-// saysNone reports whether the value is "none", and records it then.
-func saysNone(at place) bool {
-	none := at.Node.Kind == strictyaml.KindText && at.Node.Text == "none"
-	if none {
-		at.Record("none")
+// orNone returns a function that reads a value with read. It also accepts "none" and returns
+// -1 for it: for 0 the gateway would use its default.
+func orNone[V time.Duration | int64](read func(place) V) func(place) V {
+	return func(at place) V {
+		if at.Node.Kind == strictyaml.KindText && at.Node.Text == "none" {
+			at.Record("none")
+			return -1
+		}
+		return read(at)
 	}
-	return none
 }
 
 func durationOrNoneSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "string", Pattern: "^(none|" + strictyaml.DurationPattern + ")$", AllOf: []*jsonschema.Schema{{Pattern: strictyaml.AbovePattern + "|^none$"}}}
 }
 
-// durationOrNone reads a duration above zero, or "none", which is -1: for 0 the gateway
-// would use its default.
-func durationOrNone(at place) time.Duration {
-	if saysNone(at) {
-		return -1
-	}
-	return strictyaml.ReadDuration(at)
-}
-
 func sizeOrNoneSchema() *jsonschema.Schema {
 	s := strictyaml.SizeSchema()
 	s.Pattern = "^none$|" + s.Pattern
 	return s
-}
-
-// bytesOrNone is durationOrNone for a number of bytes.
-func bytesOrNone(at place) int64 {
-	if saysNone(at) {
-		return -1
-	}
-	return strictyaml.ReadSize(at)
 }

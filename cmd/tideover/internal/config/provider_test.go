@@ -189,7 +189,7 @@ func TestOriginsOfProviders(t *testing.T) {
 
 func TestAStepOfAProvider(t *testing.T) {
 	cfg := full(t)
-	ask := cfg.Workflows["by-hand"].Step("ask")
+	ask := stepOf(cfg.Workflows["by-hand"], "ask")
 	d := steps.Data{Run: steps.RunInfo{ID: "r1"}, Steps: map[string]steps.StepResult{"only": {Stdout: "a"}}, Secrets: cfg.Secrets()}
 	stored, err := json.Marshal(ask)
 	if err != nil {
@@ -209,7 +209,7 @@ func TestAStepOfAProvider(t *testing.T) {
 			t.Errorf("the step is %s", got)
 		}
 	}
-	if s := cfg.Workflows["nightly-report"].Step("a-get"); s.Provider != "" {
+	if s := stepOf(cfg.Workflows["nightly-report"], "a-get"); s.Provider != "" {
 		t.Errorf("a step without provider has %q", s.Provider)
 	}
 }
@@ -233,7 +233,7 @@ func TestAPathStaysBelowItsProvider(t *testing.T) {
 		"v1%2f..%2fx":   "could lead out",
 		"v1/%zz":        "is not a path",
 	} {
-		req, err := cfg.Workflows["w"].Step("a").Request(t.Context(), steps.Data{Input: map[string]any{"x": x}})
+		req, err := stepOf(cfg.Workflows["w"], "a").Request(t.Context(), steps.Data{Input: map[string]any{"x": x}})
 		switch {
 		case want == "" && (err != nil || req.URL.String() != "/"+x):
 			t.Errorf("%q: %v, %v", x, req, err)

@@ -185,11 +185,7 @@ func readBaseURL(at place) *url.URL {
 	if !ok {
 		return nil
 	}
-	literal, found := template.URLSecret(s)
-	if !found {
-		literal, found = strictyaml.KnownSecret(s)
-	}
-	if found {
+	if literal, found := template.URLSecret(s); found {
 		at.Refuse(literal, "a secret must not be in the file; set credentials in auth")
 		return nil
 	}

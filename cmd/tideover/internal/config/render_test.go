@@ -26,6 +26,16 @@ func load(t *testing.T, steps string) *steps.Workflow {
 	return cfg.Workflows["w"]
 }
 
+// stepOf returns the step with the id, nil if there is none.
+func stepOf(w *steps.Workflow, id string) *steps.Step {
+	for _, s := range w.Steps {
+		if s.ID == id {
+			return s
+		}
+	}
+	return nil
+}
+
 func data(cfg *config.Config) steps.Data {
 	d := steps.Data{
 		Input: map[string]any{"day": "2026-10-03", "n": json.Number("1000000"), "f": 0.5, "big": 1e6, "list": []any{"a", 1.0}, "null": nil, "html": "<&>"},
@@ -97,7 +107,7 @@ func TestTheSampleRenders(t *testing.T) {
 		"a-get":  "GET https://example.com/2026-10-03\n",
 		"a-put":  "PUT https://example.com\n",
 	} {
-		if got := shown(t, w.Step(id), data(cfg)); got != want {
+		if got := shown(t, stepOf(w, id), data(cfg)); got != want {
 			t.Errorf("%s:\n%s\nwant\n%s", id, got, want)
 		}
 	}
@@ -106,7 +116,7 @@ func TestTheSampleRenders(t *testing.T) {
 	if got, want := shown(t, w.OnGiveUp, d), `["./alarm.sh" "r1" "-1"] LANG=C RUN=r1 WHO=ops < warnings`; got != want {
 		t.Errorf("on-give-up:\n%s\nwant\n%s", got, want)
 	}
-	if got, want := shown(t, w.Step("render"), d), `error: step "render": there is no result of step "fetch", which it needs`; got != want {
+	if got, want := shown(t, stepOf(w, "render"), d), `error: step "render": there is no result of step "fetch", which it needs`; got != want {
 		t.Errorf("without a result: %s, want %s", got, want)
 	}
 }
@@ -146,7 +156,7 @@ func TestTemplates(t *testing.T) {
 			if strings.Contains(c.template, ".long") {
 				d.Input.(map[string]any)["long"] = strings.Repeat("x", 16<<20+1)
 			}
-			argv, err := w.Step("a").Argv(d)
+			argv, err := stepOf(w, "a").Argv(d)
 			got := fmt.Sprint(err)
 			if err == nil {
 				got = argv[1]
@@ -161,7 +171,7 @@ func TestTemplates(t *testing.T) {
 
 func TestAReferenceThatLeadsNowhereIsNamedAsItIsWritten(t *testing.T) {
 	w := load(t, "    steps:\n      - {id: a, run: [x], env: {A: \"a\\n${env:HOOK}\"}}\n")
-	_, err := w.Step("a").Env(steps.Data{Secrets: secret.Resolver{LookupEnv: func(string) (string, bool) { return "", false }}})
+	_, err := stepOf(w, "a").Env(steps.Data{Secrets: secret.Resolver{LookupEnv: func(string) (string, bool) { return "", false }}})
 	if want := `step "a": env.A: template: line 2: ${env:HOOK}: the variable HOOK is not set`; fmt.Sprint(err) != want {
 		t.Errorf("Env: %v, want %s", err, want)
 	}
@@ -289,11 +299,11 @@ func TestSecretsAreNowhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env, err := cfg.Workflows["nightly-report"].Step("fetch").Env(d)
+	env, err := stepOf(cfg.Workflows["nightly-report"], "fetch").Env(d)
 	if err != nil {
 		t.Fatal(err)
 	}
-	req, err := cfg.Workflows["nightly-report"].Step("send").Request(t.Context(), d)
+	req, err := stepOf(cfg.Workflows["nightly-report"], "send").Request(t.Context(), d)
 	if err != nil {
 		t.Fatal(err)
 	}

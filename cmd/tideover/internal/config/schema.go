@@ -42,11 +42,6 @@ func commandSchema() *jsonschema.Schema {
 	return s
 }
 
-// wordSchema accepts one of the words.
-func wordSchema(words []string) strictyaml.SchemaFunc {
-	return func() *jsonschema.Schema { return strictyaml.WordSchema(words...) }
-}
-
 // describe returns [strictyaml.Describe] of the keys as a SchemaFunc, for a key whose
 // value is a map.
 func describe(keys []key) strictyaml.SchemaFunc {

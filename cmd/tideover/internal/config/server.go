@@ -13,6 +13,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
+	"github.com/tideover/tideover/internal/hosts"
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
@@ -53,7 +54,7 @@ func checkOpen(listen place, found map[string]place, s *Server) {
 // serverKeys are the keys of the section server.
 func (r serverReader) serverKeys(s *Server) []key {
 	return []key{
-		strictyaml.Field(&s.Listen, "listen", defaultListen, listenSchema, readListen,
+		strictyaml.Parsed(&s.Listen, "listen", defaultListen, listenSchema, parseListen,
 			"Address that the control API and the page listen on. An address that is not loopback requires token and hosts."),
 		strictyaml.Field(&s.Hosts, "hosts", "", patternsSchema(`^[A-Za-z0-9_:.-]+$`), readHosts,
 			"Further host names and IP addresses, without port, by which clients reach the server; requests for other hosts are rejected. Required if listen is not loopback. In the environment variable, separate them by commas."),
@@ -89,18 +90,16 @@ func listenSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "string", Pattern: `^(\[[^\[\]]*\]|[^:\[\]]*):(0+|` + portPattern + `)$`}
 }
 
-// readListen reads an address to listen on, host:port. The host may be empty.
-func readListen(at place) string {
-	return strictyaml.ReadParsed(at, func(text string) (string, error) {
-		_, port, err := net.SplitHostPort(text)
-		if err != nil {
-			return "", fmt.Errorf("%q is not an address such as 127.0.0.1:7878", text)
-		}
-		if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-			return "", fmt.Errorf("%q: %q is not a port", text, port)
-		}
-		return text, nil
-	})
+// parseListen parses an address to listen on, host:port. The host may be empty.
+func parseListen(text string) (string, error) {
+	_, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return "", fmt.Errorf("%q is not an address such as 127.0.0.1:7878", text)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return "", fmt.Errorf("%q: %q is not a port", text, port)
+	}
+	return text, nil
 }
 
 // loopback reports whether only this machine can reach the address. It is false for a
@@ -108,12 +107,7 @@ func readListen(at place) string {
 // host, which means all interfaces.
 func loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
-	return err == nil && loopbackHost(host)
-}
-
-func loopbackHost(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+	return err == nil && hosts.IsLoopback(host)
 }
 
 var hostName = lazyregexp.New(`^([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.)*[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?$`)
@@ -208,7 +202,7 @@ func gatewayKeys(r *sharedReader, g *Gateway) []key {
 	return []key{
 		strictyaml.Field(&g.Token, "token", "", referenceSchema, r.token,
 			"Token that clients must send, as a reference: ${env:NAME} or ${file:path}. Without a token only clients on this machine can connect."),
-		strictyaml.Field(&g.Listen, "listen", defaultListen, listenSchema, readListen,
+		strictyaml.Parsed(&g.Listen, "listen", defaultListen, listenSchema, parseListen,
 			"Address that tideover gateway listens on; tideover serve uses server.listen. An address that is not loopback requires a token."),
 	}
 }

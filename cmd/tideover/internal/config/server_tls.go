@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/fileaccess"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
@@ -123,7 +124,7 @@ func readKey(path string) ([]byte, error) {
 		return nil, err
 	}
 	shared := fs.FileMode(0o077)
-	if ofRoot(info) {
+	if uid, ok := fileaccess.Owner(info); ok && uid == 0 {
 		shared = 0o037
 	}
 	switch mode := info.Mode().Perm(); {

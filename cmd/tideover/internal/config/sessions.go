@@ -106,7 +106,7 @@ func (r *sessionReader) pack(name string, at place) {
 
 // packKeys returns the keys of a pack. Package detect parses their values.
 func packKeys() []key {
-	name := strictyaml.WordSchema(detect.Names()...)
+	name := strictyaml.WordSchema(detect.Names()...)()
 	return []key{
 		packKey("description", strictyaml.TextSchema(), "What the pack is for."),
 		packKey("extends", name, "Built-in pack whose rules are used after these."),
@@ -247,7 +247,8 @@ func (r *sessionReader) sessionKeys(d *Session) []key {
 		strictyaml.Duration(&d.Deadline, "deadline", "", "Time limit for the whole session."),
 		strictyaml.Parsed(&d.Quiet, "quiet-hours", "", strictyaml.PatternSchema(hoursPattern), session.ParseHours,
 			"Time of day in which nothing is started, such as 23:00-07:00, optionally followed by a time zone."),
-		strictyaml.Func("pause-at", "", percentSchema, func(at place) { d.PauseAt = 100 * readPercent(at) },
+		strictyaml.Func("pause-at", "", percentSchema,
+			func(at place) { d.PauseAt = 100 * strictyaml.ReadParsed(at, parsePercent) },
 			"Used share of the quota of codex or claude, such as 90%, at which nothing is started until the quota resets."),
 		strictyaml.Field(&d.Account, "account", "", strictyaml.NameSchema, readAccount,
 			"Account whose limit the session shares with others; none for no account. Default: the account of the assistant."),
@@ -282,7 +283,7 @@ func fallbackSchema() *jsonschema.Schema {
 
 // readSessionFallback reads the assistants that continue a session while a limit lasts.
 func readSessionFallback(at place) (list []session.Fallback) {
-	ok := at.Each(func(at place) {
+	at.Each(func(at place) {
 		var words []string
 		if at.Node.Kind == strictyaml.KindList {
 			words = readArguments(at)
@@ -300,9 +301,7 @@ func readSessionFallback(at place) (list []session.Fallback) {
 		}
 		list = append(list, f)
 	})
-	if ok && len(at.Node.Items) == 0 {
-		at.Bad("the list is empty; leave fallback out to use none")
-	}
+	refuseEmpty(at, "the list is empty; leave fallback out to use none")
 	return list
 }
 
@@ -317,12 +316,12 @@ func onKeys(d *Session) (keys []key) {
 
 func actionSchema() *jsonschema.Schema {
 	keys := actionOfKeys(new(session.Action))
-	return anyOf(strictyaml.WordSchema(session.Actions...), strictyaml.Describe(keys))
+	return anyOf(strictyaml.WordSchema(session.Actions...)(), strictyaml.Describe(keys))
 }
 
 func actionOfKeys(a *session.Action) []key {
 	return []key{
-		strictyaml.Func("do", session.DoResume, wordSchema(session.Actions), func(at place) {
+		strictyaml.Func("do", session.DoResume, strictyaml.WordSchema(session.Actions...), func(at place) {
 			if word := strictyaml.ReadWord(at, session.Actions...); word != "" {
 				parsed, _ := session.ParseAction(word)
 				a.Do = parsed.Do

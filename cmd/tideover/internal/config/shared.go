@@ -166,7 +166,7 @@ var inheritName = lazyregexp.New(inheritPattern)
 const inheritDoc = "Variables of the server's environment that the command gets: a list of names, such as SSH_AUTH_SOCK or AWS_*, or all. "
 
 func inheritSchema() *jsonschema.Schema {
-	return anyOf(strictyaml.WordSchema("all"), patternsSchema(inheritPattern)())
+	return anyOf(strictyaml.WordSchema("all")(), patternsSchema(inheritPattern)())
 }
 
 // readInherit reads a list of names of variables, or the word all. In a variable or a
@@ -224,6 +224,18 @@ func readDistinct[V comparable](at place, read func(at place, text string) (v V,
 		}
 	})
 	return list
+}
+
+// refuseEmpty records the message as a problem if the value is an empty list.
+func refuseEmpty(at place, message string) {
+	if at.IsList() && len(at.Node.Items) == 0 {
+		at.Bad("%s", message)
+	}
+}
+
+// present returns the names whose keys are in found.
+func present(found map[string]place, names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return found[name].Node == nil })
 }
 
 // itemTexts returns the texts of a list as the file has them.
@@ -290,13 +302,11 @@ func percentSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "string", Pattern: percentForm.String(), AllOf: []*jsonschema.Schema{{Pattern: strictyaml.AbovePattern}}}
 }
 
-// readPercent reads a percentage above zero, and returns it as a fraction.
-func readPercent(at place) float64 {
-	return strictyaml.ReadParsed(at, func(s string) (float64, error) {
-		n, err := strconv.ParseFloat(strings.TrimSuffix(s, "%"), 64)
-		if err != nil || n == 0 || !percentForm.MatchString(s) {
-			return 0, fmt.Errorf("%q is not a valid percentage; want more than 0%% and at most 100%%, such as 50%%", s)
-		}
-		return n / 100, nil
-	})
+// parsePercent parses a percentage above zero, and returns it as a fraction.
+func parsePercent(s string) (float64, error) {
+	n, err := strconv.ParseFloat(strings.TrimSuffix(s, "%"), 64)
+	if err != nil || n == 0 || !percentForm.MatchString(s) {
+		return 0, fmt.Errorf("%q is not a valid percentage; want more than 0%% and at most 100%%, such as 50%%", s)
+	}
+	return n / 100, nil
 }

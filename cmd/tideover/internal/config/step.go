@@ -134,9 +134,8 @@ func readOutputLimit(at place) int64 {
 // alarmKeys are the keys of on-give-up.
 func (r *workflowReader) alarmKeys(d *stepDraft) []key {
 	return append(r.actionKeys(d), strictyaml.Func("notify", "", notifierListSchema(1), func(at place) {
-		if d.notify = r.notifiers.names(at); at.IsList() && len(at.Node.Items) == 0 {
-			at.Bad("the list is empty, so no message would be sent; add a notifier")
-		}
+		d.notify = r.notifiers.names(at)
+		refuseEmpty(at, "the list is empty, so no message would be sent; add a notifier")
 	}, "Notifiers that get a message."))
 }
 
@@ -205,12 +204,7 @@ func (r *workflowReader) http(at place, d *stepDraft) {
 	if !ok {
 		return
 	}
-	var given []string
-	for _, m := range methods {
-		if _, ok := found[m]; ok {
-			given = append(given, m)
-		}
-	}
+	given := present(found, methods)
 	switch body, hasBody := found["body"]; {
 	case len(given) == 0:
 		at.Bad("the method is missing; want one of %s with the URL", strings.Join(methods, ", "))
@@ -228,7 +222,7 @@ func (r *workflowReader) httpKeys(d *stepDraft) []key {
 		s, ok := at.Text()
 		d.Provider = cmp.Or(s, "?") // set even if it is invalid, so that the URL is checked as a path
 		if ok && r.providers.providers[s] == nil {
-			at.Bad("%s", r.providers.noProvider(s))
+			at.Bad("%s", strictyaml.UnknownName("provider", s, r.providers.names))
 		}
 		at.Record(s)
 	}, "Provider to send the request to, with the provider's keys, limits and breaker. The URL is then a path below its base-url.")}

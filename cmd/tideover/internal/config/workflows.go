@@ -132,10 +132,8 @@ func (r *workflowReader) workflowKeys(d *draft) []key {
 		strictyaml.Field(&d.inherit, "env-inherit", "", inheritSchema, readInherit,
 			inheritDoc+"For all command steps."),
 		strictyaml.Required(strictyaml.Func("steps", "", r.stepsSchema, func(at place) {
-			ok := at.Each(func(at place) { d.steps = append(d.steps, r.step(at, d.env)) })
-			if ok && len(d.steps) == 0 {
-				at.Bad("the list of steps is empty; add at least one")
-			}
+			at.Each(func(at place) { d.steps = append(d.steps, r.step(at, d.env)) })
+			refuseEmpty(at, "the list of steps is empty; add at least one")
 		}, "The steps. Steps run at the same time unless one needs another.")),
 		strictyaml.Func("on-give-up", "", oneOf(r.alarmKeys(r.newStep("", place{})), "run", "http", "notify"), func(at place) {
 			d.alarm = r.alarm(at, d.env)
@@ -155,13 +153,7 @@ const (
 
 // readMaxLost reads max-lost: how many attempts in a row are repeated if each is lost
 // because the server died.
-func readMaxLost(at place) int {
-	n := strictyaml.ReadInt(at, 0)
-	if n > mostLost {
-		at.Bad("%d is more than %d", n, mostLost)
-	}
-	return n
-}
+func readMaxLost(at place) int { return strictyaml.ReadIntUpTo(at, 0, mostLost) }
 
 func maxLostSchema() *jsonschema.Schema {
 	s := strictyaml.IntSchema(0)()
@@ -209,17 +201,13 @@ func checkNeeds(s *stepDraft, byID map[string]*stepDraft, ids []string) {
 		case id == s.ID:
 			at.Bad("step %q needs itself", id)
 		case byID[id] == nil:
-			at.Bad("%s", noStep(id, ids))
+			at.Bad("%s", strictyaml.UnknownName("step", id, ids))
 		case slices.Contains(s.Needs, id):
 			at.Bad("%q is listed twice", id)
 		default:
 			s.Needs = append(s.Needs, id)
 		}
 	}
-}
-
-func noStep(id string, ids []string) string {
-	return strictyaml.UnknownName("step", id, ids)
 }
 
 // findCycles records a problem for each cycle of steps that need each other. It reports
@@ -285,7 +273,7 @@ func checkUses(s *stepDraft, ids []string) {
 			case id == s.ID:
 				u.at.Bad("template: step %q can't use its own result", id)
 			case !slices.Contains(ids, id):
-				u.at.Bad("template: %s", noStep(id, ids))
+				u.at.Bad("template: %s", strictyaml.UnknownName("step", id, ids))
 			default:
 				u.at.Bad("template: step %q may not have ended yet; add it to needs", id)
 			}

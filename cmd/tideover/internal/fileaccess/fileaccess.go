@@ -24,7 +24,7 @@ func Check(path string, info fs.FileInfo, refused fs.FileMode) error {
 	if runtime.GOOS == "windows" {
 		return nil
 	}
-	if uid, ok := owner(info); ok && uid != 0 && uid != os.Geteuid() {
+	if uid, ok := Owner(info); ok && uid != 0 && uid != os.Geteuid() {
 		return fmt.Errorf("%s belongs to another user (uid %d), who can change it: run as that user, or chown it", path, uid)
 	}
 	if mode := info.Mode().Perm(); mode&refused != 0 {

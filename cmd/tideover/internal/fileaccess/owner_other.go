@@ -4,5 +4,5 @@ package fileaccess
 
 import "io/fs"
 
-// owner returns false: the owner is unknown on this system.
-func owner(fs.FileInfo) (uid int, ok bool) { return 0, false }
+// Owner returns false: the owner is unknown on this system.
+func Owner(fs.FileInfo) (uid int, ok bool) { return 0, false }

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// owner returns the user id of the file's owner.
-func owner(info fs.FileInfo) (uid int, ok bool) {
+// Owner returns the user id of the file's owner.
+func Owner(info fs.FileInfo) (uid int, ok bool) {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		return 0, false

@@ -44,9 +44,9 @@ func Plan(c Config, alarm steps.Alarm) (Offer, error) {
 	if c.Spec == nil {
 		return Offer{}, nil
 	}
-	key, err := c.Spec.SecretKey(c.Secrets)
+	key, err := ResolveKey(c.Spec.Key, c.Secrets)
 	if err != nil {
-		return Offer{}, err
+		return Offer{}, fmt.Errorf("nip90: key: %w", err)
 	}
 	answer, err := newAnswerFlow()
 	if err != nil {

@@ -33,15 +33,6 @@ type Spec struct {
 	MaxAge    time.Duration // older requests are ignored
 }
 
-// SecretKey returns the current value of the key, and adds all its forms to the redactor.
-func (n *Spec) SecretKey(r secret.Resolver) (nostr.SecretKey, error) {
-	k, err := ResolveKey(n.Key, r)
-	if err != nil {
-		return k, fmt.Errorf("nip90: key: %w", err)
-	}
-	return k, nil
-}
-
 // ResolveKey returns the current value of the secret key s, and adds all its forms to the
 // redactor.
 func ResolveKey(s *template.SecretText, r secret.Resolver) (nostr.SecretKey, error) {

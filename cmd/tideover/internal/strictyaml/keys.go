@@ -171,12 +171,18 @@ func ReadParsed[V any](at Place, parse func(string) (V, error)) V {
 // ReadName reads a name that matches [NamePattern]. The argument what names the kind of
 // thing in messages, such as "step".
 func ReadName(at Place, what string) string {
-	return ReadParsed(at, func(s string) (string, error) {
-		if !ValidName(s) {
-			return "", fmt.Errorf("%q is not a valid name for a %s; %s", s, what, NameRule)
+	return ReadParsed(at, Matching(nameForm, fmt.Sprintf("is not a valid name for a %s; %s", what, NameRule)))
+}
+
+// Matching returns a function that returns a text if the form matches it, and otherwise an error
+// that quotes the text and then states the problem.
+func Matching(form *lazyregexp.Regexp, problem string) func(text string) (string, error) {
+	return func(text string) (string, error) {
+		if !form.MatchString(text) {
+			return "", fmt.Errorf("%q %s", text, problem)
 		}
-		return s, nil
-	})
+		return text, nil
+	}
 }
 
 // Duration returns a key for a duration above zero, in the form that policies use.
@@ -214,13 +220,13 @@ func ReadInt(at Place, least int) int {
 // IntUpTo returns a key for a whole number from 1 to most. The pattern is for the schema:
 // it matches such a number in quotes.
 func IntUpTo(dst *int, name, value string, most int, pattern, doc string) Key {
-	read := func(at Place) int { return ReadIntUpTo(at, most) }
+	read := func(at Place) int { return ReadIntUpTo(at, 1, most) }
 	return Field(dst, name, value, IntUpToSchema(most, pattern), read, doc)
 }
 
-// ReadIntUpTo reads a whole number from 1 to most.
-func ReadIntUpTo(at Place, most int) int {
-	n := ReadInt(at, 1)
+// ReadIntUpTo reads a whole number from least to most.
+func ReadIntUpTo(at Place, least, most int) int {
+	n := ReadInt(at, least)
 	if n > most {
 		at.Bad("%d is more than %d", n, most)
 	}
@@ -250,8 +256,7 @@ func ReadSize(at Place) int64 {
 
 // Word returns a key for a value that must be one of the words.
 func Word(dst *string, name, value string, words []string, doc string) Key {
-	schema := func() *jsonschema.Schema { return WordSchema(words...) }
-	return Field(dst, name, value, schema, func(at Place) string { return ReadWord(at, words...) }, doc)
+	return Field(dst, name, value, WordSchema(words...), func(at Place) string { return ReadWord(at, words...) }, doc)
 }
 
 // ReadWord reads a value that must be one of the words.

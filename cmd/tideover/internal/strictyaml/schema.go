@@ -111,8 +111,8 @@ func IntSchema(least int) SchemaFunc {
 	}
 }
 
-// IntUpToSchema accepts a value that [ReadIntUpTo] reads. The pattern must match such a
-// number in quotes.
+// IntUpToSchema accepts a whole number from 1 to most. The pattern must match such a number in
+// quotes.
 func IntUpToSchema(most int, pattern string) SchemaFunc {
 	return func() *jsonschema.Schema {
 		s := IntSchema(1)()
@@ -122,12 +122,14 @@ func IntUpToSchema(most int, pattern string) SchemaFunc {
 }
 
 // WordSchema accepts one of the words.
-func WordSchema(words ...string) *jsonschema.Schema {
-	s := TextSchema()
-	for _, w := range words {
-		s.Enum = append(s.Enum, w)
+func WordSchema(words ...string) SchemaFunc {
+	return func() *jsonschema.Schema {
+		s := TextSchema()
+		for _, w := range words {
+			s.Enum = append(s.Enum, w)
+		}
+		return s
 	}
-	return s
 }
 
 // PatternListSchema accepts a list of at least one text. The texts must match the pattern
