@@ -32,3 +32,19 @@ func TestCommandsInheritAllButWhatIsOurs(t *testing.T) {
 		}
 	}
 }
+
+func TestTailKeepsTheLastLines(t *testing.T) {
+	t.Parallel()
+	tail := &guard.Tail{Size: 20}
+	if got := tail.Lines(3); got != "" {
+		t.Errorf("Lines(3) = %q without output", got)
+	}
+	for range 10 {
+		_, _ = tail.Write([]byte("first\nsecond\xff\nthird\n\n"))
+	}
+	for n, want := range map[int]string{1: "third", 2: "second\uFFFD\nthird", 9: "irst\nsecond\uFFFD\nthird"} {
+		if got := tail.Lines(n); got != want {
+			t.Errorf("Lines(%d) = %q, want %q", n, got, want)
+		}
+	}
+}

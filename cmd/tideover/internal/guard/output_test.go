@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 type slowWriter struct{ strings.Builder }
 
 func (w *slowWriter) Write(p []byte) (int, error) {
-	time.Sleep(5 * time.Second)
+	time.Sleep(5 * time.Second) // real clock: it runs in a bubble
 	return w.Builder.Write(p)
 }
 
