@@ -14,7 +14,7 @@ func TestCommandsDoNotInheritWhatIsHidden(t *testing.T) {
 	hidden := []string(nil)
 	r := &Runner{Hidden: func() []string { return hidden }}
 	for _, seen := range []bool{true, false} { // in the second round the configuration hides the variable
-		if got := slices.Contains(r.environment(&Step{Inherit: guard.InheritAll}, &engine.Task{}), "DVM_KEY=PLANTED"); got != seen {
+		if got := slices.Contains(r.environment(&Step{Inherit: guard.InheritAll}, &engine.Task{}, nil), "DVM_KEY=PLANTED"); got != seen {
 			t.Errorf("with %q hidden the command has the key: %v, want %v", hidden, got, seen)
 		}
 		hidden = []string{"DVM_KEY"}

@@ -122,7 +122,7 @@ func (r *Runner) command(ctx context.Context, s *Step, d Data, t *engine.Task) (
 	out, errs := r.Redactor.NewWriter(stdout), r.Redactor.NewWriter(io.MultiWriter(stderr, last))
 	end, err := guard.Run(ctx, guard.Command{
 		Self: r.Self, Args: argv, Dir: s.Dir, Lock: filepath.Join(r.Locks, t.Run+"-"+t.Step), Grace: Grace,
-		Env: append(r.environment(s, t), pairs(env)...), Stdin: strings.NewReader(stdin), Stdout: out, Stderr: errs,
+		Env: r.environment(s, t, env), Stdin: strings.NewReader(stdin), Stdout: out, Stderr: errs,
 	})
 	_, _ = out.Close(), errs.Close() // can't fail: they write to memory
 	res := result{Stdout: stdout.text(), Stderr: stderr.text(), Truncated: stdout.over || stderr.over, Whole: !stdout.over}
@@ -163,9 +163,9 @@ func failure(s *Step, code int, said string) error {
 	return err
 }
 
-// environment returns the variables that a command gets, except the variables that its step sets: variables of this
-// process that it inherits, and variables that describe the run and the attempt.
-func (r *Runner) environment(s *Step, t *engine.Task) []string {
+// environment returns the variables that a command gets: variables of this process that it inherits, variables that
+// describe the run and the attempt, and own, the variables that its step sets.
+func (r *Runner) environment(s *Step, t *engine.Task, own []EnvVar) []string {
 	attempts := strconv.Itoa(t.Attempts)
 	if t.Attempts == retry.Unlimited {
 		attempts = "unlimited"
@@ -175,15 +175,12 @@ func (r *Runner) environment(s *Step, t *engine.Task) []string {
 		hidden = r.Hidden()
 	}
 	inherit := slices.Concat(guard.BaseVariables, r.Inherit, s.Inherit)
-	return append(guard.EnvironOnly(inherit.Has, hidden...),
+	list := append(guard.EnvironOnly(inherit.Has, hidden...),
 		"TIDEOVER_RUN_ID="+t.Run, "TIDEOVER_WORKFLOW="+t.Workflow, "TIDEOVER_STEP="+t.Step, "TIDEOVER_KEY="+t.Key,
 		"TIDEOVER_ORIGIN_ID="+t.Origin, "TIDEOVER_ORIGIN_KEY="+t.OriginKey,
 		"TIDEOVER_ATTEMPT="+strconv.Itoa(t.Attempt), "TIDEOVER_ATTEMPTS="+attempts,
 		"TIDEOVER_ATTEMPT_TOTAL="+strconv.Itoa(t.Total))
-}
-
-func pairs(env []EnvVar) (list []string) {
-	for _, v := range env {
+	for _, v := range own {
 		list = append(list, v.Pair())
 	}
 	return list
