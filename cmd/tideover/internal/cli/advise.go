@@ -132,8 +132,8 @@ func (o *adviseOptions) run(ctx context.Context, cmd *cobra.Command, args []stri
 // codeMissed is the exit code if no policy reaches the goal.
 const codeMissed = 1
 
-// cases returns the scenarios with their goals: those that the flags describe, or those that are
-// named in args.
+// cases returns the scenarios to simulate, each with its goal. Without args it builds the scenarios
+// from the flags that describe the service; otherwise args names the scenarios.
 func (o *adviseOptions) cases(cmd *cobra.Command, args []string) ([]advise.Case, error) {
 	given := cmd.Flags().Changed
 	o.goal.Success, o.goal.P99, o.goal.Recovery = float64(o.success), time.Duration(o.p99), time.Duration(o.recovery)
@@ -175,7 +175,7 @@ func (o *adviseOptions) cases(cmd *cobra.Command, args []string) ([]advise.Case,
 	return cases, errors.Join(errs...)
 }
 
-// checkScenario returns an error if no policy can run through the scenario.
+// checkScenario returns an error if the scenario can't be simulated with any policy.
 func checkScenario(s sim.Scenario) error {
 	if err := sim.Check(s, []sim.Contestant{{Name: "one attempt"}}); err != nil {
 		return &codedError{fmt.Errorf("scenario %q: %w", s.Name, err), codeImpossible}
@@ -183,7 +183,7 @@ func checkScenario(s sim.Scenario) error {
 	return nil
 }
 
-// fraction is a flag with a value between 0 and 1, written as 99.9% or 0.999.
+// fraction is the value of a flag: a number between 0 and 1, written as 99.9% or 0.999.
 type fraction float64
 
 func (s *fraction) String() string {

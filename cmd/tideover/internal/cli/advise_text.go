@@ -127,7 +127,8 @@ func reasonLines(list []advise.Reason) (lines []string) {
 	return lines
 }
 
-// tradeLines returns one line per scenario: the measures that improve, then those that get worse.
+// tradeLines returns one line per scenario: the measures that the policy improves, and the measures
+// that it worsens, compared with one attempt.
 func tradeLines(list []advise.Trade) (lines []string) {
 	for len(list) > 0 {
 		n := slices.IndexFunc(list, func(t advise.Trade) bool { return t.Scenario != list[0].Scenario })
@@ -163,7 +164,7 @@ func alternativeLines(list []advise.Alternative) (lines []string) {
 	return lines
 }
 
-// measureName returns the name of a measure in the output.
+// measureName returns the name that the output uses for a measure.
 func measureName(measure string) string {
 	names := map[string]string{"amplification": "load", "peak": "attempts in the worst second"}
 	return cmp.Or(names[measure], measure)

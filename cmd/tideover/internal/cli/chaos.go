@@ -122,7 +122,8 @@ func newChaos(io Streams) *cobra.Command {
 	return cmd
 }
 
-// spec returns the rules of the arguments, then those of the file or the preset.
+// spec returns the rules to serve: the rules in args, followed by the rules of --file or --preset.
+// Without any of them, one rule answers every request with 200.
 func (o *chaosOptions) spec(args []string) (spec chaos.Spec, err error) {
 	if o.cert != "" && !o.tls {
 		return spec, errors.New("--cert needs --tls: without it there is no certificate")
@@ -225,8 +226,8 @@ func (o *chaosOptions) run(ctx context.Context, io Streams, spec chaos.Spec) err
 	return nil
 }
 
-// certificate returns the server's certificate as PEM, and writes it to the file of --cert. Without
-// --tls it returns an empty string.
+// certificate returns the server's certificate as PEM, and writes it to the file that --cert names.
+// Without --tls it returns an empty string.
 func (o *chaosOptions) certificate(server *chaos.Server) (string, error) {
 	cert := server.Certificate()
 	if cert == nil {

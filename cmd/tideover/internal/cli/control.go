@@ -166,7 +166,7 @@ func (o *retryOptions) execute(ctx context.Context, c *client.Client, args []str
 	})
 }
 
-// printNewRun prints the id of a new run, unless err is set: then it returns err.
+// printNewRun prints the id of a new run. If err is not nil, it prints nothing and returns err.
 func (o *remote) printNewRun(run control.Started, err error) error {
 	if err != nil {
 		return err
@@ -174,8 +174,8 @@ func (o *remote) printNewRun(run control.Started, err error) error {
 	return o.printJSONOrLine(run, "%s", run.ID)
 }
 
-// changeEach calls do for each run and prints the state that do returns. It continues if the server
-// rejects the change of one of several runs.
+// changeEach calls do for each run and prints the state that do returns. It treats errors like
+// forEachRun.
 func (o *remote) changeEach(ctx context.Context, ids []string, do func(context.Context, string) (control.Outcome, error)) error {
 	return o.forEachRun(ids, func(id string) error {
 		outcome, err := do(ctx, id)
@@ -186,8 +186,8 @@ func (o *remote) changeEach(ctx context.Context, ids []string, do func(context.C
 	})
 }
 
-// forEachRun calls do for each run. With several runs, a rejection by the server is printed and the
-// next run follows; any other error ends the loop.
+// forEachRun calls do for each run. If there are several runs and the server rejects the change of
+// one, it prints the error and continues with the next run. Any other error ends the loop.
 func (o *remote) forEachRun(ids []string, do func(id string) error) error {
 	failed := 0
 	for _, id := range ids {
@@ -207,7 +207,7 @@ func (o *remote) forEachRun(ids []string, do func(id string) error) error {
 }
 
 // changeMatching asks for confirmation and then changes all runs that match the filter. what is the
-// verb in messages. do changes some of the runs and returns where the next call must continue.
+// verb in messages. do changes one batch of runs and returns the position after it.
 func (o *bulkOptions) changeMatching(ctx context.Context, c *client.Client, what string, f control.Filter, do func(context.Context, control.Bulk) (control.Done, error)) error {
 	first := f
 	first.Limit = 1000
@@ -261,7 +261,8 @@ func (o *bulkOptions) printBulkResult(what string, d control.Done) error {
 	return err
 }
 
-// confirm asks for confirmation on a terminal. Elsewhere it returns an error unless --yes is given.
+// confirm asks the user for confirmation, unless --yes is given. Without a terminal it can't ask
+// and returns an error.
 func (o *bulkOptions) confirm(ctx context.Context, what, count string) error {
 	if o.yes {
 		return nil

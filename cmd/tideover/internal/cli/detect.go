@@ -102,7 +102,7 @@ func newDetect(io Streams) *cobra.Command {
 	return cmd
 }
 
-// completePacks completes the names of packs, and files.
+// completePacks completes the names of rule packs, and files.
 func (o *detectOptions) completePacks(*cobra.Command, []string, string) (list []cobra.Completion, _ cobra.ShellCompDirective) {
 	packs, _ := o.availablePacks()
 	for _, p := range packs {
@@ -152,7 +152,7 @@ func (o *detectOptions) run(name string) error {
 	})
 }
 
-// parseAt parses a time, which is local if it has no zone.
+// parseAt parses the value of --at. A time without a zone is local.
 func parseAt(text string) (time.Time, error) {
 	for _, layout := range []string{time.RFC3339, "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02T15:04:05"} {
 		if t, err := time.ParseInLocation(layout, text, time.Local); err == nil {
@@ -162,8 +162,9 @@ func parseAt(text string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("--at: %q is not a time: want one such as 2026-11-15T12:00:00Z", text)
 }
 
-// packs returns the packs to try: the one of --pack, or all. If the configuration can't be read, it
-// returns an error only if --config names it; otherwise it prints a warning.
+// packs returns the rule packs to try: the pack that --pack names, or all packs. If the
+// configuration can't be read, it returns an error only if --config names the file; otherwise it
+// prints a warning.
 func (o *detectOptions) packs() ([]*detect.Pack, error) {
 	if o.pack != "" {
 		p, err := o.packByName()
@@ -182,8 +183,8 @@ func (o *detectOptions) packs() ([]*detect.Pack, error) {
 	return packs, nil
 }
 
-// availablePacks returns the packs of the configuration and the built-in ones. If the configuration
-// can't be read, it returns the built-in ones together with the error.
+// availablePacks returns the rule packs of the configuration, followed by the built-in packs. If
+// the configuration can't be read, it returns the built-in packs together with the error.
 func (o *detectOptions) availablePacks() (list []*detect.Pack, err error) {
 	cfg, _, err := o.source.load(new(secret.Redactor))
 	if err == nil {
@@ -201,8 +202,8 @@ func (o *detectOptions) availablePacks() (list []*detect.Pack, err error) {
 	return list, err
 }
 
-// packByName returns the pack that --pack names. It reads the configuration only if the pack may be
-// defined there.
+// packByName returns the rule pack that --pack names. It reads the configuration only if the pack
+// may be defined there.
 func (o *detectOptions) packByName() (*detect.Pack, error) {
 	if ext := filepath.Ext(o.pack); filepath.Base(o.pack) != o.pack || ext == ".yaml" || ext == ".yml" {
 		return detect.Load(o.pack)

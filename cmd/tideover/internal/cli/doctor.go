@@ -112,7 +112,8 @@ func (r *remote) checkLocally(ctx context.Context, f *configFlags) error {
 	return r.printDiagnosis(d)
 }
 
-// printDiagnosis prints the findings. It returns an exit error if one is weak or broken.
+// printDiagnosis prints the findings. It returns an exit error if a finding has the severity weak
+// or broken.
 func (r *remote) printDiagnosis(d control.Diagnosis) error {
 	err := r.printRendered(d, func(s *screen) []string { return renderDiagnosis(d, s) })
 	if err == nil && doctor.Weakens(d.Findings) {
@@ -121,10 +122,11 @@ func (r *remote) printDiagnosis(d control.Diagnosis) error {
 	return err
 }
 
-// waitNoticeDelay is how long the checks run before a notice says which servers they wait for.
+// waitNoticeDelay is the time after which a notice names the NATS servers that have not answered
+// the checks yet.
 const waitNoticeDelay = 2 * time.Second
 
-// printWaitNotice prints which NATS servers the checks wait for.
+// printWaitNotice prints the addresses of the NATS servers that the checks wait for.
 func printWaitNotice(w io.Writer, cfg *config.Config) {
 	for _, v := range cfg.Values() {
 		if v.Path == "engine.nats" {
@@ -133,7 +135,7 @@ func printWaitNotice(w io.Writer, cfg *config.Config) {
 	}
 }
 
-// codeWeak is the exit code if a finding is weak or broken.
+// codeWeak is the exit code if a finding has the severity weak or broken.
 const codeWeak = 1
 
 // diagnose checks the cluster, the folder and the addresses of the configuration.
@@ -156,8 +158,8 @@ func diagnose(ctx context.Context, cfg *config.Config, redactor *secret.Redactor
 	return d, nil
 }
 
-// checkAddresses checks the listen addresses of serve and of a gateway that runs alone. With TLS it
-// checks only that of serve, and the certificate.
+// checkAddresses checks the addresses on which serve, or a gateway without serve, listens. With TLS
+// it checks only the address of serve, and the certificate.
 func checkAddresses(cfg *config.Config, now time.Time) []doctor.Finding {
 	serve, gateway := server.ListenAddress(cfg, false), server.ListenAddress(cfg, true)
 	if !cfg.Server.TLS.On() {

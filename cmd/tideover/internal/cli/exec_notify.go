@@ -16,8 +16,8 @@ import (
 // notifyTimeout limits the time that exec waits at its end for messages to be sent.
 const notifyTimeout = time.Minute
 
-// notifierSet sends messages about a command. Messages are not stored: one that can't be sent
-// before exec ends is reported on standard error and dropped.
+// notifierSet sends messages about a command. Messages are not stored: if a message can't be sent
+// before exec ends, the error is printed and the message is dropped.
 type notifierSet struct {
 	list     []*execNotifier
 	redactor *secret.Redactor
@@ -112,8 +112,8 @@ func (t *notifierSet) observe(ev retry.Event) {
 	}
 }
 
-// finish waits until all messages are sent. If stop ends, or after notifyTimeout, it cancels those
-// that are not sent yet.
+// finish waits until all messages are sent. When the context stop ends, or after notifyTimeout, it
+// cancels the messages that are not sent yet.
 func (t *notifierSet) finish(stop context.Context) {
 	limit := time.AfterFunc(notifyTimeout, t.cancel)
 	defer limit.Stop()

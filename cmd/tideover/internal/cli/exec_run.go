@@ -88,8 +88,8 @@ func (x *execution) observe(e retry.Event) {
 	x.notifiers.observe(e)
 }
 
-// run makes one attempt. It returns a permanent error if the attempt must not be retried, and a
-// throttled one if the exit code is in --throttle-on.
+// run makes one attempt. It marks the error as permanent if the attempt must not be retried, and as
+// throttled if the exit code is in --throttle-on.
 func (x *execution) run(ctx context.Context) error {
 	r, err := x.sup.Run(ctx, x.environment()...)
 	output, broken := errors.AsType[*process.OutputError](err)

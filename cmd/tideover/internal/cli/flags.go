@@ -54,7 +54,7 @@ func orderedFlags(cmd *cobra.Command) *pflag.FlagSet {
 	return cmd.Flags()
 }
 
-// pattern is a flag with a regular expression. The zero value has none.
+// pattern is the value of a flag: a regular expression. It is nil if the flag is not given.
 type pattern struct{ *regexp.Regexp }
 
 func (*pattern) Type() string { return "regex" }
@@ -72,7 +72,7 @@ func (p *pattern) Set(s string) (err error) {
 	return err
 }
 
-// duration is a flag with a duration in the format of policies; 0 is allowed.
+// duration is the value of a flag: a duration in the format of policies. 0 is allowed.
 type duration time.Duration
 
 func (d *duration) String() string { return time.Duration(*d).String() }
@@ -87,7 +87,7 @@ func (d *duration) Set(s string) error {
 	return err
 }
 
-// size is a flag with a number of bytes: 500, 64KiB, 64MiB, 1GiB, 10MB.
+// size is the value of a flag: a number of bytes, such as 500, 64KiB, 64MiB, 1GiB or 10MB.
 type size int64
 
 func (s *size) String() string { return textfmt.FormatSize(int64(*s)) }

@@ -20,7 +20,7 @@ type graceWriter struct {
 	stuck    bool            // a write still blocked after the grace period; all later writes fail
 }
 
-var errNotRead = errors.New("the reader does not read")
+var errNotRead = errors.New("the reader of the output is stuck")
 
 // stopOn sets the context whose end limits the time of writes.
 func (p *graceWriter) stopOn(ctx context.Context) {

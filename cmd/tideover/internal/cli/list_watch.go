@@ -26,12 +26,12 @@ type listWatch[T any] struct {
 	warned bool              // a warning was printed, and get has failed ever since
 }
 
-// printChange prints an entry, with --json as JSON, else as the line. It prints nothing if state is
-// the same as when an entry with this key was last printed.
+// printChange prints an entry if its state differs from the state that was last printed for this
+// key. With --json it prints entry as JSON, otherwise line.
 type printChange func(key, state string, entry any, line string) error
 
-// run shows the list until the context ends. It also ends if the first get fails, or a later one
-// with an error for which isAway is false.
+// run shows the list until the context ends. It returns an error if the first call of get fails, or
+// if a later call fails with an error for which isAway returns false.
 func (w *listWatch[T]) run(ctx context.Context) error {
 	w.seen = map[string]string{}
 	tick := time.NewTicker(watchEvery)
@@ -78,7 +78,7 @@ func (w *listWatch[T]) printChange(key, state string, entry any, line string) er
 	return w.printJSONOrLine(entry, "%s", line)
 }
 
-// redraw replaces the lines that it has written before.
+// redraw writes lines to the terminal, in place of the lines of the previous call.
 func (w *listWatch[T]) redraw(lines []string) error {
 	if _, height := terminalSize(w.io.Out); height > 2 && len(lines) > height-1 {
 		lines = lines[:height-1] // a line that has scrolled away can't be redrawn

@@ -48,8 +48,8 @@ func writeManual(cmd *cobra.Command, dir, version string) error {
 	return nil
 }
 
-// manCommands returns the subcommands that have a page: those that --help lists, except help
-// itself.
+// manCommands returns the subcommands that have a manual page: all that --help lists, except the
+// command help.
 func manCommands(cmd *cobra.Command) (list []*cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		if (sub.IsAvailableCommand() || sub.IsAdditionalHelpTopicCommand() && !sub.Hidden) && sub.Name() != "help" {

@@ -305,7 +305,7 @@ func renderLeftOut(list []move.LeftOut, s *screen) (lines []string) {
 	return lines
 }
 
-// hintLostShard adds to an error about a lost shard the flag that leaves the shard out.
+// hintLostShard adds a hint to an error about a lost shard: the flag that leaves out the shard.
 func hintLostShard(err error) error {
 	if lost, ok := errors.AsType[*move.LostShardError](err); ok {
 		return fmt.Errorf("%w; if it can't be restored, leave it out with --without-shard %d", err, lost.Shard)

@@ -89,15 +89,15 @@ func (r *relayFlags) register(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("relay", cobra.FixedCompletions([]cobra.Completion{"wss://"}, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))
 }
 
-// client returns a client for the relays of --relay. The client prints problems of relays with say,
-// and passes the events that it receives to take.
-func (r *relayFlags) client(key nostr.SecretKey, say func(string, ...any), take func(*nostr.Event) error) (*nostr.Client, error) {
+// client returns a client for the relays of --relay. It reports problems of relays to warn, and
+// passes received events to handle.
+func (r *relayFlags) client(key nostr.SecretKey, warn func(string, ...any), handle func(*nostr.Event) error) (*nostr.Client, error) {
 	if len(r.relays) == 0 {
 		return nil, errors.New("--relay: no relay given: name at least one, such as wss://relay.example.com")
 	}
 	client, err := nostr.NewClient(nostr.ClientConfig{
-		Relays: r.relays, Key: key, Overlap: nip90client.ClockSlip, Logger: slog.New(&relayLog{say: say}),
-		Handle: func(_ string, e *nostr.Event) error { return take(e) },
+		Relays: r.relays, Key: key, Overlap: nip90client.ClockSlip, Logger: slog.New(&relayLog{warn: warn}),
+		Handle: func(_ string, e *nostr.Event) error { return handle(e) },
 	})
 	if err != nil {
 		return nil, errors.New(strings.ReplaceAll(err.Error(), "relays[", "--relay["))
@@ -119,7 +119,7 @@ func startClient(client *nostr.Client) (end func()) {
 
 // relayLog is a log handler that prints warnings of the client as lines of text.
 type relayLog struct {
-	say   func(string, ...any)
+	warn  func(string, ...any)
 	relay string // URL of the relay, from the attributes of the logger
 }
 
@@ -138,7 +138,7 @@ func (l *relayLog) Handle(_ context.Context, rec slog.Record) error {
 		}
 		return true
 	})
-	l.say("%s", shortText(fmt.Sprintf("%s: %s", l.relay, text)))
+	l.warn("%s", shortText(fmt.Sprintf("%s: %s", l.relay, text)))
 	return nil
 }
 

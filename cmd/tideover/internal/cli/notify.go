@@ -128,8 +128,8 @@ func messageOrigin() notify.Place {
 	return notify.Place{Host: host}
 }
 
-// unknownNotifier returns the message for a notifier that is not in the configuration, with the
-// names that are.
+// unknownNotifier returns the error text for a notifier that is not in the configuration. The text
+// lists the notifiers of the configuration.
 func unknownNotifier(cfg *config.Config, flags configFlags, name string) string {
 	src, err := flags.source(new(secret.Redactor))
 	if err != nil || src.Path == "" {

@@ -161,7 +161,7 @@ func (o *planOptions) check(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// plans returns the plans of the policies in args; without any, of all presets.
+// plans returns the plans of the policies in args; without args, the plans of all presets.
 func (o *planOptions) plans(cmd *cobra.Command, args []string) ([]plan.Plan, error) {
 	options := plan.Options{List: o.list}
 	if cmd.Flags().Changed("seed") {

@@ -37,7 +37,8 @@ Keys, which override those of a preset:
 Durations are written as 500ms, 1m30s, 2d. "tideover plan POLICY" shows the delays of
 a policy.`
 
-// newPolicyHelp returns a help topic, which is not a command that can run.
+// newPolicyHelp returns the help topic "policy". Cobra treats a command without a RunE function as
+// a help topic.
 func newPolicyHelp() *cobra.Command {
 	return &cobra.Command{
 		Use:   "policy",

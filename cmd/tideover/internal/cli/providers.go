@@ -77,7 +77,7 @@ func hintSubcommands(cmd *cobra.Command, err error) error {
 // atMostOneProvider accepts the name of a provider, or nothing. Subcommands are handled by cobra.
 func atMostOneProvider(cmd *cobra.Command, args []string) error {
 	if err := atMostOne("provider")(cmd, args); err != nil {
-		return fmt.Errorf("%w; %q is not a subcommand either: those are %s", err, args[0], strings.Join(subcommandNames(cmd), ", "))
+		return fmt.Errorf("%w; %q is not a subcommand: the subcommands are %s", err, args[0], strings.Join(subcommandNames(cmd), ", "))
 	}
 	return nil
 }
@@ -93,7 +93,7 @@ func (o *providersOptions) withClient(cmd *cobra.Command, do func(ctx context.Co
 	return noGateway(o.remote.withClient(cmd, do))
 }
 
-// noGateway replaces the error about a server that is not running by one that also suggests
+// noGateway replaces the error that no server is running by an error that also suggests to start
 // 'tideover gateway'.
 func noGateway(err error) error {
 	if u, ok := errors.AsType[*client.UnreachableError](err); ok && gone(err) {

@@ -137,8 +137,9 @@ func byClass(counts map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// counts formats a total, the suffix in of, and then the parts of the total that are not 0. parts
-// has a uint64 and a name for each part.
+// counts formats a total and its parts, such as "7 of its own requests: 2 retried, 1 hedged". of is
+// the text after the total. parts holds a number (uint64) and a name for each part; parts that are
+// 0 are left out.
 func counts(total uint64, of string, parts ...any) string {
 	text := strconv.FormatUint(total, 10) + of
 	var list []string

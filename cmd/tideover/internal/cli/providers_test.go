@@ -201,7 +201,7 @@ func TestProvidersThatCannotBeTold(t *testing.T) {
 		{"no name", []string{"open"}, codeOwn, "open: no provider given"},
 		{"two names", []string{"drain", "openai", "internal"}, codeOwn, "want one provider"},
 		{"two names to list", []string{"openai", "internal"}, codeOwn, "want one provider"},
-		{"a verb that does not exist", []string{"frob", "openai"}, codeOwn, `"frob" is not a subcommand either: those are close, drain, open, reset, show`},
+		{"a verb that does not exist", []string{"frob", "openai"}, codeOwn, `"frob" is not a subcommand: the subcommands are close, drain, open, reset, show`},
 		{"a verb without a name", []string{"frob"}, codeNoRun, `no such provider: "frob"; known providers: openai, internal; the subcommands are close, drain`},
 		{"two places", []string{"--server", "unix:/nowhere", "--config", "x.yaml"}, codeOwn, "--server and --config both name a server"},
 		{"a flag that does not exist", []string{"--until", "x"}, codeOwn, "unknown flag"},

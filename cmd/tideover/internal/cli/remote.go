@@ -40,7 +40,7 @@ Exit codes:
   125    tideover's own error: a bad flag, no server, a request that the server rejected
   128+n  ended by signal n; the run continues`
 
-// remoteHelp ends the help of commands about runs.
+// remoteHelp is the last part of the help text of commands about runs.
 const remoteHelp = remoteServer + "\n" + remoteCodes
 
 const remoteServer = `
@@ -60,8 +60,8 @@ type codedError struct {
 func (e *codedError) Error() string { return e.err.Error() }
 func (e *codedError) Unwrap() error { return e.err }
 
-// remote holds the flags of the commands that connect to a server. Some commands are methods of
-// remote, each in the file of its command.
+// remote holds the flags of the commands that connect to a server. Several commands define methods
+// of remote, each in its own file.
 type remote struct {
 	resultPrinter
 	server string
@@ -137,16 +137,17 @@ func (r *remote) dialTo(target client.Target) (*client.Client, error) {
 	return c, nil
 }
 
-// target returns the address of the server: the one that the user names, else the socket in the
-// configuration that is found here, else the default. It returns an error if the configuration
-// can't be read, because the default may be the address of another server.
+// target returns the address of the server: that of --server or --config, else $TIDEOVER_SERVER,
+// else the socket in the configuration at a default place, else the default socket. It returns an
+// error if the configuration can't be read, because the default may be the address of another
+// server.
 func (r *remote) target() (client.Target, error) {
 	server := r.server
 	if server != "" && r.config != "" {
 		return client.Target{}, errors.New("--server and --config both name a server: give one of them")
 	}
 	if server == "" && (r.config != "" || os.Getenv(client.ServerVar) == "") {
-		socket, _, err := whereabouts(r.config)
+		socket, _, err := configuredPaths(r.config)
 		if err != nil {
 			return client.Target{}, err
 		}
@@ -157,10 +158,10 @@ func (r *remote) target() (client.Target, error) {
 	return client.TargetOf(server, os.Getenv)
 }
 
-// whereabouts returns the socket and the data folder that a configuration file sets. If file is
-// empty, it uses the configuration that is found here. It ignores errors in the rest of the file.
+// configuredPaths returns the socket and the data folder that a configuration file sets. If file is
+// empty, it uses the configuration at a default place. It ignores errors in the rest of the file.
 // Both results are empty if there is neither a file nor a home folder.
-func whereabouts(file string) (socket, data string, err error) {
+func configuredPaths(file string) (socket, data string, err error) {
 	src, err := (&configFlags{path: file}).source(new(secret.Redactor))
 	if err != nil {
 		return "", "", &unlocatedError{err}
@@ -176,7 +177,8 @@ func whereabouts(file string) (socket, data string, err error) {
 // unlocatedError says why the address of the server can't be read from the configuration.
 type unlocatedError struct{ err error }
 
-// Error returns one line. It has only the first problem of the configuration, and no excerpt.
+// Error returns one line: the first problem of the configuration, without the excerpt from the
+// file.
 func (e *unlocatedError) Error() string {
 	text := e.err.Error()
 	if problems, ok := errors.AsType[strictyaml.FieldErrors](e.err); ok && len(problems) > 0 {
@@ -290,7 +292,7 @@ func (p *resultPrinter) printLine(format string, args ...any) error {
 }
 
 // warnSilentShards warns that the list lacks the runs of shards that did not answer. It prints
-// nothing if there are none.
+// nothing if shards is empty.
 func (p *resultPrinter) warnSilentShards(shards []int) {
 	if text := control.Silent(shards); text != "" {
 		p.warn("%s", text)

@@ -18,7 +18,7 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// maxInput limits how many bytes of an input are read. The limit of the server is lower.
+// maxInput limits how many bytes of an input are read. The server accepts even less.
 const maxInput = 8 << 20
 
 // singleFlag is a text flag that can be given only once: with two timeouts, it would be unclear

@@ -102,7 +102,7 @@ func (f *configFlags) addCluster(cmd *cobra.Command) {
 }
 
 // source returns the sources of the configuration: the flags, and the path of the file. The path is
-// that of --config, else that of $TIDEOVER_CONFIG, else a file at a default place, else empty.
+// --config, else $TIDEOVER_CONFIG, else the first file that exists at a default place, else empty.
 func (f *configFlags) source(redactor *secret.Redactor) (config.Source, error) {
 	src := config.Source{Flags: map[string]string{}, Redactor: redactor}
 	for key, value := range map[string]string{
@@ -231,9 +231,9 @@ func runServer(ctx context.Context, io Streams, command string, o server.Options
 	return nil
 }
 
-// printPageAddress prints the address of the web page, and reports whether that contains the token.
-// It contains the token only on a terminal or in the demo, because other output may end up in a
-// log.
+// printPageAddress prints the address of the web page, and reports whether it has printed the
+// token, too. It prints the token only on a terminal or in the demo, because other output may end
+// up in a log.
 func printPageAddress(io Streams, p server.Page, demo bool) (withToken bool) {
 	if !demo && !process.IsTerminal(io.Out) {
 		fmt.Fprintf(io.Out, "tideover: the page is at %s?token=, followed by the token in %s\n", p.Address, p.TokenAt)

@@ -14,8 +14,8 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 )
 
-// sessionsOptions holds the flags that all commands about sessions have. Some commands are methods
-// of sessionsOptions, each in the file of its command.
+// sessionsOptions holds the flags that all commands about sessions have. Several commands define
+// methods of sessionsOptions, each in its own file.
 type sessionsOptions struct {
 	remote
 	timeout duration // how long to wait for the answer of the server and of each watch
@@ -215,7 +215,7 @@ func (v sessionVerb) result(st session.Status, s *screen) string {
 	return st.Name + " " + st.State
 }
 
-// futureTime is a flag with a time in the future.
+// futureTime is the value of a flag: a time in the future.
 type futureTime struct {
 	text string
 	at   time.Time

@@ -28,13 +28,14 @@ const (
 	inWatch = "watch"
 )
 
-// sessionHost is a process that runs sessions: a server or a watch.
+// sessionHost is a process that runs sessions: a server (tideover serve) or a watch (tideover
+// watch).
 type sessionHost struct {
-	kind    string // inServe or inWatch
-	client  *client.Client
-	timeout time.Duration // how long to wait for an answer
-	instead error         // why the default address is used instead of the configured one; nil if the configured one is used
-	away    bool          // no process listens at the address
+	kind      string // inServe or inWatch
+	client    *client.Client
+	timeout   time.Duration // how long to wait for an answer
+	configErr error         // why the configuration, and so its address, could not be read; nil if it could
+	away      bool          // no process listens at the address
 }
 
 // hostedSession is a session with the process that runs it.
@@ -46,11 +47,11 @@ type hostedSession struct {
 	host *sessionHost
 }
 
-// watchFolders returns the folders with the state of watches: the default one, and the one in the
-// configuration file. If that can't be read, which sessionHosts reports, it returns the default
-// one.
+// watchFolders returns the folders that hold the state of watches: the default folder, and the
+// folder that the configuration file sets. If the file can't be read, it returns only the default
+// folder; sessionHosts reports the error.
 func watchFolders(file string) []string {
-	_, data, err := whereabouts(file)
+	_, data, err := configuredPaths(file)
 	if err != nil {
 		data = ""
 	}
@@ -59,11 +60,11 @@ func watchFolders(file string) []string {
 
 // sessionHosts returns the server, followed by all watches. With --server it returns only the
 // process at that address. If the configuration can't be read, it returns the server at the default
-// address, with the error in the field instead.
+// address and sets its configErr.
 func (o *sessionsOptions) sessionHosts() ([]*sessionHost, error) {
 	var wrong error
 	if o.server == "" {
-		_, _, wrong = whereabouts(o.config)
+		_, _, wrong = configuredPaths(o.config)
 	}
 	c, err := o.dial()
 	if _, lost := errors.AsType[*unlocatedError](err); lost {
@@ -157,8 +158,8 @@ func querySessions(ctx context.Context, hosts []*sessionHost) (found []hostedSes
 		err, errs[0] = errs[0], nil // the first host is the server: its error matters most
 	}
 	for i, p := range hosts {
-		if p.instead != nil {
-			notes = append(notes, p.instead.Error())
+		if p.configErr != nil {
+			notes = append(notes, p.configErr.Error())
 		}
 		p.away = gone(errs[i]) || i == 0 && gone(err)
 		if errs[i] != nil && !p.away {

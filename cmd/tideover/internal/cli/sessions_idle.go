@@ -36,7 +36,8 @@ type unwatchedSession struct {
 }
 
 // unwatchedSessions returns the sessions in these folders that are not in found and whose socket
-// accepts no connection. The socket of a watch that is starting or hangs accepts connections.
+// accepts no connection. A watch that is starting or hangs does accept connections, so its session
+// is left out.
 func unwatchedSessions(ctx context.Context, folders []string, found []hostedSession) (list []unwatchedSession) {
 	for _, folder := range folders {
 		entries, err := os.ReadDir(folder)
@@ -120,9 +121,9 @@ type trailEvent struct {
 	Run    string     `json:"run"`
 }
 
-// applyEvent updates the state with an event. An event that starts an attempt, or pauses, resumes
-// or ends the session, clears the wait. Any other event that happened after the end of the wait
-// clears that end.
+// applyEvent updates the state with an event of the audit log. The wait is over when an attempt
+// starts, when the session is paused, resumed or ended, or when any other event is later than the
+// end of the wait.
 func (s *unwatchedSession) applyEvent(e *trailEvent) {
 	s.Run = cmp.Or(e.Run, s.Run)
 	switch e.Kind {
@@ -178,8 +179,9 @@ func shellWord(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// allSessions returns the sessions of all hosts, including those that are not watched. It is not an
-// error if no host is running, unless --server or $TIDEOVER_SERVER names one.
+// allSessions returns the sessions of all hosts, together with the sessions that are not watched.
+// The latter are also returned as unwatched, with more details. It is not an error if no host is
+// running, unless --server or $TIDEOVER_SERVER names one.
 func (o *sessionsOptions) allSessions(ctx context.Context, hosts []*sessionHost) (all []hostedSession, unwatched []unwatchedSession, notes []string, err error) {
 	all, notes, err = querySessions(ctx, hosts)
 	if o.server != "" {
@@ -204,7 +206,7 @@ func (o *sessionsOptions) allSessions(ctx context.Context, hosts []*sessionHost)
 
 // serveWasHere reports whether a server has stored runs in the data folder of the configuration.
 func (o *sessionsOptions) serveWasHere() bool {
-	_, data, err := whereabouts(o.config)
+	_, data, err := configuredPaths(o.config)
 	if err != nil || data == "" {
 		return false
 	}

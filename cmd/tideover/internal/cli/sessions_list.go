@@ -181,7 +181,8 @@ func spentOf(spent, limit int) string {
 	return strconv.Itoa(spent) + "/" + strconv.Itoa(limit)
 }
 
-// next formats the time until t, followed by t itself as a time of day; empty if t is nil.
+// next formats the time until t, followed by t as a time of day, such as "2h (07:00)"; empty if t
+// is nil.
 func (s *screen) next(t *time.Time) string {
 	if t == nil {
 		return ""

@@ -113,7 +113,7 @@ func describeWaitSource(who string) string {
 	return cmp.Or(names[who], "the "+who)
 }
 
-// outOf formats a counter with its maximum in words; a negative limit means unlimited.
+// outOf formats a counter with its limit, such as "2 of 5"; a negative limit means unlimited.
 func outOf(spent, limit int) string {
 	if limit < 0 {
 		return strconv.Itoa(spent) + ", no limit"

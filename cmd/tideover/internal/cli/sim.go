@@ -105,7 +105,8 @@ func newSim(io Streams) *cobra.Command {
 	return cmd
 }
 
-// oneScenario accepts at most one argument. It suggests --policy for a second one that is a policy.
+// oneScenario accepts at most one argument. If a second argument is a policy, the error suggests
+// --policy.
 func oneScenario(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
 		if _, err := simulate.ParsePolicy(args[1]); err == nil {
@@ -246,7 +247,8 @@ func (o *simOptions) file(name string) (simulate.File, error) {
 	return f, nil
 }
 
-// scenario returns the built-in scenario with this name, or the one in a file.
+// scenario returns the built-in scenario with this name, or reads the scenario from the file with
+// this name.
 func scenario(name string) (simulate.File, error) {
 	if f, ok := simulate.Preset(name); ok {
 		return f, nil

@@ -18,8 +18,8 @@ import (
 )
 
 // newQuery makes cmd a command that prints a value from the server. get fetches the value, and
-// render formats it as lines. With --json the output is an object whose only field has this name
-// and the value; if name is empty, the output is the value itself.
+// render formats it as lines. With --json the output is the value, or, if name is set, an object
+// with the value in a field of this name.
 func newQuery[T any](io Streams, cmd *cobra.Command, name string, get func(context.Context, *client.Client) (T, error), render func(T, *screen) []string) *cobra.Command {
 	o := newRemote(io)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -259,8 +259,8 @@ func parsePercent(text string) (float64, error) {
 	return n, nil
 }
 
-// asFlagErrors splits a joined error about fields of the session, and replaces the fields by the
-// flags that set them.
+// asFlagErrors splits a joined error about fields of the session into its parts, and names the
+// flags in place of the fields.
 func asFlagErrors(err error) (list []error) {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {

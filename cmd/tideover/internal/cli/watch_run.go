@@ -120,7 +120,7 @@ func runWatch(ctx context.Context, io Streams, o *watchOptions, args []string) (
 }
 
 // otherSessions returns the commands of the sessions that could share a folder with the session of
-// this name: all others that have a watch folder, and those of the configuration.
+// this name: the other sessions that have a watch folder, and the sessions of the configuration.
 func otherSessions(cfg *config.Config, name string) []session.Command {
 	list := session.Watched(filepath.Join(cfg.Server.Data, "watch"), name)
 	for _, other := range cfg.Sessions {
@@ -228,9 +228,9 @@ func checkStartable(spec *session.Spec) error {
 	return err
 }
 
-// about returns the data from which the command that continues the session is built later. Relative
-// paths in flags depend on the folder in which the watch was started, so that folder is stored,
-// too.
+// about returns the data that is stored with the session, to build the command that continues it.
+// Relative paths in flags depend on the folder in which the watch was started, so that folder is
+// stored, too.
 func (o *watchOptions) about(spec *session.Spec, args []string) watch.About {
 	a := watch.About{Command: args, Dir: spec.Dir, Flags: o.given}
 	if from, err := os.Getwd(); err == nil && from != spec.Dir {
