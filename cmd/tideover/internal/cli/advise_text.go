@@ -103,10 +103,7 @@ func describeGoals(g advise.Goal) string {
 	add(g.P99 > 0, "p99 <= %s", "p99", g.P99.Seconds())
 	add(g.Amplification > 0, "load <= %s", "amplification", g.Amplification)
 	add(g.Recovery > 0, "recovery <= %s", "recovery", g.Recovery.Seconds())
-	if len(parts) == 0 {
-		return ""
-	}
-	return "goal: " + strings.Join(parts, ", ")
+	return optional("goal: ", strings.Join(parts, ", "), "")
 }
 
 func reasonLines(list []advise.Reason) (lines []string) {
@@ -140,14 +137,9 @@ func tradeLines(list []advise.Trade) (lines []string) {
 			changes[t.Better] = append(changes[t.Better], fmt.Sprintf("%s %s -> %s", measureName(t.Measure),
 				formatMeasure(t.Measure, t.Single.Mean), formatMeasure(t.Measure, t.Policy.Mean)))
 		}
-		var parts []string
-		if better := changes[true]; len(better) > 0 {
-			parts = append(parts, "better: "+strings.Join(better, ", "))
-		}
-		if worse := changes[false]; len(worse) > 0 {
-			parts = append(parts, "worse: "+strings.Join(worse, ", "))
-		}
-		lines = append(lines, list[0].Scenario+": "+strings.Join(parts, "; "))
+		better := optional("better: ", strings.Join(changes[true], ", "), "; ")
+		worse := optional("worse: ", strings.Join(changes[false], ", "), "")
+		lines = append(lines, list[0].Scenario+": "+strings.TrimSuffix(better+worse, "; "))
 		list = list[n:]
 	}
 	return lines

@@ -62,13 +62,10 @@ func newBackup(io Streams) *cobra.Command {
 
 func (o *backupOptions) copy(ctx context.Context, c *client.Client, dir string) error {
 	b, err := c.BackupWithout(ctx, dir, o.without)
-	if err != nil {
-		return err
-	}
 	if len(b.LeftOut) > 0 {
 		o.warn("%s", incomplete(b.LeftOut))
 	}
-	return o.printRendered(b, func(s *screen) []string { return renderBackup(&b, s) })
+	return printFetched(&o.resultPrinter, &b, err, renderBackup)
 }
 
 func renderBackup(b *control.Backup, s *screen) []string {

@@ -14,7 +14,6 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/client"
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
-	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
@@ -34,13 +33,6 @@ const clusterExample = `  tideover cluster
   tideover cluster --watch
   tideover cluster --json | jq -r '.shards[] | select(.owner == null).number'`
 
-const clusterCodes = `
-Exit codes:
-  0      success
-  3      the server is not part of a cluster
-  125    tideover's own error: a bad flag, no server, a request that the server rejected
-  128+n  ended by signal n`
-
 func newCluster(io Streams) *cobra.Command {
 	o := &clusterOptions{remote: newRemote(io)}
 	var watch bool
@@ -51,26 +43,19 @@ func newCluster(io Streams) *cobra.Command {
 				if watch {
 					return o.watch(ctx, c)
 				}
-				return o.show(ctx, c)
+				info, err := c.Cluster(ctx)
+				return printFetched(&o.resultPrinter, &info, err, renderCluster)
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&watch, "watch", false, "update the display every second")
-	return o.command(cmd, remoteServer+"\n"+clusterCodes)
+	return o.command(cmd, fmt.Sprintf(partHelp, "the server is not part of a cluster"))
 }
 
 // clusterOptions holds the flags of cluster, and the members that --watch has printed.
 type clusterOptions struct {
 	remote
 	members map[string]string // names of the members, by id
-}
-
-func (o *clusterOptions) show(ctx context.Context, c *client.Client) error {
-	info, err := c.Cluster(ctx)
-	if err != nil {
-		return err
-	}
-	return o.printRendered(info, func(s *screen) []string { return renderCluster(&info, s) })
 }
 
 // renderCluster renders the members and the shards as lines.
@@ -142,49 +127,27 @@ func isTemporary(err error) bool {
 
 // printChanges prints a line for each member that joined or left, and for each shard with a new
 // owner, epoch or problem.
-func (o *clusterOptions) printChanges(info control.Cluster, emit printChange) error {
-	if err := o.printMemberChanges(info.Members); err != nil {
-		return err
+func (o *clusterOptions) printChanges(info control.Cluster, emit printChange) {
+	now := time.Now().Format(time.RFC3339)
+	present := map[string]string{}
+	for _, m := range info.Members {
+		present[m.ID] = m.Name
+		emit("member "+m.ID, "joined", m, fmt.Sprintf("%s member %s joined name=%q", now, m.ID, m.Name))
 	}
+	for id, name := range o.members {
+		if _, ok := present[id]; !ok {
+			left := map[string]string{"id": id, "name": name, "left": now}
+			emit("member "+id, "left", left, fmt.Sprintf("%s member %s left name=%q", now, id, name))
+		}
+	}
+	o.members = present
 	for i := range info.Shards {
 		sh := &info.Shards[i]
 		trouble := shardTrouble(&info, sh)
-		at := time.Now().Format(time.RFC3339)
-		line := fmt.Sprintf("%s shard %d owner=%s epoch=%d", at, sh.Number, ownerCell(sh).text, sh.Epoch)
+		line := fmt.Sprintf("%s shard %d owner=%s epoch=%d", now, sh.Number, ownerCell(sh).text, sh.Epoch)
 		if trouble != "" {
 			line += fmt.Sprintf(" trouble=%q", trouble)
 		}
-		if err := emit(strconv.Itoa(sh.Number), fmt.Sprint(sh.Owner, sh.Epoch, trouble), sh, line); err != nil {
-			return err
-		}
+		emit(strconv.Itoa(sh.Number), fmt.Sprint(sh.Owner, sh.Epoch, trouble), sh, line)
 	}
-	return nil
-}
-
-// printMemberChanges prints a line for each member that joined or left since the last call.
-func (o *clusterOptions) printMemberChanges(members []journal.Member) error {
-	gone := o.members
-	o.members = map[string]string{}
-	for _, m := range members {
-		o.members[m.ID] = m.Name
-		if _, known := gone[m.ID]; known {
-			delete(gone, m.ID)
-			continue
-		}
-		if err := o.printMemberChange(m, "%s joined name=%q", m.ID, m.Name); err != nil {
-			return err
-		}
-	}
-	for id, name := range gone {
-		left := map[string]string{"id": id, "name": name, "left": time.Now().Format(time.RFC3339)}
-		if err := o.printMemberChange(left, "%s left name=%q", id, name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// printMemberChange prints a change of a member as a line of text or JSON.
-func (o *clusterOptions) printMemberChange(v any, format string, args ...any) error {
-	return o.printJSONOrLine(v, "%s member %s", time.Now().Format(time.RFC3339), fmt.Sprintf(format, args...))
 }

@@ -28,9 +28,8 @@ type bulkOptions struct {
 
 type retryOptions struct {
 	bulkOptions
-	dead  bool
-	from  singleFlag
-	input singleFlag
+	dead        bool
+	from, input singleFlag
 }
 
 const retryLong = `Retries dead runs. Steps that failed get a new set of attempts; steps that succeeded
@@ -223,7 +222,7 @@ func (o *bulkOptions) changeMatching(ctx context.Context, c *client.Client, what
 	if len(page.Runs) == 0 {
 		return o.printBulkResult(what, control.Done{Failed: []control.Failed{}})
 	}
-	if err := o.confirm(ctx, what, count); err != nil {
+	if err := o.confirm(ctx, o.yes, what, count); err != nil {
 		return err
 	}
 	if o.latest && f.Until.IsZero() {
@@ -261,19 +260,19 @@ func (o *bulkOptions) printBulkResult(what string, d control.Done) error {
 	return err
 }
 
-// confirm asks the user for confirmation, unless --yes is given. Without a terminal it can't ask
-// and returns an error.
-func (o *bulkOptions) confirm(ctx context.Context, what, count string) error {
-	if o.yes {
+// confirm asks the user for confirmation, unless yes is set by --yes. Without a terminal it can't
+// ask and returns an error.
+func (p *resultPrinter) confirm(ctx context.Context, yes bool, what, count string) error {
+	if yes {
 		return nil
 	}
-	if !process.IsTerminal(o.io.In) || !process.IsTerminal(o.io.Err) {
+	if !process.IsTerminal(p.io.In) || !process.IsTerminal(p.io.Err) {
 		return fmt.Errorf("this would %s %s: add --yes to confirm", what, count)
 	}
-	fmt.Fprintf(o.io.Err, "tideover: %s %s? [y/N] ", what, count)
+	fmt.Fprintf(p.io.Err, "tideover: %s %s? [y/N] ", what, count)
 	answer := make(chan string, 1)
 	go func() {
-		line, _ := bufio.NewReader(o.io.In).ReadString('\n')
+		line, _ := bufio.NewReader(p.io.In).ReadString('\n')
 		answer <- line
 	}()
 	select {

@@ -68,11 +68,10 @@ func (o *runsOptions) printGroups(ctx context.Context, c *client.Client) error {
 		return err
 	}
 	dead, err := c.Dead(ctx, o.limit, o.internal)
-	if err != nil {
-		return err
-	}
 	o.warnSilentShards(dead.Silent)
-	return o.printRendered(dead, func(s *screen) []string { return renderGroups(dead.Groups, s) })
+	return printFetched(&o.resultPrinter, dead, err, func(dead control.Dead, s *screen) []string {
+		return renderGroups(dead.Groups, s)
+	})
 }
 
 // printUnlisted prints how many dead runs are not in the list.

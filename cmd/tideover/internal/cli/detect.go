@@ -16,7 +16,6 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 	"github.com/tideover/tideover/internal/secret"
-	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // detectOptions holds the flags of detect.
@@ -269,7 +268,7 @@ func renderStop(stop detect.Stop, s *screen) []string {
 	head := s.paint("1", stop.Reason.String())
 	switch {
 	case !stop.Until.IsZero():
-		head += fmt.Sprintf(" until %s (%s)", s.stamp(stop.Until), formatRelative(stop.Until.Sub(s.now)))
+		head += fmt.Sprintf(" until %s (%s)", s.stamp(stop.Until), s.when(&stop.Until))
 	case stop.Terminal:
 		head += "; waiting does not help"
 	case stop.Reason == detect.RateLimit:
@@ -305,13 +304,6 @@ func describeEvidence(stop detect.Stop) string {
 		text += fmt.Sprintf("; time parsed from %s as %s", visible(fmt.Sprintf("%q", stop.Stated)), stop.As)
 	}
 	return text
-}
-
-func formatRelative(d time.Duration) string {
-	if d <= 0 {
-		return "now"
-	}
-	return "in " + textfmt.CoarseDuration(d)
 }
 
 func renderFindings(list []detect.Finding, s *screen) []string {

@@ -19,16 +19,17 @@ type listWatch[T any] struct {
 	isAway    func(error) bool // reports whether get may succeed again after this error
 	warnsAway bool             // print a warning if get fails and the output is not a terminal
 	render    func(T, *screen) []string
-	changes   func(T, printChange) error // prints the entries that have changed
+	changes   func(T, printChange) // calls printChange for each entry
 
 	height int               // number of lines that redraw has written
 	seen   map[string]string // last printed state of each entry
 	warned bool              // a warning was printed, and get has failed ever since
+	failed error             // the first entry that could not be printed
 }
 
 // printChange prints an entry if its state differs from the state that was last printed for this
 // key. With --json it prints entry as JSON, otherwise line.
-type printChange func(key, state string, entry any, line string) error
+type printChange func(key, state string, entry any, line string)
 
 // run shows the list until the context ends. It returns an error if the first call of get fails, or
 // if a later call fails with an error for which isAway returns false.
@@ -62,20 +63,19 @@ func (w *listWatch[T]) update(list T, away error) error {
 		return w.redraw(w.render(list, &s))
 	case away == nil || !w.warnsAway:
 		w.warned = false
-		return w.changes(list, w.printChange)
+		w.changes(list, w.printChange)
 	case !w.warned:
 		w.warned = true
 		w.warn("%s", away)
 	}
-	return nil
+	return w.failed
 }
 
-func (w *listWatch[T]) printChange(key, state string, entry any, line string) error {
-	if w.seen[key] == state {
-		return nil
+func (w *listWatch[T]) printChange(key, state string, entry any, line string) {
+	if w.seen[key] != state && w.failed == nil {
+		w.seen[key] = state
+		w.failed = w.printJSONOrLine(entry, "%s", line)
 	}
-	w.seen[key] = state
-	return w.printJSONOrLine(entry, "%s", line)
 }
 
 // redraw writes lines to the terminal, in place of the lines of the previous call.

@@ -16,14 +16,8 @@ func feedbackLine(x *nip90client.Entry, zone *time.Location) string {
 
 // feedbackText returns the status, the message and the details of feedback.
 func feedbackText(x *nip90client.Entry) string {
-	text := shortText(x.Status)
-	if x.Message != "" {
-		text += ": " + shortText(x.Message)
-	}
-	if list := feedbackDetails(x); len(list) > 0 {
-		text += " (" + strings.Join(list, ", ") + ")"
-	}
-	return text
+	details := strings.Join(feedbackDetails(x), ", ")
+	return shortText(x.Status) + optional(": ", shortText(x.Message), "") + optional(" (", details, ")")
 }
 
 func feedbackDetails(x *nip90client.Entry) (list []string) {
@@ -56,10 +50,7 @@ func progressLine(x *nip90client.Entry) string {
 	if x.ETA != nil {
 		text += ", eta " + seconds(*x.ETA)
 	}
-	if x.Message != "" {
-		text += ", " + shortText(x.Message)
-	}
-	return text
+	return text + optional(", ", shortText(x.Message), "")
 }
 
 func seconds(s float64) string {
@@ -97,15 +88,9 @@ func watchText(x *nip90client.Entry) string {
 	who := shortKey(x.Author)
 	switch x.Type {
 	case nip90client.TypeRequest:
-		if x.Provider != "" {
-			who += " to " + shortKey(x.Provider)
-		}
-		if x.Timeout != "" {
-			who += ", timeout " + shortText(x.Timeout)
-		}
-		if x.Bid != "" {
-			who += ", bid " + shortText(x.Bid) + " msat"
-		}
+		who += optional(" to ", shortKey(x.Provider), "")
+		who += optional(", timeout ", shortText(x.Timeout), "")
+		who += optional(", bid ", shortText(x.Bid), " msat")
 		return fmt.Sprintf("%s, kind %d: %s", who, x.Kind, shortText(x.Content))
 	case nip90client.TypeFeedback:
 		return who + "  " + feedbackText(x)
@@ -114,10 +99,7 @@ func watchText(x *nip90client.Entry) string {
 	case nip90client.TypeOffer:
 		return who + "  " + offerText(x)
 	}
-	if x.Message == "" {
-		return who
-	}
-	return who + "  " + shortText(x.Message)
+	return who + optional("  ", shortText(x.Message), "")
 }
 
 // offerText describes the offer of a provider.
@@ -126,12 +108,7 @@ func offerText(x *nip90client.Entry) string {
 	if len(x.Kinds) > 1 {
 		text = "kinds " + joinInts(x.Kinds)
 	}
-	for _, more := range []string{x.Name, x.About} {
-		if more != "" {
-			text += ": " + shortText(more)
-		}
-	}
-	return text
+	return text + optional(": ", shortText(x.Name), "") + optional(": ", shortText(x.About), "")
 }
 
 func resultText(x *nip90client.Entry) string {
@@ -139,9 +116,7 @@ func resultText(x *nip90client.Entry) string {
 	if x.Runtime != nil {
 		text += " in " + textfmt.ReadableDuration(milliseconds(*x.Runtime))
 	}
-	if x.Amount != "" {
-		text += ", costs " + shortText(x.Amount) + " msat"
-	}
+	text += optional(", costs ", shortText(x.Amount), " msat")
 	if x.Failure != nil {
 		return text + ": " + failureText(x.Failure)
 	}

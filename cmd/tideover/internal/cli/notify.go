@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -24,8 +23,8 @@ import (
 const codeNotSent = 1
 
 type notifyOptions struct {
+	resultPrinter
 	source configFlags
-	json   bool
 	retry  bool
 }
 
@@ -41,7 +40,7 @@ workflows: that one gave up, waits for a long time, or continues.`,
 }
 
 func newNotifyTest(io Streams) *cobra.Command {
-	o := &notifyOptions{}
+	o := &notifyOptions{resultPrinter: resultPrinter{io: io}}
 	cmd := &cobra.Command{
 		Use:   "test NAME",
 		Short: "Send a test message and print the result",
@@ -52,9 +51,7 @@ its selection of events. It makes one attempt, so that an error shows at once; w
 Exit codes: 0 sent, 1 not sent, 125 tideover's own error, such as an unknown name.`,
 		Example: "  tideover notify test phone",
 		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runNotifyTest(cmd.Context(), io, o, args[0])
-		},
+		RunE:    func(cmd *cobra.Command, args []string) error { return o.test(cmd.Context(), args[0]) },
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			cfg, _, err := o.source.load(new(secret.Redactor))
 			if err != nil {
@@ -79,7 +76,7 @@ type notifyOutcome struct {
 	Error    string `json:"error,omitempty"`
 }
 
-func runNotifyTest(ctx context.Context, io Streams, o *notifyOptions, name string) error {
+func (o *notifyOptions) test(ctx context.Context, name string) error {
 	redactor := new(secret.Redactor)
 	cfg, _, err := o.source.load(redactor)
 	if err != nil {
@@ -107,19 +104,15 @@ func runNotifyTest(ctx context.Context, io Streams, o *notifyOptions, name strin
 		}
 		out.Error = redactor.String(err.Error())
 	}
-	switch {
-	case o.json:
-		text, _ := json.Marshal(out) // can't fail: out has only strings, numbers and a bool
-		fmt.Fprintf(io.Out, "%s\n", text)
-	case out.Sent:
-		fmt.Fprintf(io.Out, "sent by %s (%s)\n", name, n.Kind)
-	default:
-		fmt.Fprintf(io.Err, "tideover: %s\n", visibleLines(out.Error))
+	if out.Sent || o.json {
+		err = o.printJSONOrLine(out, "sent by %s (%s)", name, n.Kind)
+	} else {
+		fmt.Fprintf(o.io.Err, "tideover: %s\n", visibleLines(out.Error))
 	}
 	if !out.Sent {
 		return exitError{Code: codeNotSent}
 	}
-	return nil
+	return err
 }
 
 // messageOrigin returns the host name, which messages state as their origin.

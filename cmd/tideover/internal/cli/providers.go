@@ -34,13 +34,6 @@ const providersExample = `  tideover providers
   tideover providers drain anthropic
   tideover providers --json | jq -r '.providers[] | select(.state != "up").name'`
 
-const providersCodes = `
-Exit codes:
-  0      success
-  3      unknown provider
-  125    tideover's own error: a bad flag, no server, a request that the server rejected
-  128+n  ended by signal n`
-
 func newProviders(io Streams) *cobra.Command {
 	o := &providersOptions{newRemote(io)}
 	var watch bool
@@ -82,15 +75,12 @@ func atMostOneProvider(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// command adds the common flags and help to a command, and returns it.
+// command adds the common flags and help to a command, and returns it. The error that no server is
+// running also suggests 'tideover gateway'.
 func (o *providersOptions) command(cmd *cobra.Command) *cobra.Command {
-	return o.remote.command(cmd, remoteServer+"\n"+providersCodes)
-}
-
-// withClient connects to the server and calls do. Besides 'tideover serve', the server can be
-// 'tideover gateway'.
-func (o *providersOptions) withClient(cmd *cobra.Command, do func(ctx context.Context, c *client.Client) error) error {
-	return noGateway(o.remote.withClient(cmd, do))
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return noGateway(run(cmd, args)) }
+	return o.remote.command(cmd, fmt.Sprintf(partHelp, "unknown provider"))
 }
 
 // noGateway replaces the error that no server is running by an error that also suggests to start
@@ -141,11 +131,8 @@ func newProviderVerb(io Streams, action, short, long string) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				text := st.Name + " " + st.State
-				if meaning := control.ProviderMeaning(&st); meaning != "" {
-					text += ": " + meaning
-				}
-				return o.printJSONOrLine(&st, "%s", text)
+				meaning := optional(": ", control.ProviderMeaning(&st), "")
+				return o.printJSONOrLine(&st, "%s %s%s", st.Name, st.State, meaning)
 			})
 		},
 	})

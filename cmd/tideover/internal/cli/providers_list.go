@@ -142,15 +142,11 @@ func (o *providersOptions) watch(ctx context.Context, c *client.Client, name str
 			return all, noGateway(err)
 		},
 		render: func(all control.ProviderList, s *screen) []string { return renderProviders(all.Providers, s) },
-		changes: func(all control.ProviderList, emit printChange) error {
+		changes: func(all control.ProviderList, emit printChange) {
 			for i := range all.Providers {
 				st := &all.Providers[i]
-				line := time.Now().Format(time.RFC3339) + " " + providerLine(st)
-				if err := emit(st.Name, providerMark(st), st, line); err != nil {
-					return err
-				}
+				emit(st.Name, providerMark(st), st, time.Now().Format(time.RFC3339)+" "+providerLine(st))
 			}
-			return nil
 		},
 	}
 	return w.run(ctx)
@@ -177,28 +173,23 @@ func providerMark(st *gateway.Status) string {
 
 // providerLine returns the state of a provider as one line of key=value pairs.
 func providerLine(st *gateway.Status) string {
-	parts := []string{st.Name, st.State}
+	line := st.Name + " " + st.State
 	if st.Held {
-		parts = append(parts, "held")
+		line += " held"
 	}
-	parts = append(parts, fmt.Sprintf("in-flight=%d waiting=%d", st.InFlight, st.Waiting))
-	if text := latency(st.TTFB); text != "" {
-		parts = append(parts, "ttfb="+text)
-	}
-	if text := ratio(st); text != "" {
-		parts = append(parts, "attempts-per-request="+text)
-	}
-	parts = append(parts, fmt.Sprintf("failovers=%d", st.Totals.Failovers))
+	line += fmt.Sprintf(" in-flight=%d waiting=%d", st.InFlight, st.Waiting)
+	line += optional(" ttfb=", latency(st.TTFB), "") + optional(" attempts-per-request=", ratio(st), "")
+	line += fmt.Sprintf(" failovers=%d", st.Totals.Failovers)
 	if r := recovery(st); r != nil && r.Next != nil {
-		parts = append(parts, "next-probe="+r.Next.Local().Format(time.RFC3339))
+		line += " next-probe=" + r.Next.Local().Format(time.RFC3339)
 	}
 	for _, k := range st.Keys {
 		if k.CoolUntil != nil && k.CoolUntil.After(time.Now()) {
-			parts = append(parts, fmt.Sprintf("cooling=%q", k.Name+" "+k.Reason))
+			line += fmt.Sprintf(" cooling=%q", k.Name+" "+k.Reason)
 		}
 	}
 	for _, x := range st.Throttles {
-		parts = append(parts, fmt.Sprintf("throttled=%q", strings.Join(strings.Fields(x.Key+" "+x.Route+" "+x.Model+" "+x.Reason), " ")))
+		line += fmt.Sprintf(" throttled=%q", strings.Join(strings.Fields(x.Key+" "+x.Route+" "+x.Model+" "+x.Reason), " "))
 	}
-	return strings.Join(parts, " ")
+	return line
 }

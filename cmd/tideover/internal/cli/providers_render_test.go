@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -69,13 +68,13 @@ func TestHowProvidersLook(t *testing.T) {
 		"providers-80.txt":     {now: noon, zone: time.UTC, terminal: true, width: 80},
 		"providers-colour.txt": {now: noon, zone: time.UTC, terminal: true, width: 120, colour: true},
 	} {
-		golden(t, name, strings.Join(renderProviders(all, &s), "\n")+"\n")
+		goldenLines(t, name, renderProviders(all, &s))
 	}
-	golden(t, "providers-show.txt", renderProvider(&all[0], &screen{now: noon, zone: time.UTC}))
-	golden(t, "providers-show-80.txt", renderProvider(&all[0], &screen{now: noon, zone: time.UTC, terminal: true, width: 80, colour: true}))
-	golden(t, "providers-show-held.txt", renderProvider(&all[2], &screen{now: noon, zone: time.UTC}))
-	golden(t, "providers-show-refused.txt", renderProvider(&all[4], &screen{now: noon, zone: time.UTC}))
-	golden(t, "providers-show-first.txt", renderProvider(&all[5], &screen{now: noon, zone: time.UTC}))
+	goldenLines(t, "providers-show.txt", renderProvider(&all[0], &screen{now: noon, zone: time.UTC}))
+	goldenLines(t, "providers-show-80.txt", renderProvider(&all[0], &screen{now: noon, zone: time.UTC, terminal: true, width: 80, colour: true}))
+	goldenLines(t, "providers-show-held.txt", renderProvider(&all[2], &screen{now: noon, zone: time.UTC}))
+	goldenLines(t, "providers-show-refused.txt", renderProvider(&all[4], &screen{now: noon, zone: time.UTC}))
+	goldenLines(t, "providers-show-first.txt", renderProvider(&all[5], &screen{now: noon, zone: time.UTC}))
 	if got := renderProviders(nil, &screen{}); len(got) != 1 || got[0] != "no providers: add one under providers: in the configuration; see docs/gateway.md" {
 		t.Errorf("no providers: %q", got)
 	}

@@ -31,19 +31,13 @@ func newProvidersShow(io Streams) *cobra.Command {
 	return o.command(&cobra.Command{
 		Use: "show [flags] NAME", Short: "Show a provider with its keys, quotas and outages", Long: providersShowLong, Example: providersShowExample,
 		Args: exactlyOne("provider"), ValidArgsFunction: single(o.completeNames),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error {
-				st, err := c.Provider(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				return o.printText(st, func(s *screen) string { return renderProvider(&st, s) })
-			})
-		},
+		RunE: query(&o.remote, func(ctx context.Context, c *client.Client, args []string) (gateway.Status, error) {
+			return c.Provider(ctx, args[0])
+		}, func(st gateway.Status, s *screen) []string { return renderProvider(&st, s) }),
 	})
 }
 
-func renderProvider(st *gateway.Status, s *screen) string {
+func renderProvider(st *gateway.Status, s *screen) []string {
 	p := &details{screen: s}
 	p.line("%s  %s  %s", p.paint("1", visible(st.Name)), p.paint(providerColours[st.State], visible(stateOf(st))), p.paint("2", visible(st.Preset+" at "+st.BaseURL)))
 	p.providerState(st)
@@ -53,13 +47,14 @@ func renderProvider(st *gateway.Status, s *screen) string {
 	}
 	p.field("fallback", strings.Join(st.Fallback, ", "))
 	p.field("policy", st.Policy)
-	p.keys(st.Keys)
-	p.throttles(st.Throttles)
-	p.quotas(st.Quotas)
-	p.outages(st.Outages)
-	p.failovers(st.Failovers)
-	p.budgets(st.Budgets)
-	return p.String()
+	addTable(p, "keys", []string{"NAME", "IN-FLIGHT", "FAILURES", "SCORE", "COOLS", "REASON"}, st.Keys, p.keyRow)
+	addTable(p, "throttled", []string{"ROUTE", "MODEL", "KEY", "UNTIL", "NEXT PROBE", "REASON"}, st.Throttles,
+		p.throttleRow)
+	addTable(p, "quotas", []string{"NAME", "KEY", "LEFT", "OF", "RESETS"}, st.Quotas, p.quotaRow)
+	addTable(p, "outages", []string{"BEGAN", "LASTED", "PREDICTED", "OFF BY", "PROBES", "CAUSE"}, st.Outages, p.outageRow)
+	addTable(p, "failovers", []string{"AT", "FROM", "TO", "WHY"}, st.Failovers, p.failoverRow)
+	addTable(p, "retry budgets", []string{"ROUTE", "LEFT", "OF"}, st.Budgets, budgetRow)
+	return p.lines
 }
 
 // providerState adds the state and the forecast of an outage.
@@ -83,11 +78,8 @@ func (p *details) expected(r *gateway.Recovery) string {
 	case r.Expected == nil:
 		return ""
 	}
-	text := p.moment(r.Expected) + ", " + learned(r.Outages)
-	if r.Predicted > 0 {
-		text += "; predicted " + latency(r.Predicted) + " at its start"
-	}
-	return text
+	predicted := optional("; predicted ", latency(r.Predicted), " at its start")
+	return p.moment(r.Expected) + ", " + learned(r.Outages) + predicted
 }
 
 // learned says how many outages an estimate is based on. Old outages count less than 1 each.
@@ -105,19 +97,12 @@ func learned(outages float64) string {
 // providerWork adds the current requests and the totals.
 func (p *details) providerWork(st *gateway.Status) {
 	p.field("in flight", strconv.Itoa(st.InFlight))
-	waiting := strconv.Itoa(st.Waiting)
-	if by := byClass(st.ByClass); by != "" {
-		waiting += ": " + by
-	}
-	p.field("waiting", waiting)
+	p.field("waiting", strconv.Itoa(st.Waiting)+optional(": ", byClass(st.ByClass), ""))
 	p.field("first byte", latency(st.TTFB))
 	t := &st.Totals
 	p.field("requests", counts(t.Requests, "", t.Succeeded, "succeeded", t.Failed, "failed", t.Canceled, "canceled", t.CutShort, "cut short", t.NotKept, "too long to retry"))
 	attempts := counts(t.Sent, " of its own requests", t.Retries, "retried", t.Hedges, "hedged")
-	if text := ratio(st); text != "" {
-		attempts += "; " + text + " per request"
-	}
-	p.field("attempts", attempts)
+	p.field("attempts", attempts+optional("; ", ratio(st), " per request"))
 	p.field("sent here", counts(t.Attempts, ", including those for other providers", t.Throttled, "throttled", t.Probes, "probing"))
 	p.field("failovers", strconv.FormatUint(t.Failovers, 10))
 	if st.Pressure > 0 {
@@ -141,17 +126,13 @@ func byClass(counts map[string]int) string {
 // the text after the total. parts holds a number (uint64) and a name for each part; parts that are
 // 0 are left out.
 func counts(total uint64, of string, parts ...any) string {
-	text := strconv.FormatUint(total, 10) + of
 	var list []string
 	for i := 0; i+1 < len(parts); i += 2 {
 		if n, _ := parts[i].(uint64); n > 0 {
 			list = append(list, fmt.Sprintf("%d %s", n, parts[i+1]))
 		}
 	}
-	if len(list) > 0 {
-		text += ": " + strings.Join(list, ", ")
-	}
-	return text
+	return strconv.FormatUint(total, 10) + of + optional(": ", strings.Join(list, ", "), "")
 }
 
 // rate formats the rate limit and the concurrency limit; empty if there are none.
@@ -173,10 +154,14 @@ func rate(l *gateway.Limits) string {
 	return strings.Join(parts, ", ")
 }
 
-// section adds a table under a heading, unless it has no rows.
-func (p *details) section(name string, t *table) {
-	if len(t.rows) == 0 {
+// addTable adds a heading and a table with a row for each entry of list, unless list is empty.
+func addTable[T any](p *details, name string, heads []string, list []T, row func(T) []cell) {
+	if len(list) == 0 {
 		return
+	}
+	t := &table{heads: heads}
+	for _, entry := range list {
+		t.add(row(entry)...)
 	}
 	p.line("\n%s", p.paint("1", name))
 	s := *p.screen
@@ -188,63 +173,52 @@ func (p *details) section(name string, t *table) {
 	}
 }
 
-func (p *details) keys(list []gateway.KeyInfo) {
-	t := &table{heads: []string{"NAME", "IN-FLIGHT", "FAILURES", "SCORE", "COOLS", "REASON"}}
-	for _, k := range list {
-		cools := ""
-		if k.CoolUntil != nil && k.CoolUntil.After(p.now) {
-			cools = "for " + p.until(k.CoolUntil)
-			if k.Refused {
-				cools = "avoided " + cools
-			}
+func (p *details) keyRow(k gateway.KeyInfo) []cell {
+	cools := ""
+	if k.CoolUntil != nil && k.CoolUntil.After(p.now) {
+		cools = "for " + p.until(k.CoolUntil)
+		if k.Refused {
+			cools = "avoided " + cools
 		}
-		t.add(plain(k.Name), plain(strconv.Itoa(k.InFlight)), plain(strconv.Itoa(k.Failures)), plain(latency(k.Score)), cell{cools, "33"}, plain(k.Reason))
 	}
-	p.section("keys", t)
+	return []cell{
+		plain(k.Name), plain(strconv.Itoa(k.InFlight)), plain(strconv.Itoa(k.Failures)), plain(latency(k.Score)),
+		{cools, "33"}, plain(k.Reason),
+	}
 }
 
-func (p *details) throttles(list []gateway.Throttle) {
-	t := &table{heads: []string{"ROUTE", "MODEL", "KEY", "UNTIL", "NEXT PROBE", "REASON"}}
-	for _, x := range list {
-		t.add(plain(cmp.Or(x.Route, "all")), plain(x.Model), plain(x.Key), cell{p.when(&x.Until), "33"}, plain(p.when(&x.NextProbe)), plain(x.Reason))
+func (p *details) throttleRow(x gateway.Throttle) []cell {
+	return []cell{
+		plain(cmp.Or(x.Route, "all")), plain(x.Model), plain(x.Key), {p.when(&x.Until), "33"}, plain(p.when(&x.NextProbe)),
+		plain(x.Reason),
 	}
-	p.section("throttled", t)
 }
 
-func (p *details) quotas(list []gateway.Quota) {
-	t := &table{heads: []string{"NAME", "KEY", "LEFT", "OF", "RESETS"}}
-	for _, q := range list {
-		left, of, resets := plain(strconv.FormatInt(q.Remaining, 10)), "", ""
-		if q.Remaining <= 0 {
-			left.colour = "31"
-		}
-		if q.Limit > 0 {
-			of = strconv.FormatInt(q.Limit, 10)
-		}
-		if q.Reset != nil {
-			resets = p.when(q.Reset)
-		}
-		t.add(plain(q.Name), plain(q.Key), left, plain(of), plain(resets))
+func (p *details) quotaRow(q gateway.Quota) []cell {
+	left, of, resets := plain(strconv.FormatInt(q.Remaining, 10)), "", ""
+	if q.Remaining <= 0 {
+		left.colour = "31"
 	}
-	p.section("quotas", t)
+	if q.Limit > 0 {
+		of = strconv.FormatInt(q.Limit, 10)
+	}
+	if q.Reset != nil {
+		resets = p.when(q.Reset)
+	}
+	return []cell{plain(q.Name), plain(q.Key), left, plain(of), plain(resets)}
 }
 
-func (p *details) outages(list []gateway.Outage) {
-	t := &table{heads: []string{"BEGAN", "LASTED", "PREDICTED", "OFF BY", "PROBES", "CAUSE"}}
-	for _, o := range list {
-		lasted, predicted, off := latency(o.Seconds), "", ""
-		if o.Predicted > 0 {
-			predicted, off = latency(o.Predicted), offBy(o.Seconds-o.Predicted)
-		}
-		switch { // the end of an outage may not have been observed
-		case o.AtLeast && lasted == "":
-			lasted, off = "unknown", ""
-		case o.AtLeast:
-			lasted, off = "at least "+lasted, ""
-		}
-		t.add(plain(p.stamp(o.Began)), plain(lasted), plain(predicted), plain(off), plain(strconv.Itoa(o.Probes)), plain(o.Cause))
+func (p *details) outageRow(o gateway.Outage) []cell {
+	lasted, predicted, off := latency(o.Seconds), "", ""
+	if o.Predicted > 0 {
+		predicted, off = latency(o.Predicted), offBy(o.Seconds-o.Predicted)
 	}
-	p.section("outages", t)
+	if o.AtLeast { // the end of the outage was not observed
+		lasted, off = cmp.Or(optional("at least ", lasted, ""), "unknown"), ""
+	}
+	return []cell{
+		plain(p.stamp(o.Began)), plain(lasted), plain(predicted), plain(off), plain(strconv.Itoa(o.Probes)), plain(o.Cause),
+	}
 }
 
 // offBy formats the difference between the actual and the predicted length of an outage, with a
@@ -256,19 +230,10 @@ func offBy(seconds float64) string {
 	return "+" + cmp.Or(latency(seconds), "0s")
 }
 
-func (p *details) failovers(list []gateway.Failover) {
-	t := &table{heads: []string{"AT", "FROM", "TO", "WHY"}}
-	for _, f := range list {
-		t.add(plain(p.stamp(f.Time)+" ("+p.ago(f.Time)+" ago)"), plain(f.From), plain(f.To), plain(f.Why))
-	}
-	p.section("failovers", t)
+func (p *details) failoverRow(f gateway.Failover) []cell {
+	return []cell{plain(p.stamp(f.Time) + " (" + p.ago(f.Time) + " ago)"), plain(f.From), plain(f.To), plain(f.Why)}
 }
 
-func (p *details) budgets(list []gateway.Budget) {
-	t := &table{heads: []string{"ROUTE", "LEFT", "OF"}}
-	for _, b := range list {
-		number := func(f float64) string { return strconv.FormatFloat(f, 'f', 0, 64) }
-		t.add(plain(b.Route), plain(number(b.Tokens)), plain(number(b.Max)))
-	}
-	p.section("retry budgets", t)
+func budgetRow(b gateway.Budget) []cell {
+	return []cell{plain(b.Route), plain(fmt.Sprintf("%.0f", b.Tokens)), plain(fmt.Sprintf("%.0f", b.Max))}
 }

@@ -50,6 +50,16 @@ place: tideover/tideover.sock in $XDG_STATE_HOME or ~/.local/state. A connection
 TCP needs $TIDEOVER_TOKEN. For TLS with a private certificate authority, set
 $TIDEOVER_CA to a file with its certificate.`
 
+// partHelp is the last part of the help text of commands about the cluster or the providers. The %s
+// stands for the meaning of exit code 3.
+const partHelp = remoteServer + `
+
+Exit codes:
+  0      success
+  3      %s
+  125    tideover's own error: a bad flag, no server, a request that the server rejected
+  128+n  ended by signal n`
+
 // codedError ends the program with an exit code and a message. The message does not point to the
 // help, because the command line was correct.
 type codedError struct {
@@ -197,12 +207,7 @@ func whoami() string {
 	if u, err := user.Current(); err == nil {
 		name = u.Username
 	}
-	name = strings.Map(func(c rune) rune {
-		if c <= ' ' || c > '~' {
-			return -1
-		}
-		return c
-	}, name)
+	name = strings.Join(strings.FieldsFunc(name, func(c rune) bool { return c <= ' ' || c > '~' }), "")
 	return "cli:" + name[:min(len(name), 60)]
 }
 
@@ -243,6 +248,19 @@ func (r *remote) withClient(cmd *cobra.Command, do func(ctx context.Context, c *
 	return do(ctx, c)
 }
 
+// query returns the RunE function of a command that prints a value from the server. get fetches the
+// value, and render formats it as lines.
+func query[T any](
+	r *remote, get func(ctx context.Context, c *client.Client, args []string) (T, error), render func(T, *screen) []string,
+) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		return r.withClient(cmd, func(ctx context.Context, c *client.Client) error {
+			v, err := get(ctx, c, args)
+			return printFetched(&r.resultPrinter, v, err, render)
+		})
+	}
+}
+
 // resultPrinter prints the result of a command.
 type resultPrinter struct {
 	io   Streams
@@ -251,17 +269,21 @@ type resultPrinter struct {
 
 // printRendered prints a value: with --json as a line of JSON, otherwise the lines that render returns.
 func (p *resultPrinter) printRendered(v any, render func(*screen) []string) error {
-	return p.printText(v, func(s *screen) string { return strings.Join(render(s), "\n") + "\n" })
-}
-
-// printText is like printRendered, but render returns the whole text.
-func (p *resultPrinter) printText(v any, render func(*screen) string) error {
 	if p.json {
 		return p.printJSON(v)
 	}
 	s := screenOf(p.io.Out)
-	_, err := p.io.Out.WriteString(render(&s))
+	_, err := p.io.Out.WriteString(strings.Join(render(&s), "\n") + "\n")
 	return err
+}
+
+// printFetched prints a value like printRendered. If err is not nil, it prints nothing and returns
+// err.
+func printFetched[T any](p *resultPrinter, v T, err error, render func(T, *screen) []string) error {
+	if err != nil {
+		return err
+	}
+	return p.printRendered(v, func(s *screen) []string { return render(v, s) })
 }
 
 // printJSONOrLine prints a value: with --json as a line of JSON, otherwise as a line of text.

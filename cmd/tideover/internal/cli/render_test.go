@@ -20,6 +20,12 @@ func golden(t *testing.T, name, got string) {
 	testfile.Golden(t, "testdata/"+name, got)
 }
 
+// goldenLines compares lines with the file of this name in testdata.
+func goldenLines(t *testing.T, name string, lines []string) {
+	t.Helper()
+	golden(t, name, strings.Join(lines, "\n")+"\n")
+}
+
 func at(d time.Duration) time.Time { return noon.Add(d) }
 
 func later(d time.Duration) *time.Time { t := at(d); return &t }
@@ -64,13 +70,13 @@ func exampleRun() *engine.Info {
 func TestHowARunLooks(t *testing.T) {
 	t.Parallel()
 	s := screen{now: noon, zone: time.UTC}
-	golden(t, "show.txt", renderShow(exampleRun(), &s))
+	goldenLines(t, "show.txt", renderShow(exampleRun(), &s))
 	dead := exampleRun()
 	dead.State, dead.Reason, dead.Next, dead.Ended, dead.ReplacedBy = "dead", "attempts", nil, later(-time.Minute), "01k9v3q0h2f8d7w5j3m1n6p4rz"
 	dead.Steps[1].Status, dead.Steps[1].Next = "failed", nil
 	dead.Steps[1].Attempts[0].Wait, dead.Steps[1].Attempts[0].Reason = nil, "attempts"
 	s.colour, s.zone = true, time.FixedZone("", 3600)
-	golden(t, "show-dead-colour.txt", renderShow(dead, &s))
+	goldenLines(t, "show-dead-colour.txt", renderShow(dead, &s))
 	done := &engine.Info{ID: "01k9", Workflow: "echo", State: "succeeded", Created: at(-time.Second), Ended: later(-time.Second), Output: json.RawMessage(`"x"`)}
 	lost := &engine.Info{ID: "01k9", Workflow: "import", State: "queued", Created: at(-time.Minute), Steps: []engine.StepInfo{{
 		Name: "unpack", Policy: "fixed(1s)", Status: "waiting", Lost: 3, MaxLost: 5, Next: later(-time.Second),
@@ -81,8 +87,8 @@ func TestHowARunLooks(t *testing.T) {
 			Wait:  &engine.WaitInfo{Delay: 4 * time.Second, Until: at(-21 * time.Second), By: "engine"},
 		}},
 	}}}
-	golden(t, "show-lost.txt", renderShow(lost, &screen{now: noon, zone: time.UTC}))
-	golden(t, "show-done.txt", renderShow(done, &screen{now: noon, zone: time.UTC}))
+	goldenLines(t, "show-lost.txt", renderShow(lost, &screen{now: noon, zone: time.UTC}))
+	goldenLines(t, "show-done.txt", renderShow(done, &screen{now: noon, zone: time.UTC}))
 }
 
 func TestHowRunsLook(t *testing.T) {
@@ -107,7 +113,7 @@ func TestHowRunsLook(t *testing.T) {
 				t.Errorf("%s: %d characters in %q", name, n, line)
 			}
 		}
-		golden(t, name, strings.Join(lines, "\n")+"\n")
+		goldenLines(t, name, lines)
 	}
 	if got := renderRuns(&engine.Page{}, &screen{}); got[0] != "no runs" {
 		t.Errorf("no runs: %q", got)

@@ -19,14 +19,11 @@ import (
 
 // filterFlags holds the flags that select runs.
 type filterFlags struct {
-	states      []string
-	workflow    string
-	search      string
-	errorLike   string
-	since       string
-	until       string
-	minAttempts int
-	internal    bool
+	states                      []string
+	workflow, search, errorLike string
+	since, until                string
+	minAttempts                 int
+	internal                    bool
 }
 
 // register adds the flags with these names to a command, in this order.
@@ -126,11 +123,8 @@ func (o *runsOptions) list(ctx context.Context, c *client.Client, f control.Filt
 		return o.watchRuns(ctx, c, f)
 	}
 	page, err := c.List(ctx, f)
-	if err != nil {
-		return err
-	}
 	o.warnSilentShards(page.Silent)
-	return o.printRendered(page, func(s *screen) []string { return renderRuns(&page, s) })
+	return printFetched(&o.resultPrinter, &page, err, renderRuns)
 }
 
 func (o *runsOptions) checkLimit() error {
@@ -199,7 +193,7 @@ func (o *runsOptions) watchRuns(ctx context.Context, c *client.Client, f control
 			}
 			return lines
 		},
-		changes: func(page engine.Page, emit printChange) error {
+		changes: func(page engine.Page, emit printChange) {
 			if text := control.Silent(page.Silent); text != silent {
 				silent = text
 				o.warnSilentShards(page.Silent)
@@ -207,11 +201,8 @@ func (o *runsOptions) watchRuns(ctx context.Context, c *client.Client, f control
 			for i := range page.Runs {
 				r := &page.Runs[i]
 				state := fmt.Sprint(r.State, r.Step, r.Attempts, r.Updated.UnixNano())
-				if err := emit(r.ID, state, r, changeLine(r)); err != nil {
-					return err
-				}
+				emit(r.ID, state, r, changeLine(r))
 			}
-			return nil
 		},
 	}
 	return w.run(ctx)
@@ -219,16 +210,13 @@ func (o *runsOptions) watchRuns(ctx context.Context, c *client.Client, f control
 
 // changeLine returns the state of a run as one line.
 func changeLine(r *engine.Info) string {
-	parts := []string{r.Updated.Local().Format(time.RFC3339), r.ID, r.Workflow, r.State}
-	if r.Step != "" {
-		parts = append(parts, "step="+r.Step)
-	}
-	parts = append(parts, "attempts="+strconv.Itoa(r.Attempts))
+	line := fmt.Sprintf("%s %s %s %s%s attempts=%d", r.Updated.Local().Format(time.RFC3339), r.ID, r.Workflow, r.State,
+		optional(" step=", r.Step, ""), r.Attempts)
 	if r.Next != nil {
-		parts = append(parts, "next="+r.Next.Local().Format(time.RFC3339))
+		line += " next=" + r.Next.Local().Format(time.RFC3339)
 	}
 	if r.Error != "" {
-		parts = append(parts, fmt.Sprintf("error=%q", textfmt.ClipWithin(firstLine(r.Error), 200, "…")))
+		line += fmt.Sprintf(" error=%q", textfmt.ClipWithin(firstLine(r.Error), 200, "…"))
 	}
-	return strings.Join(parts, " ")
+	return line
 }

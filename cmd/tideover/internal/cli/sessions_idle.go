@@ -168,12 +168,12 @@ func shellWords(words []string) string {
 	return strings.Join(quoted, " ")
 }
 
+// plainChars are the characters that have no special meaning in a shell.
+const plainChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=,@%+"
+
 // shellWord quotes a word for a shell, if necessary.
 func shellWord(word string) string {
-	plain := func(c rune) bool {
-		return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("-_./:=,@%+", c)
-	}
-	if word != "" && !strings.ContainsFunc(word, func(c rune) bool { return !plain(c) }) {
+	if word != "" && strings.Trim(word, plainChars) == "" {
 		return word
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
@@ -257,7 +257,7 @@ func resumeHints(list []unwatchedSession) (lines []string) {
 }
 
 // renderUnwatched returns the text of sessions show for a session that is not watched.
-func renderUnwatched(st *unwatchedSession, s *screen) string {
+func renderUnwatched(st *unwatchedSession, s *screen) []string {
 	p := &details{screen: s}
 	p.line("%s  %s  %s", p.paint("1", visible(st.Name)), p.paint(sessionColour(st.State), visible(st.State)), p.paint("2", visible("watch at "+st.folder)))
 	p.field("next", p.moment(st.Next))
@@ -273,5 +273,5 @@ func renderUnwatched(st *unwatchedSession, s *screen) string {
 	}
 	p.field(next, st.watchCommand())
 	p.field("remove", "tideover sessions rm "+shellWord(st.Name))
-	return p.String()
+	return p.lines
 }

@@ -89,13 +89,12 @@ func (o *sessionsOptions) recent(all []hostedSession, now time.Time) (list []hos
 // hiddenHint returns a line that says how many sessions are not listed, and how to list them; nil
 // if n is 0.
 func hiddenHint(n int) []string {
-	switch n {
-	case 0:
+	if n == 0 {
 		return nil
-	case 1:
-		return []string{"1 session ended more than a day ago; --all lists it too"}
 	}
-	return []string{fmt.Sprintf("%d sessions ended more than a day ago; --all lists them too", n)}
+	return []string{textfmt.PluralOf(n,
+		"session ended more than a day ago; --all lists it too",
+		"sessions ended more than a day ago; --all lists them too")}
 }
 
 // withWatchDetails adds to each session that is not watched the details in unwatched, which were
@@ -241,7 +240,7 @@ func (o *sessionsOptions) watch(cmd *cobra.Command) error {
 		},
 	}
 	var printed []string // the notes of the previous list
-	w.changes = func(l sessionList, emit printChange) error {
+	w.changes = func(l sessionList, emit printChange) {
 		for _, n := range l.notes {
 			if !slices.Contains(printed, n) {
 				o.warn("%s", n)
@@ -251,11 +250,8 @@ func (o *sessionsOptions) watch(cmd *cobra.Command) error {
 		for i := range l.sessions {
 			s := &l.sessions[i]
 			text := sessionLine(s)
-			if err := emit(s.At+"\x00"+s.Name, text, s, time.Now().Format(time.RFC3339)+" "+text); err != nil {
-				return err
-			}
+			emit(s.At+"\x00"+s.Name, text, s, time.Now().Format(time.RFC3339)+" "+text)
 		}
-		return nil
 	}
 	return w.run(ctx)
 }

@@ -42,11 +42,11 @@ func TestHowSessionsLook(t *testing.T) {
 		"sessions-80.txt":     {now: noon, zone: time.FixedZone("", 3600), terminal: true, width: 80},
 		"sessions-colour.txt": {now: noon, zone: time.UTC, terminal: true, width: 120, colour: true},
 	} {
-		golden(t, name, strings.Join(renderSessions(list, &s), "\n")+"\n")
+		goldenLines(t, name, renderSessions(list, &s))
 	}
-	golden(t, "sessions-show.txt", renderSession(list[0], &screen{now: noon, zone: time.UTC}))
-	golden(t, "sessions-show-open.txt", renderSession(list[6], &screen{now: noon, zone: time.UTC}))
-	golden(t, "sessions-show-spent.txt", renderSession(list[4], &screen{now: noon, zone: time.UTC}))
+	goldenLines(t, "sessions-show.txt", renderSession(list[0], &screen{now: noon, zone: time.UTC}))
+	goldenLines(t, "sessions-show-open.txt", renderSession(list[6], &screen{now: noon, zone: time.UTC}))
+	goldenLines(t, "sessions-show-spent.txt", renderSession(list[4], &screen{now: noon, zone: time.UTC}))
 	if got := renderSessions(nil, &screen{}); len(got) != 1 || !strings.HasPrefix(got[0], "no sessions: ") {
 		t.Errorf("no sessions: %q", got)
 	}

@@ -26,8 +26,9 @@ func newSessionsRemove(io Streams) *cobra.Command {
 		Example: "  tideover sessions rm claude-1f2e3d\n  tideover sessions rm claude-1f2e3d --yes",
 		Args:    exactlyOne("session"), ValidArgsFunction: completeUnwatched,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ask := &bulkOptions{remote: o.remote, yes: yes}
-			return o.withHosts(cmd, func(ctx context.Context, hosts []*sessionHost) error { return o.remove(ctx, hosts, args[0], ask) })
+			return o.withHosts(cmd, func(ctx context.Context, hosts []*sessionHost) error {
+				return o.remove(ctx, hosts, args[0], yes)
+			})
 		},
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
@@ -45,7 +46,7 @@ func completeUnwatched(_ *cobra.Command, args []string, _ string) (names []cobra
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-func (o *sessionsOptions) remove(ctx context.Context, hosts []*sessionHost, name string, ask *bulkOptions) error {
+func (o *sessionsOptions) remove(ctx context.Context, hosts []*sessionHost, name string, yes bool) error {
 	all, unwatched, _, err := o.allSessions(ctx, hosts)
 	if err != nil {
 		return err
@@ -66,7 +67,7 @@ func (o *sessionsOptions) remove(ctx context.Context, hosts []*sessionHost, name
 		problem.Candidates = folders
 		return problem
 	}
-	if err := ask.confirm(ctx, "remove", "session "+name+" with its history"); err != nil {
+	if err := o.confirm(ctx, yes, "remove", "session "+name+" with its history"); err != nil {
 		return err
 	}
 	if err := removeFolder(folders[0]); err != nil {

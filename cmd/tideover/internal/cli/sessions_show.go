@@ -44,19 +44,16 @@ func (o *sessionsOptions) show(ctx context.Context, hosts []*sessionHost, name s
 	p, err := o.findRunningHost(ctx, hosts, name)
 	if err != nil {
 		if st, ok := o.unwatchedByName(ctx, name); ok && o.server == "" {
-			return o.printText(&st, func(s *screen) string { return renderUnwatched(&st, s) })
+			return printFetched(&o.resultPrinter, &st, nil, renderUnwatched)
 		}
 		return err
 	}
 	st, err := p.client.Session(ctx, name)
-	if err != nil {
-		return err
-	}
 	st.Tail = st.Tail[max(len(st.Tail)-lines, 0):]
-	return o.printText(p.locate(st), func(s *screen) string { return renderSession(p.locate(st), s) })
+	return printFetched(&o.resultPrinter, p.locate(st), err, renderSession)
 }
 
-func renderSession(st hostedSession, s *screen) string {
+func renderSession(st hostedSession, s *screen) []string {
 	p := &details{screen: s}
 	p.line("%s  %s  %s", p.paint("1", visible(st.Name)), p.paint(sessionColour(st.State), visible(st.State)), p.paint("2", visible(st.In+" at "+st.At)))
 	if st.Next != nil {
@@ -93,7 +90,7 @@ func renderSession(st hostedSession, s *screen) string {
 	}
 	p.turns(st.Turns)
 	p.output(&st.Status)
-	return p.String()
+	return p.lines
 }
 
 // unlessEqual returns text, or an empty string if it equals said.

@@ -35,26 +35,20 @@ func newShow(io Streams) *cobra.Command {
 		Example:           showExample,
 		Args:              exactlyOne("run"),
 		ValidArgsFunction: single(o.completeRuns()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error {
-				info, err := c.Get(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				return o.printText(info, func(s *screen) string { return renderShow(info, s) })
-			})
-		},
+		RunE: query(&o, func(ctx context.Context, c *client.Client, args []string) (*engine.Info, error) {
+			return c.Get(ctx, args[0])
+		}, renderShow),
 	}, remoteHelp)
 }
 
 // details builds the text that describes one run, session or provider.
 type details struct {
-	strings.Builder
 	*screen
-	info *engine.Info // nil unless a run is described
+	lines []string
+	info  *engine.Info // nil unless a run is described
 }
 
-func renderShow(info *engine.Info, s *screen) string {
+func renderShow(info *engine.Info, s *screen) []string {
 	p := &details{screen: s, info: info}
 	p.head()
 	for i := range info.Steps {
@@ -63,11 +57,13 @@ func renderShow(info *engine.Info, s *screen) string {
 	p.notes()
 	p.payload("input", info.Input)
 	p.payload("output", info.Output)
-	return p.String()
+	return p.lines
 }
 
 // line adds a line. The caller must pass text from other parties through visible.
-func (p *details) line(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }
+func (p *details) line(format string, args ...any) {
+	p.lines = append(p.lines, fmt.Sprintf(format, args...))
+}
 
 // field adds a name and a value, unless the value is empty.
 func (p *details) field(name, text string) {
@@ -92,11 +88,7 @@ func (p *details) head() {
 	i := p.info
 	p.line("%s  %s  %s", p.paint("1", visible(i.ID)), visible(i.Workflow), p.paint(stateColours[i.State], visible(i.State)))
 	p.field("key", i.Key)
-	started := p.moment(&i.Created)
-	if i.Source != "" {
-		started += " by " + i.Source
-	}
-	p.field("started", started)
+	p.field("started", p.moment(&i.Created)+optional(" by ", i.Source, ""))
 	p.field("next", p.moment(i.Next))
 	if i.Ended == nil {
 		p.field("deadline", p.moment(i.Deadline))
@@ -158,10 +150,7 @@ func (p *details) attempt(a *engine.AttemptInfo) {
 	if a.Alone {
 		text += ", with no other attempt in the process"
 	}
-	if a.Error != "" {
-		text += ": " + visible(a.Error)
-	}
-	p.line("%s", text)
+	p.line("%s%s", text, optional(": ", visible(a.Error), ""))
 	if w := a.Wait; w != nil {
 		p.line("     %s", p.paint("33", p.wait(a, w)))
 	}
@@ -207,13 +196,7 @@ func (p *details) notes() {
 	}
 	p.line("\n%s", p.paint("1", "notes"))
 	for _, n := range notes {
-		text := n.What
-		if n.Step != "" {
-			text += " " + n.Step
-		}
-		if n.Text != "" {
-			text += ": " + n.Text
-		}
+		text := n.What + optional(" ", n.Step, "") + optional(": ", n.Text, "")
 		p.line("  %s %s", p.clock(n.At), visible(text))
 	}
 }

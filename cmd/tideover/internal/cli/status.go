@@ -17,38 +17,19 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// newQuery makes cmd a command that prints a value from the server. get fetches the value, and
-// render formats it as lines. With --json the output is the value, or, if name is set, an object
-// with the value in a field of this name.
-func newQuery[T any](io Streams, cmd *cobra.Command, name string, get func(context.Context, *client.Client) (T, error), render func(T, *screen) []string) *cobra.Command {
-	o := newRemote(io)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return o.withClient(cmd, func(ctx context.Context, c *client.Client) error {
-			v, err := get(ctx, c)
-			if err != nil {
-				return err
-			}
-			var object any = v
-			if name != "" {
-				object = map[string]any{name: v}
-			}
-			return o.printRendered(object, func(s *screen) []string { return render(v, s) })
-		})
-	}
-	return o.command(cmd, remoteHelp)
-}
-
 func newStatus(io Streams) *cobra.Command {
-	return newQuery(io, &cobra.Command{
+	o := newRemote(io)
+	return o.command(&cobra.Command{
 		Use:     "status [flags]",
 		Short:   "Show the state of the server",
 		Long:    "Shows the state of the server: runs by workflow and state, the next timer, problems, scheduled\nstarts that were rejected, and errors of the last reload of the configuration.",
 		Example: "  tideover status\n  tideover status --json | jq .troubles",
-	}, "", func(ctx context.Context, c *client.Client) (control.Status, error) {
-		st, err := c.Status(ctx)
-		(&resultPrinter{io: io}).warnSilentShards(st.Silent)
-		return st, err
-	}, renderStatus)
+		RunE: query(&o, func(ctx context.Context, c *client.Client, _ []string) (control.Status, error) {
+			st, err := c.Status(ctx)
+			o.warnSilentShards(st.Silent)
+			return st, err
+		}, renderStatus),
+	}, remoteHelp)
 }
 
 func renderStatus(st control.Status, s *screen) []string {
@@ -104,18 +85,20 @@ func renderTroubles(list []engine.Trouble, s *screen, colour string) (lines []st
 }
 
 func newWorkflows(io Streams) *cobra.Command {
-	return newQuery(io, &cobra.Command{
+	o := newRemote(io)
+	return o.command(&cobra.Command{
 		Use:     "workflows [flags]",
 		Short:   "List the workflows that can be started",
 		Long:    "Lists the workflows that can be started, with their steps and policies.",
 		Example: "  tideover workflows\n  tideover workflows --json | jq -r '.workflows[].name'",
-	}, "", func(ctx context.Context, c *client.Client) (control.Workflows, error) {
-		all, err := c.Workflows(ctx)
-		if all.Missing != "" {
-			(&resultPrinter{io: io}).warn("start times of schedules are unknown: %s", all.Missing)
-		}
-		return all, err
-	}, func(all control.Workflows, s *screen) []string { return renderWorkflows(all.Workflows, s) })
+		RunE: query(&o, func(ctx context.Context, c *client.Client, _ []string) (control.Workflows, error) {
+			all, err := c.Workflows(ctx)
+			if all.Missing != "" {
+				o.warn("start times of schedules are unknown: %s", all.Missing)
+			}
+			return all, err
+		}, func(all control.Workflows, s *screen) []string { return renderWorkflows(all.Workflows, s) }),
+	}, remoteHelp)
 }
 
 func renderWorkflows(list []control.Workflow, s *screen) (lines []string) {
@@ -136,10 +119,7 @@ func renderWorkflows(list []control.Workflow, s *screen) (lines []string) {
 		lines = append(lines, head)
 		t := &table{heads: []string{"", "", "", ""}}
 		for _, step := range w.Steps {
-			after := ""
-			if len(step.Needs) > 0 {
-				after = "after " + strings.Join(step.Needs, ", ")
-			}
+			after := optional("after ", strings.Join(step.Needs, ", "), "")
 			t.add(plain(" "), plain(step.Name), plain(after), cell{step.Policy, "2"})
 		}
 		lines = append(lines, t.render(s)[1:]...)
@@ -148,12 +128,19 @@ func renderWorkflows(list []control.Workflow, s *screen) (lines []string) {
 }
 
 func newSchedules(io Streams) *cobra.Command {
-	return newQuery(io, &cobra.Command{
+	o := newRemote(io)
+	return o.command(&cobra.Command{
 		Use:     "schedules [flags]",
 		Short:   "List schedules and their next start",
 		Long:    "Lists schedules with their next start, and why the last start was rejected, if it was.",
 		Example: "  tideover schedules",
-	}, "schedules", func(ctx context.Context, c *client.Client) ([]engine.Schedule, error) { return c.Schedules(ctx) }, renderSchedules)
+		RunE: query(&o, func(ctx context.Context, c *client.Client, _ []string) (map[string][]engine.Schedule, error) {
+			list, err := c.Schedules(ctx)
+			return map[string][]engine.Schedule{"schedules": list}, err
+		}, func(all map[string][]engine.Schedule, s *screen) []string {
+			return renderSchedules(all["schedules"], s)
+		}),
+	}, remoteHelp)
 }
 
 func renderSchedules(list []engine.Schedule, s *screen) []string {
@@ -213,11 +200,7 @@ func newHealth(io Streams) *cobra.Command {
 		Example: "  tideover health\n  tideover health --server http://127.0.0.1:7878",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error {
-				h, err := c.Healthy(ctx)
-				if err != nil {
-					return err
-				}
-				return o.printHealth(h)
+				return o.printHealth(c.Healthy(ctx))
 			})
 		},
 	}, remoteServer)
@@ -226,10 +209,10 @@ func newHealth(io Streams) *cobra.Command {
 // codeUnhealthy is the exit code if the server answers but can't work.
 const codeUnhealthy = 1
 
-// printHealth prints the health and its warnings. It returns an exit error if the server is
-// unhealthy.
-func (r *remote) printHealth(h control.Health) error {
-	err := r.printRendered(h, func(*screen) []string {
+// printHealth prints the health and its warnings, unless err is not nil. It returns an exit error if
+// the server is unhealthy.
+func (r *remote) printHealth(h control.Health, err error) error {
+	err = printFetched(&r.resultPrinter, h, err, func(h control.Health, _ *screen) []string {
 		lines := []string{"healthy"}
 		if !h.OK {
 			lines[0] = visible(strings.Join(append([]string{"unhealthy"}, h.Troubles...), ": "))

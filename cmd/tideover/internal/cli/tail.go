@@ -15,11 +15,9 @@ import (
 
 type tailOptions struct {
 	remote
-	follow   bool
-	run      string
-	workflow string
-	kinds    []string
-	after    string
+	follow               bool
+	run, workflow, after string
+	kinds                []string
 }
 
 const eventsLong = `Prints the latest events of the server, one line each. With --follow it prints new
@@ -80,9 +78,6 @@ func (o *tailOptions) tail(ctx context.Context, c *client.Client) error {
 
 // eventLine returns an event as one line.
 func eventLine(e *control.Event) string {
-	where := e.Name
-	if e.Run != "" {
-		where = e.Run[:min(len(e.Run), shortID)] + " " + e.Name
-	}
-	return e.Time.Local().Format("2006-01-02 15:04:05.000") + " " + where + ": " + e.Message
+	run := optional("", e.Run[:min(len(e.Run), shortID)], " ")
+	return e.Time.Local().Format("2006-01-02 15:04:05.000") + " " + run + e.Name + ": " + e.Message
 }

@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
-	"fmt"
 	"runtime"
 	"runtime/debug"
 
@@ -39,10 +37,7 @@ func thisBuild() build {
 }
 
 func (b build) String() string {
-	s := "tideover " + b.Version
-	if b.Revision != "" {
-		s += " " + b.Revision[:min(len(b.Revision), 12)]
-	}
+	s := "tideover " + b.Version + optional(" ", b.Revision[:min(len(b.Revision), 12)], "")
 	if b.Modified {
 		s += " (modified)"
 	}
@@ -50,20 +45,14 @@ func (b build) String() string {
 }
 
 func newVersion(io Streams) *cobra.Command {
-	var asJSON bool
+	p := &resultPrinter{io: io}
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
 		Long:  "Prints the version of tideover, the source revision, and the Go version and platform.",
 		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) (err error) {
-			if asJSON {
-				return json.NewEncoder(io.Out).Encode(thisBuild())
-			}
-			_, err = fmt.Fprintln(io.Out, thisBuild())
-			return err
-		},
+		RunE:  func(*cobra.Command, []string) error { return p.printJSONOrLine(thisBuild(), "%s", thisBuild()) },
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&p.json, "json", false, "print JSON")
 	return cmd
 }

@@ -49,6 +49,14 @@ func firstLine(text string) string {
 	return line
 }
 
+// optional returns text between before and after; empty if text is empty.
+func optional(before, text, after string) string {
+	if text == "" {
+		return ""
+	}
+	return before + text + after
+}
+
 // visibleLines is visible for text with several lines: it keeps the line breaks.
 func visibleLines(text string) string {
 	lines := strings.Split(text, "\n")
