@@ -58,14 +58,11 @@ const adviseExample = `  tideover advise --rate 200 --latency 100ms --success 99
 // adviseOptions holds the flags of advise.
 type adviseOptions struct {
 	resultPrinter
-	service          advise.Service
-	goal             advise.Goal
-	errors           fraction
-	success, through fraction
-	latency, outage  duration
-	p99, recovery    duration
-	deadline         duration
-	options          advise.Options
+	service  advise.Service
+	goal     advise.Goal
+	through  fraction
+	deadline duration
+	options  advise.Options
 }
 
 func newAdvise(io Streams) *cobra.Command {
@@ -82,14 +79,14 @@ func newAdvise(io Streams) *cobra.Command {
 	f := orderedFlags(cmd)
 	f.Float64Var(&o.service.Rate, "rate", 0, "calls per second")
 	f.Float64Var(&o.service.Capacity, "capacity", 0, "calls per second that the service can do (default twice the rate)")
-	f.Var(&o.latency, "latency", "mean response time of the healthy service")
+	f.Var((*duration)(&o.service.Latency), "latency", "mean response time of the healthy service")
 	f.IntVar(&o.service.Processes, "processes", 0, "processes that call it, each with its own budget and breaker (default 10)")
-	f.Var(&o.errors, "errors", "share of calls that fail on an ordinary day (default 1%)")
-	f.Var(&o.outage, "outage", "length of an outage (default 30s)")
+	f.Var((*fraction)(&o.service.Errors), "errors", "share of calls that fail on an ordinary day (default 1%)")
+	f.Var((*duration)(&o.service.Outage), "outage", "length of an outage (default 30s)")
 	groupFlags(f, "The service", serviceFlags...)
-	f.Var(&o.success, "success", "lowest share of calls that must succeed")
-	f.Var(&o.p99, "p99", "longest time in which 99 % of the calls must succeed")
-	f.Var(&o.recovery, "recovery", "longest time after a failure until nearly all calls succeed again")
+	f.Var((*fraction)(&o.goal.Success), "success", "lowest share of calls that must succeed")
+	f.Var((*duration)(&o.goal.P99), "p99", "longest time in which 99 % of the calls must succeed")
+	f.Var((*duration)(&o.goal.Recovery), "recovery", "longest time after a failure until nearly all calls succeed again")
 	f.Float64Var(&o.goal.Amplification, "load", 0, "highest number of attempts per call")
 	f.Var(&o.through, "through", "lowest share of calls that must succeed during an outage")
 	groupFlags(f, "The goal", goalFlags...)
@@ -136,12 +133,10 @@ const codeMissed = 1
 // from the flags that describe the service; otherwise args names the scenarios.
 func (o *adviseOptions) cases(cmd *cobra.Command, args []string) ([]advise.Case, error) {
 	given := cmd.Flags().Changed
-	o.goal.Success, o.goal.P99, o.goal.Recovery = float64(o.success), time.Duration(o.p99), time.Duration(o.recovery)
 	if !slices.ContainsFunc(goalFlags, given) {
 		return nil, errors.New("no goal: give at least one of --success, --p99, --recovery, --load and --through")
 	}
 	if len(args) == 0 {
-		o.service.Errors, o.service.Latency, o.service.Outage = float64(o.errors), time.Duration(o.latency), time.Duration(o.outage)
 		if !given("rate") || !given("latency") {
 			return nil, errors.New("the service is not described: give at least --rate and --latency, or name a scenario")
 		}
@@ -150,7 +145,7 @@ func (o *adviseOptions) cases(cmd *cobra.Command, args []string) ([]advise.Case,
 				return nil, fmt.Errorf("--%s: must be above zero", name)
 			}
 		}
-		if given("errors") && o.errors == 0 {
+		if given("errors") && o.service.Errors == 0 {
 			o.service.Errors = 1e-9 // no errors; 0 would mean the default
 		}
 		if err := o.service.Validate(); err != nil {

@@ -27,15 +27,11 @@ import (
 
 // chaosOptions holds the flags of chaos.
 type chaosOptions struct {
-	listen string
-	remote bool
-	seed   uint64
-	file   string
-	preset string
-	tls    bool
-	cert   string
-	quiet  bool
-	json   bool
+	listen             string
+	remote, tls        bool
+	seed               uint64
+	file, preset, cert string
+	quiet, json        bool
 }
 
 const chaosLong = `Runs an HTTP server that fails on purpose, to test clients. It answers HTTP/1.1

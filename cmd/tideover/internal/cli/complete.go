@@ -102,6 +102,11 @@ func completeNoFiles(cmd *cobra.Command, flags ...string) {
 	}
 }
 
+// completeFixed makes a flag complete these values.
+func completeFixed(cmd *cobra.Command, flag string, values ...cobra.Completion) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
 // completeWords completes the last word of a comma-separated list.
 func completeWords(words []string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, prefix string) (out []cobra.Completion, _ cobra.ShellCompDirective) {

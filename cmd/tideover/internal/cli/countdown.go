@@ -48,7 +48,8 @@ func (p *progressPrinter) showCountdown(label, tail string, delay time.Duration,
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.countdown = startCountdown(p.out, p.file, label, tail, until)
+	p.countdown = &countdown{out: p.out, file: p.file, label: label, tail: tail, until: until, quit: make(chan struct{})}
+	p.countdown.running.Go(p.countdown.run)
 }
 
 // stopCountdown stops the countdown, if there is one.
@@ -72,20 +73,14 @@ type countdown struct {
 	mu    sync.Mutex // held while drawing
 	shown string     // text on the screen; empty if nothing is drawn
 	quit  chan struct{}
-	done  chan struct{}
+
+	running sync.WaitGroup // the goroutine that redraws the line
 }
 
 // clearLine moves the cursor to the start of the line and clears the line.
 const clearLine = "\r\x1b[K"
 
-func startCountdown(out io.Writer, file *os.File, label, tail string, until time.Time) *countdown {
-	c := &countdown{out: out, file: file, label: label, tail: tail, until: until, quit: make(chan struct{}), done: make(chan struct{})}
-	go c.run()
-	return c
-}
-
 func (c *countdown) run() {
-	defer close(c.done)
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -129,7 +124,7 @@ func (c *countdown) erase() {
 
 func (c *countdown) stop() {
 	close(c.quit)
-	<-c.done
+	c.running.Wait()
 	c.erase()
 }
 

@@ -18,19 +18,14 @@ import (
 
 // execOptions holds the flags of exec.
 type execOptions struct {
-	policyText     string
-	attempts       string
-	attemptTimeout string
-	totalTimeout   string
-	seed           uint64
-	seeded         bool
+	policyText, attempts         string
+	attemptTimeout, totalTimeout string
+	seed                         uint64
+	seeded                       bool
 
-	retryOn       exitcode.Flag
-	stopOn        exitcode.Flag
-	throttleOn    exitcode.Flag
-	retryStderr   pattern
-	retryTimeouts bool
-	untilOutput   pattern
+	retryOn, stopOn, throttleOn exitcode.Flag
+	retryStderr, untilOutput    pattern
+	retryTimeouts               bool
 
 	buffer      bool
 	grace       duration
@@ -38,13 +33,9 @@ type execOptions struct {
 	giveUpCode  int
 	giveUpGiven bool
 
-	events      string
-	dryRun      bool
-	quiet       bool
-	noCountdown bool
-	notify      []string
-	name        string
-	config      string
+	events, name, config       string
+	dryRun, quiet, noCountdown bool
+	notify                     []string
 
 	policy retry.Policy // built from the flags by resolve
 }
@@ -246,17 +237,8 @@ func completeExec(cmd *cobra.Command) {
 	for name, use := range retry.Presets {
 		policies = append(policies, cobra.CompletionWithDesc(name, use))
 	}
-	fixed := func(values ...cobra.Completion) cobra.CompletionFunc {
-		return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
-	}
-	for flag, complete := range map[string]cobra.CompletionFunc{
-		"policy":      fixed(policies...),
-		"attempts":    fixed("3", "5", "10", "unlimited"),
-		"grace":       fixed("0s", "5s", "10s", "30s"),
-		"stdin-limit": fixed("64MiB", "1GiB"),
-	} {
-		if err := cmd.RegisterFlagCompletionFunc(flag, complete); err != nil {
-			panic(err) // a programming error: the flag does not exist
-		}
-	}
+	completeFixed(cmd, "policy", policies...)
+	completeFixed(cmd, "attempts", "3", "5", "10", "unlimited")
+	completeFixed(cmd, "grace", "0s", "5s", "10s", "30s")
+	completeFixed(cmd, "stdin-limit", "64MiB", "1GiB")
 }

@@ -18,16 +18,11 @@ import (
 // With --json it prints everything to standard output.
 type jobReporter struct {
 	*resultPrinter
-	zone *time.Location
 	draw bool // show progress in place
 
 	mu     sync.Mutex
 	shown  bool  // a progress line is on the screen
 	failed error // standard output could not be written
-}
-
-func newJobReporter(p *resultPrinter) *jobReporter {
-	return &jobReporter{resultPrinter: p, zone: time.Local, draw: process.IsTerminal(p.io.Err)}
 }
 
 // sentRequest is the JSON line that is printed after the request was published.
@@ -106,7 +101,7 @@ func (p *jobReporter) printAnswer(x *nip90client.Entry) {
 	case p.draw && x.Progress != nil && x.Status == dvm.StatusProcessing && x.Retry == nil:
 		p.showProgress(progressLine(x))
 	default:
-		p.printNotice("%s", feedbackLine(x, p.zone))
+		p.printNotice("%s", feedbackLine(x, time.Local))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/nip90client"
+	"github.com/tideover/tideover/cmd/tideover/internal/process"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/nostr"
 	"github.com/tideover/tideover/nostr/dvm"
@@ -20,16 +21,13 @@ import (
 type requestOptions struct {
 	resultPrinter
 	relayFlags
-	to      singleFlag
-	kind    int
-	timeout singleFlag
-	bid     int64
-	inputs  []string
-	params  []string
-	key     string
-	keyFile string
-	wait    duration
-	detach  bool
+	to, timeout    singleFlag
+	kind           int
+	bid            int64
+	inputs, params []string
+	key, keyFile   string
+	wait           duration
+	detach         bool
 }
 
 const requestLong = `Sends a task to a provider, shows its progress, and prints the result.
@@ -128,34 +126,29 @@ func (o *requestOptions) flags(cmd *cobra.Command) {
 // with. The error lists all flags that are wrong.
 func (o *requestOptions) buildRequest() (*nip90client.Ask, nostr.SecretKey, error) {
 	ask := &nip90client.Ask{Kind: o.kind}
-	var errs []error
-	flag := func(name string, err error) {
-		if err != nil {
-			errs = append(errs, fmt.Errorf("--%s: %w", name, err))
-		}
-	}
+	var errs flagErrors
 	var err error
 	if ask.Provider, err = nostr.ParsePublicKey(o.to.text); !o.to.given {
 		err = errors.New("no provider given: want its public key")
 	}
-	flag("to", err)
-	flag("kind", nip90client.CheckKind(ask.Kind))
+	errs.add("to", err)
+	errs.add("kind", nip90client.CheckKind(ask.Kind))
 	ask.Timeout, err = readTimeout(&o.timeout)
-	flag("timeout", err)
+	errs.add("timeout", err)
 	if ask.Bid = o.bid; o.bid < 0 {
-		flag("bid", fmt.Errorf("%d is negative", o.bid))
+		errs.add("bid", fmt.Errorf("%d is negative", o.bid))
 	}
 	if o.wait <= 0 {
-		flag("wait", errors.New("must be longer than 0"))
+		errs.add("wait", errors.New("must be longer than 0"))
 	}
 	for _, text := range o.inputs {
 		in, err := nip90client.ParseInput(text)
-		flag("input", err)
+		errs.add("input", err)
 		ask.Inputs = append(ask.Inputs, in)
 	}
 	for _, text := range o.params {
 		p, err := nip90client.ParseParam(text)
-		flag("param", err)
+		errs.add("param", err)
 		ask.Params = append(ask.Params, p)
 	}
 	key, err := readKey(o.key, o.keyFile, new(secret.Redactor))
@@ -194,7 +187,7 @@ func readTask(text string, stdin *os.File) (string, error) {
 
 // run sends the request and prints its progress and result.
 func (o *requestOptions) run(cmd *cobra.Command, ask *nip90client.Ask, key nostr.SecretKey, task string) error {
-	report := newJobReporter(&o.resultPrinter)
+	report := &jobReporter{resultPrinter: &o.resultPrinter, draw: process.IsTerminal(o.io.Err)}
 	ephemeral := key.IsZero()
 	if ephemeral {
 		var err error

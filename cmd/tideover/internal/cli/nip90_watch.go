@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -76,21 +75,18 @@ func newNIP90Watch(io Streams) *cobra.Command {
 // watch returns the selection of events that the flags describe. The error lists all flags that are
 // wrong.
 func (o *jobWatchOptions) watch() (*nip90client.Watch, error) {
-	var errs []error
+	var errs flagErrors
 	w := &nip90client.Watch{Kinds: o.kinds}
 	if o.provider.given {
 		var err error
-		if w.Provider, err = nostr.ParsePublicKey(o.provider.text); err != nil {
-			errs = append(errs, fmt.Errorf("--provider: %w", err))
-		}
+		w.Provider, err = nostr.ParsePublicKey(o.provider.text)
+		errs.add("provider", err)
 	}
 	if len(o.kinds) == 0 {
-		errs = append(errs, errors.New("--kind: no kind given"))
+		errs.add("kind", errors.New("no kind given"))
 	}
 	for _, k := range o.kinds {
-		if err := nip90client.CheckKind(k); err != nil {
-			errs = append(errs, fmt.Errorf("--kind: %w", err))
-		}
+		errs.add("kind", nip90client.CheckKind(k))
 	}
 	return w, errors.Join(errs...)
 }

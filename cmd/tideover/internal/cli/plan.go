@@ -18,12 +18,10 @@ import (
 
 // planOptions holds the flags of plan.
 type planOptions struct {
-	json  bool
-	svg   string
-	list  int
-	seed  uint64
-	ascii bool
-	log   bool
+	json, ascii, log bool
+	svg              string
+	list             int
+	seed             uint64
 }
 
 const planLong = `Shows the delays of a policy before you use it: the delay before each retry, the

@@ -74,13 +74,9 @@ type serveOptions struct {
 
 // configFlags holds the flags of all commands that read the configuration.
 type configFlags struct {
-	path   string
-	listen string
-	data   string
-	socket string
-	cert   string
-	key    string
-	nats   string
+	path, listen, data, socket string
+	cert, key                  string
+	nats                       string
 }
 
 func (f *configFlags) add(cmd *cobra.Command) {
@@ -165,7 +161,7 @@ func newServe(io Streams) *cobra.Command {
 func (o *serveOptions) logs(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.level, "log-level", "", "log `level`: debug, info, warn or error; default info")
 	cmd.Flags().BoolVar(&o.asJSON, "log-json", false, "log JSON lines")
-	_ = cmd.RegisterFlagCompletionFunc("log-level", cobra.FixedCompletions([]cobra.Completion{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp))
+	completeFixed(cmd, "log-level", "debug", "info", "warn", "error")
 }
 
 func runServe(ctx context.Context, io Streams, o *serveOptions) error {

@@ -22,15 +22,11 @@ const codeImpossible = 2
 
 // simOptions holds the flags of sim.
 type simOptions struct {
-	policies []string
-	show     bool
-	seed     uint64
-	seeds    int
-	workers  int
-	ascii    bool
-	json     bool
-	svg      string
-	html     string
+	policies          []string
+	seed              uint64
+	seeds, workers    int
+	show, ascii, json bool
+	svg, html         string
 }
 
 const simLong = `Compares policies in a simulated failure and shows how the calls and the service
@@ -223,16 +219,13 @@ func (o *simOptions) file(name string) (simulate.File, error) {
 	if _, builtIn := sim.Preset(name); builtIn && len(o.policies) > 0 {
 		f.Policies = nil // drop the example policies
 	}
-	var errs []error
+	var errs flagErrors
 	for _, text := range o.policies {
 		c, err := simulate.ParsePolicy(text)
 		if err == nil && slices.ContainsFunc(f.Policies, func(p sim.Contestant) bool { return p.Name == c.Name }) {
 			err = fmt.Errorf("policy %q is given twice: give one of them another name with NAME=POLICY", c.Name)
 		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("--policy: %w", err))
-			continue
-		}
+		errs.add("policy", err)
 		f.Policies = append(f.Policies, c)
 	}
 	if len(errs) > 0 {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -155,38 +156,30 @@ func unknownFlag(cmd *cobra.Command, e *pflag.NotExistError) error {
 	if short := e.GetSpecifiedShortnames(); short != "" {
 		return fmt.Errorf("unknown flag -%s", name)
 	}
-	var known []string
+	var known, synonyms, longer []string // longer has the flags that begin with name
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if !f.Hidden {
-			known = append(known, f.Name)
+		if f.Hidden {
+			return
+		}
+		known = append(known, f.Name)
+		if slices.Contains(flagSynonyms[f.Name], name) {
+			synonyms = append(synonyms, f.Name)
+		}
+		if strings.HasPrefix(f.Name, name) {
+			longer = append(longer, f.Name)
 		}
 	})
-	meant := slices.DeleteFunc(slices.Clone(known), func(flag string) bool {
-		return !slices.Contains(flagSynonyms[flag], name)
-	})
-	if len(meant) == 0 {
-		if near := cmp.Or(strictyaml.Nearest(name, known), uniquePrefixMatch(name, known)); near != "" {
-			meant = []string{near}
-		}
+	meant := strings.Join(synonyms, " or --")
+	if meant == "" {
+		meant = strictyaml.Nearest(name, known)
 	}
-	if len(meant) == 0 {
+	if meant == "" && len(longer) == 1 {
+		meant = longer[0]
+	}
+	if meant == "" {
 		return fmt.Errorf("unknown flag --%s", name)
 	}
-	return fmt.Errorf("unknown flag --%s; did you mean --%s?", name, strings.Join(meant, " or --"))
-}
-
-// uniquePrefixMatch returns the only known word with this prefix; empty if there are several or
-// none.
-func uniquePrefixMatch(word string, known []string) (found string) {
-	for _, k := range known {
-		if strings.HasPrefix(k, word) {
-			if found != "" {
-				return ""
-			}
-			found = k
-		}
-	}
-	return found
+	return fmt.Errorf("unknown flag --%s; did you mean --%s?", name, meant)
 }
 
 // rejectEmptyFlags returns an error for a flag that is given with an empty value, which usually
@@ -208,25 +201,35 @@ func errEmpty(flag string) error {
 	return fmt.Errorf("%s: the value is empty: is a shell variable unset?", flag)
 }
 
-// exactlyOne returns a check that accepts exactly one argument. what is its name in error messages.
-func exactlyOne(what string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		switch len(args) {
-		case 0:
-			return fmt.Errorf("%s: no %s given: name one", cmd.Name(), what)
-		case 1:
-			return nil
-		}
-		return fmt.Errorf("%s: too many arguments: want one %s, and %q is a second", cmd.Name(), what, args[1])
+// flagErrors collects errors about flags, so that one message lists them all.
+type flagErrors []error
+
+// add adds an error about the flag with this name, unless err is nil.
+func (l *flagErrors) add(name string, err error) {
+	if err != nil {
+		*l = append(*l, fmt.Errorf("--%s: %w", name, err))
 	}
 }
 
+// exactlyOne returns a check that accepts exactly one argument. what is its name in error messages.
+func exactlyOne(what string) cobra.PositionalArgs { return countArgs(what, 1, 1) }
+
 // atLeastOne returns a check that accepts one or more arguments. what is their name in error
 // messages.
-func atLeastOne(what string) cobra.PositionalArgs {
+func atLeastOne(what string) cobra.PositionalArgs { return countArgs(what, 1, math.MaxInt) }
+
+// atMostOne returns a check that accepts one argument or none. what is its name in error messages.
+func atMostOne(what string) cobra.PositionalArgs { return countArgs(what, 0, 1) }
+
+// countArgs returns a check of the number of arguments, which must be between least and most. most
+// must be 1 or math.MaxInt.
+func countArgs(what string, least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
+		switch {
+		case len(args) < least:
 			return fmt.Errorf("%s: no %s given: name one", cmd.Name(), what)
+		case len(args) > most:
+			return fmt.Errorf("%s: too many arguments: want one %s, and %q is a second", cmd.Name(), what, args[1])
 		}
 		return nil
 	}
@@ -238,14 +241,4 @@ func noArguments(cmd *cobra.Command, args []string) error {
 		return fmt.Errorf("%s: unexpected argument %q: the command takes none", cmd.Name(), args[0])
 	}
 	return nil
-}
-
-// atMostOne returns a check that accepts one argument or none. what is its name in error messages.
-func atMostOne(what string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return nil
-		}
-		return exactlyOne(what)(cmd, args)
-	}
 }

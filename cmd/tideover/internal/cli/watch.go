@@ -92,28 +92,17 @@ const watchExample = `  # an assistant overnight, which continues when its usage
 
 // watchOptions holds the flags of watch.
 type watchOptions struct {
-	source    configFlags
-	name      string
-	resume    string
-	resumeAny bool
-	restart   bool
-	pack      string
-	policy    string
-	windows   int
-	deadline  duration
-	quiet     string
-	pauseAt   string
-	account   string
-	spread    duration
-	fallback  []string
-	after     duration
-	prompt    string
-	on        []string
-	dir       string
-	notify    []string
-	startNew  bool
-	silent    bool
-	noCount   bool
+	source configFlags
+
+	resume, pack, prompt      string
+	resumeAny, restart        bool
+	on, fallback              []string
+	policy, quiet, pauseAt    string
+	windows                   int
+	deadline, after, spread   duration
+	name, dir, account        string
+	notify                    []string
+	startNew, silent, noCount bool
 
 	typeAtReset *bool // nil means the value in the configuration
 
@@ -173,7 +162,7 @@ func newWatch(std Streams) *cobra.Command {
 	f.BoolVar(&typeAtReset, "type-at-reset", false, "type the prompt to continue into an interactive session when a limit on its screen is over (default: watch.type-at-reset in the configuration)")
 	groupFlags(f, "Session", "name", "dir", "new", "account", "account-spread", "notify", "type-at-reset", "config", "data", "quiet", "no-countdown")
 	setGroupedHelp(cmd, "Command", "Limits", "Session")
-	_ = cmd.RegisterFlagCompletionFunc("detect", cobra.FixedCompletions(detect.Names(), cobra.ShellCompDirectiveNoFileComp))
+	completeFixed(cmd, "detect", detect.Names()...)
 	_ = cmd.MarkFlagDirname("dir")
 	_ = cmd.MarkFlagDirname("data")
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
@@ -184,28 +173,23 @@ func newWatch(std Streams) *cobra.Command {
 func (o *watchOptions) spec(cfg *config.Config, args []string, in *os.File) (*session.Spec, error) {
 	s := &session.Spec{Start: args, ResumeAny: o.resumeAny, Restart: o.restart, Windows: o.windows, On: map[string]session.Action{}}
 	s.Deadline, s.Account, s.AccountSpread = time.Duration(o.deadline), o.account, time.Duration(o.spread)
-	var errs []error
-	flag := func(name string, err error) {
-		if err != nil {
-			errs = append(errs, fmt.Errorf("--%s: %w", name, err))
-		}
-	}
+	var errs flagErrors
 	var err error
 	if o.resume != "" {
 		s.Resume, err = session.Split(o.resume)
-		flag("resume", err)
+		errs.add("resume", err)
 	}
 	s.Pack, s.Rules, err = cfg.Detect(o.pack, session.CommandPack(args))
-	flag("detect", err)
+	errs.add("detect", err)
 	s.Policy, err = namedPolicy(cfg, o.policy)
-	flag("policy", err)
+	errs.add("policy", err)
 	if o.quiet != "" {
 		s.Quiet, err = session.ParseHours(o.quiet)
-		flag("quiet-hours", err)
+		errs.add("quiet-hours", err)
 	}
 	if o.pauseAt != "" {
 		s.PauseAt, err = parsePercent(o.pauseAt)
-		flag("pause-at", err)
+		errs.add("pause-at", err)
 	}
 	for _, text := range o.fallback {
 		words, err := session.Split(text)
@@ -214,20 +198,20 @@ func (o *watchOptions) spec(cfg *config.Config, args []string, in *os.File) (*se
 			f, err = session.ParseFallback(words)
 			s.Fallback = append(s.Fallback, f)
 		}
-		flag("fallback", err)
+		errs.add("fallback", err)
 	}
 	s.FallbackAfter, s.FallbackPrompt = time.Duration(o.after), o.prompt
 	for _, word := range o.on {
 		reason, action, ok := strings.Cut(word, "=")
 		if !ok {
-			flag("on", fmt.Errorf("%q is not reason=action: want a value such as rate-limit=wait", word))
+			errs.add("on", fmt.Errorf("%q is not reason=action: want a value such as rate-limit=wait", word))
 			continue
 		}
 		s.On[reason], err = session.ParseAction(action)
-		flag("on", err)
+		errs.add("on", err)
 	}
 	s.Dir, err = existingFolder(cmp.Or(o.dir, "."))
-	flag("dir", err)
+	errs.add("dir", err)
 	piped := in != nil && !process.IsTerminal(in)
 	s.PlanResume(piped)
 	if piped && s.ReadsPrompt() && len(errs) == 0 {
@@ -236,12 +220,12 @@ func (o *watchOptions) spec(cfg *config.Config, args []string, in *os.File) (*se
 		}
 	}
 	s.Name = cmp.Or(o.name, defaultSessionName(s.Dir, args, s.Stdin))
-	flag("name", config.CheckSessionName(s.Name))
+	errs.add("name", config.CheckSessionName(s.Name))
 	if o.spread <= 0 {
-		flag("account-spread", fmt.Errorf("%v is too short: want more than 0", time.Duration(o.spread)))
+		errs.add("account-spread", fmt.Errorf("%v is too short: want more than 0", time.Duration(o.spread)))
 	}
 	if o.windows < 1 {
-		flag("windows", fmt.Errorf("%d is too small: want 1 or more", o.windows))
+		errs.add("windows", fmt.Errorf("%d is too small: want 1 or more", o.windows))
 	}
 	s.Fill()
 	if err := s.Validate(); err != nil {
