@@ -30,14 +30,9 @@ Exit codes:
   125    tideover's own error: a bad flag, no server, a request that the server rejected
   128+n  ended by signal n; the backup is not complete`
 
-// backupOptions holds the flags of backup.
-type backupOptions struct {
-	remote
-	without []int
-}
-
 func newBackup(io Streams) *cobra.Command {
-	o := &backupOptions{remote: newRemote(io)}
+	o := newRemote(io)
+	var without []int
 	cmd := &cobra.Command{
 		Use:     "backup [flags] FOLDER",
 		Short:   "Copy the state of a server to a folder",
@@ -47,25 +42,21 @@ func newBackup(io Streams) *cobra.Command {
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: query(&o, func(ctx context.Context, c *client.Client, args []string) (*control.Backup, error) {
 			dir, err := filepath.Abs(args[0])
 			if err != nil {
-				return err
+				return nil, err
 			}
-			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error { return o.copy(ctx, c, dir) })
-		},
+			b, err := c.BackupWithout(ctx, dir, without)
+			if len(b.LeftOut) > 0 {
+				o.warn("%s", incomplete(b.LeftOut))
+			}
+			return &b, err
+		}, renderBackup),
 	}
 	o.command(cmd, remoteServer+"\n"+backupCodes)
-	addWithout(cmd, &o.without)
+	addWithout(cmd, &without)
 	return cmd
-}
-
-func (o *backupOptions) copy(ctx context.Context, c *client.Client, dir string) error {
-	b, err := c.BackupWithout(ctx, dir, o.without)
-	if len(b.LeftOut) > 0 {
-		o.warn("%s", incomplete(b.LeftOut))
-	}
-	return printFetched(&o.resultPrinter, &b, err, renderBackup)
 }
 
 func renderBackup(b *control.Backup, s *screen) []string {
