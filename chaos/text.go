@@ -23,7 +23,7 @@ const maxRules = 200
 //	/v1/messages: 429(retry-after=2)x2,200; *: fail=20% delay=50ms..200ms
 //	seed=7; POST /v1: reset=1% concurrent=4 over=429(retry-after=due) down 30s every 5m
 //
-// An error quotes the wrong word. A spec that Parse returns is valid.
+// An error quotes the word that Parse can't accept. A spec that Parse returns is valid.
 func Parse(text string) (s Spec, err error) {
 	if len(text) > MaxText {
 		return s, fmt.Errorf("chaos: the spec has %d bytes; at most %d are read", len(text), MaxText)

@@ -356,7 +356,7 @@ func TestFollowersThatAreWrongAreRefused(t *testing.T) {
 		parts []Part
 		want  string // "" for nothing
 	}{
-		{"no workflow", []Part{OnEnd(nil)}, "on end: no workflow"},
+		{"no workflow", []Part{OnEnd(nil)}, "on end: the workflow is nil"},
 		{"two of them", []Part{OnEnd(name("a")), OnEnd(name("b"))}, `got "a" and "b"`},
 		{"one of the same name", []Part{OnEnd(name("w"))}, `"w" is the name of two`},
 		{"one of the same name, later", []Part{OnEnd(name("a", OnGiveUp(name("w"))))}, `"w" is the name of two`},

@@ -43,7 +43,7 @@ func OnEnd(w *Workflow) Part {
 	return func(b *builder) {
 		switch {
 		case w == nil:
-			b.errs = append(b.errs, errors.New("on end: no workflow"))
+			b.errs = append(b.errs, errors.New("on end: the workflow is nil"))
 		case b.w.onEnd != nil:
 			b.errs = append(b.errs, fmt.Errorf("on end: a workflow can start only one other workflow when it ends; got %q and %q", b.w.onEnd.Name(), w.Name()))
 		}
@@ -197,7 +197,7 @@ type GaveUpReference struct {
 func OnGiveUp(w *Workflow) Part {
 	return func(b *builder) {
 		if w == nil {
-			b.errs = append(b.errs, fmt.Errorf("on give up: no workflow"))
+			b.errs = append(b.errs, errors.New("on give up: the workflow is nil"))
 		}
 		b.w.onGiveUp = w
 	}

@@ -128,8 +128,8 @@ func (w *Workflow) keptResults(before *machine.Definition, run *Info, from strin
 		isBefore := first >= 0 && now.Upstream(first, i)
 		switch {
 		case isBefore && !succeeded[s.Name]:
-			return nil, fmt.Errorf("retry with the current definition: %w: step %s comes before %s, and run %s has no result of it: begin with %s",
-				ErrState, s.Name, from, run.ID, s.Name)
+			return nil, fmt.Errorf("retry with the current definition: %w: step %s needs step %s, which run %s has not completed: begin with %s",
+				ErrState, from, s.Name, run.ID, s.Name)
 		case isBefore:
 		case !succeeded[s.Name] || !w.isSameStep(before, s):
 			repeat(i)

@@ -107,7 +107,7 @@ func TestRetryLatestKeepsTheResultsOfStepsThatAreTheSame(t *testing.T) {
 			Latest{From: "charge"}, "charge ship", "x2-s1-p1-s1-l1-s1", ""},
 		{"a step without a result comes before the one to begin with",
 			[]Part{callStep("stock", "s1"), callStep("charge", "p1", "stock"), callStep("print", "l1", "stock"), callStep("ship", "x2", "charge", "print")},
-			Latest{From: "ship"}, "", "", "step charge comes before ship, and run RUN has no result of it: begin with charge"},
+			Latest{From: "ship"}, "", "", "step ship needs step charge, which run RUN has not completed: begin with charge"},
 		{"steps were removed, and the caller decides",
 			[]Part{callStep("stock", "s2"), callStep("ship", "x2", "stock")},
 			Latest{From: "ship"}, "ship", "x2-s1", ""}, // the result before the change is kept

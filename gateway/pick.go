@@ -316,7 +316,8 @@ func (t *targetPicker) recordFinal(a *attempt) {
 	v.forbiddenKeys = nil
 }
 
-// recordRejection records that the attempt's key was rejected. The caller holds t.mu.
+// recordRejection records that the attempt's key was rejected. The caller holds the mutex of the
+// targetPicker.
 func recordRejection(a *attempt) {
 	v := a.target
 	if a.result.kind != keyRejected || slices.Contains(v.rejectedKeys, a.key) {

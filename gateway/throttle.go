@@ -160,9 +160,9 @@ func (t *throttles) giveBack(k *key, s scope) {
 	}
 }
 
-// close makes requests of the scope wait with the key. Meanwhile one request a minute may
-// probe, but none within noProbeFor. If there is a wait already, the later end counts,
-// unless probed is true: then the new wait replaces the old one.
+// close makes requests wait that use the key in the scope. Meanwhile one request a minute is
+// sent as a probe, but none before noProbeFor has passed. If the key waits already, the later
+// end counts, unless probed is true: then the new wait replaces the old one.
 func (t *throttles) close(k *key, s scope, wait, noProbeFor time.Duration, reason string, probed bool) {
 	now := clock.Now()
 	until := clock.Later(now, wait)
@@ -297,8 +297,8 @@ func usedUpReset(h http.Header, now time.Time) (wait time.Duration) {
 	return wait
 }
 
-// throttleScope makes requests of the attempt's route and model wait with its key. resp is
-// the response that throttled or rejected the attempt.
+// throttleScope makes later requests wait if they have the same key, route and model as the
+// attempt. resp is the response that throttled or rejected the attempt.
 func (a *attempt) throttleScope(resp *http.Response) {
 	account := a.result.wait // how long the account must not be used
 	if !a.result.quotaGone {

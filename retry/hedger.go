@@ -30,7 +30,7 @@ func NewHedger(p Policy, opts ...Option) (*Hedger, error) {
 	s.hedging = true
 	s.grace = cmp.Or(s.grace, defaultGrace)
 	if p.Hedge == (Hedge{}) {
-		err = errors.Join(err, errors.New("hedge: the policy has none; use New"))
+		err = errors.Join(err, errors.New("hedge: the policy has no hedge; use New"))
 	}
 	r, err := build("NewHedger", p, s, errors.Join(err, p.Refuse("a Hedger", "reset-after")))
 	if err != nil {

@@ -248,7 +248,7 @@ func TestNewHedgerRefuses(t *testing.T) {
 		opts []Option
 		want string
 	}{
-		{"fixed(0s)", nil, "retry.NewHedger: hedge: the policy has none"},
+		{"fixed(0s)", nil, "retry.NewHedger: hedge: the policy has no hedge"},
 		{"fixed(0s) hedge=p95 reset-after=1s", nil, "reset-after: a Hedger can't honour"},
 		{"fixed(0s) hedge=p95", []Option{WithGrace(-1)}, "WithGrace:"},
 	}

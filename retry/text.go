@@ -26,7 +26,7 @@ const maxText = 1000
 //	http attempts=6 total-timeout=2m
 //	fixed(2s) attempts=3
 //
-// An error quotes the wrong word. A policy that Parse returns is valid.
+// An error quotes the word that Parse can't accept. A policy that Parse returns is valid.
 func Parse(text string) (Policy, error) { return ParseWith(text, Preset) }
 
 // ParseWith is [Parse] for a program that has named policies of its own. It calls
@@ -132,8 +132,8 @@ func parseHead(w string, lookup func(string) (Policy, bool)) (p Policy, seen map
 	return p, seen, err
 }
 
-// badHead returns the error for a first word that is neither a family with
-// its delays nor a preset.
+// badHead returns the error for a policy whose first word is neither a schedule
+// with its delays, such as exponential(1s..30s), nor the name of a preset.
 func badHead(w string) error {
 	if _, err := backoff.ParseKind(w); err == nil {
 		return fmt.Errorf("family %q needs its delays, as in %s(1s..30s)", w, w)

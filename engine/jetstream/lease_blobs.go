@@ -179,7 +179,7 @@ func (b *leaseBlobs) getSecond(ctx context.Context, name string, first error) (*
 		return nil, first
 	}
 	if err != nil {
-		return nil, errors.Join(first, fmt.Errorf("second place: %w", err))
+		return nil, errors.Join(first, fmt.Errorf("reading the copy in the second place: %w", err))
 	}
 	b.lease.backend.cfg.Logger.Error("a blob was read from the second place", "shard", b.lease.shard, "name", name,
 		"error", b.lease.backend.cfg.redact(first.Error()))
@@ -259,7 +259,7 @@ func (b *leaseBlobs) delete(ctx context.Context, name string) error {
 	// as lost in NATS, and be listed.
 	if b.objects.second != nil {
 		if err := b.objects.second.remove(b.lease.shard, name); err != nil {
-			return fmt.Errorf("second place: %w", err)
+			return fmt.Errorf("removing the copy in the second place: %w", err)
 		}
 	}
 	if absent {

@@ -2,8 +2,9 @@ package view
 
 import "fmt"
 
-// put writes a run: at its home (see place.go) if that is free or has the run already, and
-// otherwise aside.
+// put writes a run to the place that follows from its id, if that place is free or has the run
+// already. Otherwise it writes the run to the next free place, and records that place in the
+// table aside.
 func (w *writer) put(r *Run) error {
 	if r.ID == "" {
 		return fmt.Errorf("a run of %q has no id", r.Workflow)

@@ -37,8 +37,8 @@ func (m *Member) Serve(answer journal.Answer) error {
 	return m.server.serve("member", answer)
 }
 
-// serve passes requests to answer from now on. what says in an error whose requests these
-// are.
+// serve makes the server call the function answer for each request from now on. what names the
+// owner of the requests in errors: member or shard.
 func (s *server) serve(what string, answer journal.Answer) error {
 	if s.answer != nil {
 		return fmt.Errorf("memlog: the %s is served already", what)
