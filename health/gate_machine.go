@@ -166,7 +166,7 @@ func (g *gateMachine) advance(now time.Duration) {
 
 // releaseDue lets the due waiters pass. It divides the rest of the release time
 // evenly among the remaining waiters, including new ones, so that no caller waits
-// longer than the release time.
+// beyond the end of the release time.
 func (g *gateMachine) releaseDue(now time.Duration) {
 	for len(g.turns) > 0 && now >= g.due {
 		t := g.popWaiter(now)

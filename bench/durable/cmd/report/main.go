@@ -29,11 +29,12 @@ func run(in io.Reader, out io.Writer, section, notes, page string) error {
 	if !ok {
 		return fmt.Errorf("there is no section %q", section)
 	}
+	text := write(r)
 	old, err := os.ReadFile(page)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		_, _ = io.WriteString(out, text) // the measurement took long
 		return err
 	}
-	text := write(r)
 	whole := func(why string) string { return compose(string(old), section, text, why) }
 	return benchreport.Publish(out, text, whole, notes, page)
 }

@@ -113,7 +113,7 @@ func Save(dir, account string, windows []Window) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	if err := atomicfile.Write(path, text); err != nil {
+	if err := atomicfile.WriteUnsynced(path, text); err != nil {
 		return fmt.Errorf("recording the quota: %w", err)
 	}
 	return nil
