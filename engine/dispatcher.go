@@ -15,7 +15,7 @@ import (
 )
 
 // dispatcher begins attempts while places (see places) are free, and knows the running
-// attempts. Only the owner's goroutine calls it, except for handlerReturned.
+// attempts. Only the owner's goroutine uses it, except for handlerReturned and the atomic stuckNow.
 type dispatcher struct {
 	sh *shard
 	o  *owner

@@ -265,7 +265,7 @@ func nonZero(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}
-	return &t
+	return new(t) // so that t itself does not escape
 }
 
 // Retry returns a summary of the retries of the run.

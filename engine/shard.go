@@ -19,8 +19,8 @@ import (
 //
 // The shard opens and closes its parts and passes requests to the owner. commands, queries
 // and health are used by the goroutines of callers. The owner's goroutine uses the other
-// parts, except for a few of their methods that callers use too: get and refresh of views,
-// set and list of scheduler, and handlerReturned of dispatcher.
+// parts, except for a few of their methods and fields that others use too: get and refresh of
+// views, set and list of scheduler, and handlerReturned and stuckNow of dispatcher.
 type shard struct {
 	*process
 	number int

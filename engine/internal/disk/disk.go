@@ -1,11 +1,12 @@
 // Package disk has what the backends of a journal share for files. It opens files that the engine
-// accesses without SQLite; this is a variable so that tests can simulate a disk that fails: see
+// accesses without SQLite. Open is a variable, so that tests can simulate a disk that fails: see
 // package faultdisk.
 package disk
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -54,7 +55,8 @@ func CheckBlobName(name string) error {
 	return nil
 }
 
-// ContextWriter returns a writer that fails when the context has ended, with the cause of that.
+// ContextWriter returns a writer that fails when the context has ended. The error is that of the
+// context, and its cause if it has one.
 func ContextWriter(ctx context.Context, w io.Writer) io.Writer { return contextWriter{ctx, w} }
 
 type contextWriter struct {
@@ -63,8 +65,11 @@ type contextWriter struct {
 }
 
 func (c contextWriter) Write(p []byte) (int, error) {
-	if c.ctx.Err() != nil {
-		return 0, context.Cause(c.ctx)
+	if err := c.ctx.Err(); err != nil {
+		if cause := context.Cause(c.ctx); !errors.Is(cause, err) {
+			err = fmt.Errorf("%w: %w", err, cause)
+		}
+		return 0, err
 	}
 	return c.w.Write(p)
 }

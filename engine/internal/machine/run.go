@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -337,10 +336,17 @@ func (r *Run) Result() []byte {
 	if len(last) == 1 {
 		return r.Output(last[0])
 	}
-	var fields []string
+	result := []byte{'{'}
 	for _, i := range last {
 		name, _ := json.Marshal(r.Def.Steps[i].Name) // can't fail: a string
-		fields = append(fields, string(name)+":"+cmp.Or(string(r.Output(i)), "null"))
+		result = append(append(result, name...), ':')
+		if out := r.Output(i); len(out) > 0 {
+			result = append(result, out...)
+		} else {
+			result = append(result, "null"...)
+		}
+		result = append(result, ',')
 	}
-	return []byte("{" + strings.Join(fields, ",") + "}")
+	result[len(result)-1] = '}' // instead of the last comma: a run has at least one last step
+	return result
 }

@@ -161,6 +161,8 @@ func prepare(c *sqlite.Conn, query string, args ...any) (*sqlite.Stmt, error) {
 			s.BindText(i+1, arg)
 		case []byte:
 			s.BindBytes(i+1, arg)
+		default:
+			return nil, fmt.Errorf("argument %d of %q has the type %T", i+1, query, arg)
 		}
 	}
 	return s, nil
