@@ -112,6 +112,9 @@ func (f *follower) run(ctx context.Context, info *engine.Info) {
 		if !read {
 			continue
 		}
+		if f.stream.Flush() != nil { // progress does not wait for the history
+			return
+		}
 		info, err := f.runs.Get(ctx, f.id)
 		if err != nil {
 			return

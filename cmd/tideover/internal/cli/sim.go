@@ -225,8 +225,9 @@ func (o *simOptions) file(name string) (simulate.File, error) {
 		if err == nil && slices.ContainsFunc(f.Policies, func(p sim.Contestant) bool { return p.Name == c.Name }) {
 			err = fmt.Errorf("policy %q is given twice: give one of them another name with NAME=POLICY", c.Name)
 		}
-		errs.add("policy", err)
-		f.Policies = append(f.Policies, c)
+		if errs.add("policy", err); err == nil {
+			f.Policies = append(f.Policies, c)
+		}
 	}
 	if len(errs) > 0 {
 		return f, &codedError{errors.Join(errs...), codeImpossible}

@@ -76,5 +76,11 @@ func (s *EventStream) Flush() error {
 		return err
 	}
 	s.buf.Reset()
+	if s.buf.Cap() > maxKeptBuffer {
+		s.buf = bytes.Buffer{}
+	}
 	return s.rc.Flush()
 }
+
+// maxKeptBuffer is the largest buffer in bytes that a stream keeps for the next write.
+const maxKeptBuffer = 64 << 10

@@ -143,7 +143,10 @@ func (l *logFile) Write(p []byte) (int, error) {
 
 func (l *logFile) rotate() {
 	_ = l.f.Close()
-	_ = fileaccess.Rotate(l.path, logKeep) // on an error, the file grows
+	if fileaccess.Rotate(l.path, logKeep) != nil {
+		// An older file can't be moved. It is replaced, because this one must not grow without limit.
+		_ = os.Rename(l.path, fileaccess.Rotated(l.path, 1))
+	}
 	if l.open() != nil {
 		l.f = nil
 	}

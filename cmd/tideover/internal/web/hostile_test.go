@@ -47,11 +47,10 @@ func hostileTogether() []string {
 
 func TestHostileText(t *testing.T) {
 	t.Parallel()
-	actor := ""
-	b := newTestSite(t, func(o *setup) { o.actor = actor })
+	b := newTestSite(t)
 	for _, x := range hostile {
 		t.Run(x.name, func(t *testing.T) {
-			actor = x.text
+			b.h.actor = x.text
 			b.with(t).hostileRun(x.text, x.shown)
 		})
 	}
