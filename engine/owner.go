@@ -452,3 +452,54 @@ func (t *turn) act() {
 
 // storePolicy is the retry policy of writing to the log.
 var storePolicy = retry.Must("decorrelated(100ms..5s) attempts=unlimited").Policy()
+
+// waiters are the callers that wait for ends of runs. A caller cancels a wait without the
+// owner, which may be unable to answer for hours; canceled waits are swept out later.
+type waiters struct {
+	byRun   map[machine.ID][]*waiter
+	count   int
+	sweepAt int // the count at which canceled waits are swept out
+}
+
+// minSweep is the smallest count at which canceled waits are swept out.
+const minSweep = 1024
+
+// add adds a waiter for the end of a run, unless its wait is canceled.
+func (s *waiters) add(id machine.ID, w *waiter) {
+	if w.canceled.Load() {
+		return
+	}
+	s.byRun[id] = append(s.byRun[id], w)
+	if s.count++; s.count >= max(s.sweepAt, minSweep) {
+		s.sweep()
+	}
+}
+
+// sweep removes canceled waits.
+func (s *waiters) sweep() {
+	s.count = 0
+	for id, list := range s.byRun {
+		list = slices.DeleteFunc(list, func(w *waiter) bool { return w.canceled.Load() })
+		if s.byRun[id] = list; len(list) == 0 {
+			delete(s.byRun, id)
+		}
+		s.count += len(list)
+	}
+	s.sweepAt = 2 * s.count
+}
+
+// end ends all waits for a run.
+func (s *waiters) end(id machine.ID) {
+	for _, w := range s.byRun[id] {
+		close(w.over)
+	}
+	s.count -= len(s.byRun[id])
+	delete(s.byRun, id)
+}
+
+// endAll ends all waits.
+func (s *waiters) endAll() {
+	for id := range s.byRun {
+		s.end(id)
+	}
+}

@@ -22,7 +22,7 @@ import (
 
 // This is the path of a request that succeeds at its first attempt, with all files that it
 // passes. The state of the request, a *request, is in its context. Other calls on the way,
-// such as counters, clocks and breakers, return at once. A response that is an event stream
+// such as counters, clocks, breakers and the formatting of headers, return at once. A response that is an event stream
 // is also held until its first content (retryhttp: classify.go, stream.go, peek.go).
 //
 //	Gateway.ServeHTTP            checks the caller and finds the provider
