@@ -34,8 +34,10 @@ type Config struct {
 // at least 20 calls in 10 s open the breaker for 5 s, growing to 60 s, and one
 // successful probe closes it.
 //
-// In simulations of partial failures this shortened the recovery from 38 s,
-// with a retry budget alone, to 9 s. A rate of 80 % separates an outage from
+// A simulated service that loses 70 % of its workers for 30 s, at 200 calls per
+// second and a capacity of 300, recovers 18 s after that with this breaker, 33 s
+// after with a retry budget alone, and never without both; TestTheDefaultBreaker
+// of package sim measures this. A rate of 80 % separates an outage from
 // errors that retries can handle. The open time varies by ±50 %, because
 // breakers that open together would also probe together: ±10 % took about fifty
 // periods to spread them, ±50 % took two.

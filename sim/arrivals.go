@@ -29,22 +29,30 @@ func (w arrivals) scheduleFirstCalls() {
 	}
 }
 
-// nextGap returns the time until the next call of open arrivals.
+// nextGap returns the time until the next arrival of open arrivals, at the
+// highest rate of the scenario.
 func (w arrivals) nextGap() int64 {
-	return int64(exponential(w.root.draw(forArrivals, w.arrived)) * float64(time.Second) / w.plan.scenario.Clients.Rate)
+	return int64(exponential(w.root.draw(forArrivals, w.arrived)) * float64(time.Second) / w.plan.arrivalRate)
 }
 
-// nextArrival starts a call of open arrivals and schedules the next one. It
-// draws the client of each call at random; statistically, that is the same as
-// many independent clients.
+// nextArrival starts the calls of an arrival and schedules the next one. While
+// the rate is below its highest, it skips arrivals at random, which leaves
+// arrivals at exactly the rate of the moment. It draws the client of each call at
+// random; statistically, that is the same as many independent clients.
 func (w arrivals) nextArrival() {
 	if !w.acceptsCalls() {
 		return
 	}
-	who := w.root.below(forClient, w.arrived, uint32(len(w.clients)))
+	n, c := w.arrived, &w.plan.scenario.Clients
 	w.arrived++
 	w.queue.add(w.nextGap(), callArrives, 0, 0)
-	w.startClientCall(who)
+	if len(c.Load) > 0 && w.root.unit(forLoad, n)*w.plan.highestFactor >= c.factorAt(time.Duration(w.queue.now)) {
+		return
+	}
+	batch := max(uint64(c.Batch), 1)
+	for i := range batch {
+		w.startClientCall(w.root.below(forClient, n*batch+i, uint32(len(w.clients))))
+	}
 }
 
 // scheduleNextCall schedules the next call of a client of closed arrivals,

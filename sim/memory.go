@@ -92,6 +92,10 @@ func memory(s Scenario, cs []Contestant) (most parts) {
 // contestantMemory returns the memory of a run of one contestant.
 func contestantMemory(s *Scenario, c *Contestant) (p parts) {
 	switch {
+	case s.Writers != nil && (s.Writers.Model == Register || s.Writers.Model == Decree):
+		p.add("writers.count", float64(s.Writers.Count), float64(int64(unsafe.Sizeof(proposer{}))+bytesBudget), "%d writers", s.Writers.Count)
+		p.add("writers.count", float64(s.Writers.Count*s.Writers.acceptors()), float64(growthFactor*unsafe.Sizeof(ballotMessage{})+unsafe.Sizeof(event{})),
+			"the first messages of %d writers", s.Writers.Count)
 	case s.Writers != nil:
 		p.add("writers.count", float64(s.Writers.Count), float64(int64(unsafe.Sizeof(writer{}))+bytesBudget+bytesWait), "%d writers", s.Writers.Count)
 	case s.Group != nil:
@@ -140,7 +144,7 @@ func (p *parts) addProcesses(s *Scenario, c *Contestant) {
 	plan := newPlan(*s)
 	all, active := float64(plan.processes), float64(plan.processes)
 	if s.Clients.Arrivals == Open { // some processes may never call
-		active = min(active, s.Clients.Rate*s.Duration.Seconds())
+		active = min(active, s.Clients.Rate*s.Clients.highestFactor()*s.Duration.Seconds())
 	}
 	if c.Breaker != nil {
 		targets := float64(len(plan.targets))

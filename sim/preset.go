@@ -109,7 +109,7 @@ func Presets(yield func(name, about string) bool) {
 // clone returns a copy that shares no memory with the scenario.
 func (s Scenario) clone() Scenario {
 	s.Services, s.Failures = slices.Clone(s.Services), slices.Clone(s.Failures)
-	s.Clients.Fallback = slices.Clone(s.Clients.Fallback)
+	s.Clients.Fallback, s.Clients.Load = slices.Clone(s.Clients.Fallback), slices.Clone(s.Clients.Load)
 	for i, v := range s.Services {
 		s.Services[i].Limit = clonePointer(v.Limit)
 	}

@@ -18,6 +18,8 @@ type recorder struct {
 	sums
 
 	started, done, good int
+	goodInTime          int // calls that succeeded before the drain
+	duration            int64
 	attempts, load      int
 	hedges              int
 	lastEnd             int64
@@ -26,6 +28,9 @@ type recorder struct {
 	events              int
 
 	byStart [][2]int32 // for each step: calls that began in it, and those of them that succeeded
+
+	outages                 []Failure
+	outageCalls, outageGood int // calls that began during an outage, and those of them that succeeded
 
 	active     int     // clients that called
 	sum, sumSq float64 // of the clients' shares of success, and of their squares
@@ -56,8 +61,8 @@ const heatRows = 10
 func newRecorder(p *plan) recorder {
 	bucket := int64(p.scenario.bucket())
 	return recorder{
-		bucket: bucket, edge: bucket, sums: newSums(int(int64(p.scenario.length())/bucket) + 1),
-		byStart: make([][2]int32, int64(p.scenario.Duration)/step+1),
+		bucket: bucket, edge: bucket, duration: int64(p.scenario.Duration), sums: newSums(int(int64(p.scenario.length())/bucket) + 1),
+		byStart: make([][2]int32, int64(p.scenario.Duration)/step+1), outages: p.outages,
 	}
 }
 
@@ -102,6 +107,19 @@ func (r *recorder) recordCall(now int64) {
 	r.started++
 	r.offered[now/r.bucket]++
 	r.byStart[now/step][0]++
+	if r.duringOutage(now) {
+		r.outageCalls++
+	}
+}
+
+// duringOutage reports whether an outage lasts at the time.
+func (r *recorder) duringOutage(at int64) bool {
+	for i := range r.outages {
+		if r.outages[i].covers(time.Duration(at)) {
+			return true
+		}
+	}
+	return false
 }
 
 // recordAttempt records the n-th attempt of a client's call.
@@ -129,8 +147,14 @@ func (r *recorder) recordEnd(start, now int64, why retry.Reason) {
 		return
 	}
 	r.good++
+	if now <= r.duration {
+		r.goodInTime++
+	}
 	r.goodput[now/r.bucket]++
 	r.byStart[start/step][1]++
+	if r.duringOutage(start) {
+		r.outageGood++
+	}
 	r.latency.record(now - start)
 }
 
@@ -150,8 +174,10 @@ func (r *recorder) measure(p *plan) Measures[float64] {
 	m := Measures[float64]{
 		Calls:          float64(r.started),
 		Success:        ratio(r.good, r.started),
+		OutageCalls:    float64(r.outageCalls),
+		OutageSuccess:  ratio(r.outageGood, r.outageCalls),
 		All:            float64(boolToInt(r.good == r.started)),
-		Goodput:        float64(r.good) / p.scenario.length().Seconds(),
+		Goodput:        float64(r.goodInTime) / p.scenario.Duration.Seconds(),
 		Amplification:  ratio(r.load, r.started),
 		Hedges:         ratio(r.hedges, r.started),
 		Unfinished:     ratio(r.started-r.done, r.started),

@@ -50,9 +50,11 @@ type Result struct {
 type Measures[T any] struct {
 	Calls          T `json:"calls"`            // begun by the clients
 	Success        T `json:"success"`          // share of them that succeeded
+	OutageCalls    T `json:"outage_calls"`     // begun by the clients during an outage
+	OutageSuccess  T `json:"outage_success"`   // share of these that succeeded, during the outage or after it
 	All            T `json:"all"`              // 1 if all succeeded, else 0; the mean is the share of the seeds in which all did
 	Unfinished     T `json:"unfinished"`       // share of them that had not ended when the run ended
-	Goodput        T `json:"goodput"`          // calls that succeeded, per second of the whole run, the drain included
+	Goodput        T `json:"goodput"`          // calls that succeeded before the drain, per second of Scenario.Duration
 	Amplification  T `json:"amplification"`    // attempts that reached the last service, per call
 	Hedges         T `json:"hedges"`           // hedges per call
 	Peak           T `json:"peak"`             // most attempts that reached the last service in a bucket
@@ -72,7 +74,7 @@ type Measures[T any] struct {
 // fields lists the measures, always in the same order.
 func (m *Measures[T]) fields() []*T {
 	return []*T{
-		&m.Calls, &m.Success, &m.All, &m.Unfinished, &m.Goodput, &m.Amplification, &m.Hedges, &m.Peak, &m.PeakRatio, &m.PeakRetries,
+		&m.Calls, &m.Success, &m.OutageCalls, &m.OutageSuccess, &m.All, &m.Unfinished, &m.Goodput, &m.Amplification, &m.Hedges, &m.Peak, &m.PeakRatio, &m.PeakRetries,
 		&m.Recovery, &m.Wasted, &m.P50, &m.P99, &m.P999, &m.GiveUp, &m.CallsPerClient, &m.Fairness, &m.Last,
 	}
 }

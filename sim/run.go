@@ -133,7 +133,9 @@ func (t *tournament) work(ctx context.Context) error {
 }
 
 func runOnce(ctx context.Context, p *plan, c *Contestant, seed uint64) (*recorder, error) {
-	if p.scenario.Writers != nil {
+	if s := p.scenario.Writers; s != nil && (s.Model == Register || s.Model == Decree) {
+		return runBallots(ctx, p, c, seed)
+	} else if s != nil {
 		return runWriters(ctx, p, c, seed)
 	}
 	if p.scenario.Group != nil {
@@ -164,7 +166,12 @@ type plan struct {
 	sharing     int            // clients per process
 	processes   int
 	prioritised bool
+
+	highestFactor float64 // of the rate of open arrivals
+	arrivalRate   float64 // arrivals per second at that factor
+
 	failuresEnd time.Duration // when the last failure has ended; 0 if none ends
+	outages     []Failure     // the failures of kind Outage
 
 	memoryLimit int64         // bytes that a run may use
 	share       int64         // bytes that a run may use while others use their share
@@ -174,6 +181,8 @@ type plan struct {
 func newPlan(s Scenario) *plan {
 	p := &plan{scenario: s, sharing: max(s.Clients.Sharing, 1), targets: []int{0}, memoryLimit: MaxMemory, share: MaxMemory, large: make(chan struct{}, 1)}
 	p.processes = (s.Clients.Count + p.sharing - 1) / p.sharing
+	p.highestFactor = s.Clients.highestFactor()
+	p.arrivalRate = s.Clients.Rate * p.highestFactor / float64(max(s.Clients.Batch, 1))
 	p.prioritised = s.Clients.Priorities != [limit.Classes]float64{}
 	for _, name := range s.Clients.Fallback {
 		p.targets = append(p.targets, s.index(name))
@@ -186,6 +195,9 @@ func newPlan(s Scenario) *plan {
 	}
 	for _, f := range s.Failures {
 		p.failuresEnd = max(p.failuresEnd, f.Until)
+		if f.Kind == Outage {
+			p.outages = append(p.outages, f)
+		}
 	}
 	return p
 }

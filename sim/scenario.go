@@ -40,6 +40,8 @@ type Clients struct {
 	Count    int           `json:"count" yaml:"count"`
 	Arrivals Arrivals      `json:"arrivals" yaml:"arrivals"`
 	Rate     float64       `json:"rate,omitempty" yaml:"rate"`         // open: calls per second of all clients together
+	Load     []Load        `json:"load,omitempty" yaml:"load"`         // open: changes of the rate over time, in order; none means a constant rate
+	Batch    int           `json:"batch,omitempty" yaml:"batch"`       // open: calls that arrive at the same moment, at the same rate of calls; 0 means 1
 	Think    time.Duration `json:"think,omitempty" yaml:"think"`       // closed: mean pause between calls
 	Start    time.Duration `json:"start,omitempty" yaml:"start"`       // herd: when the first call begins
 	Spread   time.Duration `json:"spread,omitempty" yaml:"spread"`     // herd: time within which all calls begin; 0 means at once
@@ -50,6 +52,38 @@ type Clients struct {
 	// for services that serve by priority. All zero means that all calls have the
 	// class normal.
 	Priorities [limit.Classes]float64 `json:"priorities,omitzero" yaml:"priorities"`
+}
+
+// Load is a change of the rate of open arrivals. Before the first change the
+// factor is 1. A spike is two changes: to a high factor, and back to 1.
+type Load struct {
+	At     time.Duration `json:"at" yaml:"at"`               // when the change begins
+	Factor float64       `json:"factor" yaml:"factor"`       // the rate after the change, as a multiple of Clients.Rate
+	Ramp   time.Duration `json:"ramp,omitempty" yaml:"ramp"` // time in which the rate changes evenly; 0 means at once
+}
+
+// factorAt returns the factor of the rate at the time.
+func (c *Clients) factorAt(at time.Duration) float64 {
+	factor := 1.0
+	for _, l := range c.Load {
+		switch {
+		case at < l.At:
+			return factor
+		case at < l.At+l.Ramp:
+			return factor + (l.Factor-factor)*float64(at-l.At)/float64(l.Ramp)
+		}
+		factor = l.Factor
+	}
+	return factor
+}
+
+// highestFactor returns the highest factor of the rate.
+func (c *Clients) highestFactor() float64 {
+	most := 1.0
+	for _, l := range c.Load {
+		most = max(most, l.Factor)
+	}
+	return most
 }
 
 // Order says which waiting call is served next.
@@ -65,9 +99,16 @@ const (
 // Service answers calls with a number of workers, each of which serves one call
 // at a time. Workers also serve queued calls whose caller no longer waits,
 // unless Deadlines is set.
+//
+// Workers are whole, so workers divided by the mean latency is rarely the
+// capacity that a real service has. If Capacity is set, it is exact: the time
+// for which a call occupies its worker is shorter or longer than the latency
+// that the caller sees. The rest of the latency is time on the network, or the
+// worker still has work to do after its answer.
 type Service struct {
 	Name      string     `json:"name" yaml:"name"`
 	Workers   int        `json:"workers,omitempty" yaml:"workers"`     // 0 means no limit
+	Capacity  float64    `json:"capacity,omitempty" yaml:"capacity"`   // calls per second of all workers; 0 means workers divided by the mean latency
 	Queue     int        `json:"queue,omitempty" yaml:"queue"`         // calls that may wait for a worker, others are refused; 0 means no limit
 	Order     Order      `json:"order,omitempty" yaml:"order"`         // which call is served next; empty means fifo
 	Latency   Latency    `json:"latency" yaml:"latency"`               // how long a worker takes
@@ -75,6 +116,15 @@ type Service struct {
 	Limit     *RateLimit `json:"limit,omitempty" yaml:"limit"`         // calls above it are refused; nil means no limit
 	Calls     string     `json:"calls,omitempty" yaml:"calls"`         // a later service that each call needs while it holds its worker
 	Policy    string     `json:"policy,omitempty" yaml:"policy"`       // policy of those calls; empty means the contestant's, breaker included
+}
+
+// MaxRate returns how many calls per second the workers can serve, without
+// failures and growth; 0 means that there is no limit.
+func (v *Service) MaxRate() float64 {
+	if v.Capacity > 0 {
+		return v.Capacity
+	}
+	return float64(v.Workers) / v.Latency.Mean.Seconds()
 }
 
 // Distribution is the shape of a latency.
@@ -123,6 +173,7 @@ type FailureKind string
 // The kinds of failure.
 const (
 	Errors    FailureKind = "errors"    // a share of the work is done and ends in an error
+	Reject    FailureKind = "reject"    // a share of the calls is refused at once, without work: fast errors
 	Outage    FailureKind = "outage"    // every call is refused at once
 	BlackHole FailureKind = "blackhole" // a share of the calls is never answered
 	Slow      FailureKind = "slow"      // a share of the work takes Factor times as long
@@ -143,13 +194,32 @@ type Failure struct {
 	Factor  float64       `json:"factor,omitempty" yaml:"factor"` // slow: how many times as long the work takes
 }
 
-// Writers change one value: each reads it, writes it, and starts again if
-// another writer has written in between. Each writes once.
-type Writers struct {
-	Count int           `json:"count" yaml:"count"`
-	Hop   time.Duration `json:"hop" yaml:"hop"`               // mean time of a message one way; an attempt takes four
-	Sigma time.Duration `json:"sigma,omitempty" yaml:"sigma"` // standard deviation of that time: a hop takes |N(hop, sigma)|
+// covers reports whether the failure lasts at the time.
+func (f *Failure) covers(at time.Duration) bool {
+	return at >= f.From && (f.Until == 0 || at < f.Until)
 }
+
+// Writers change one value. Each writes once, and starts again after a conflict;
+// the model says what a conflict is.
+type Writers struct {
+	Count     int           `json:"count" yaml:"count"`
+	Model     WriterModel   `json:"model,omitempty" yaml:"model"`         // empty means store
+	Acceptors int           `json:"acceptors,omitempty" yaml:"acceptors"` // register and decree: a quorum of them decides; 0 means 3
+	Hop       time.Duration `json:"hop" yaml:"hop"`                       // mean time of a message one way; an attempt takes four
+	Sigma     time.Duration `json:"sigma,omitempty" yaml:"sigma"`         // standard deviation of that time: a hop takes |N(hop, sigma)|
+}
+
+// WriterModel says when a writer conflicts with others.
+type WriterModel string
+
+// The models of writers.
+const (
+	Store    WriterModel = "store"    // it reads the value and writes it; another writer has written in between
+	Register WriterModel = "register" // CASPaxos: another writer's ballot pre-empts its ballot; only that costs an attempt
+	Decree   WriterModel = "decree"   // the same, for one decision: when it is made, all writers are done
+)
+
+func (w *Writers) acceptors() int { return cmp.Or(w.Acceptors, 3) }
 
 // Group is a set of members that each propose one change of a replicated state.
 // A quorum of acceptors decides one change for each epoch; a member that loses

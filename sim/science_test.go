@@ -31,6 +31,7 @@ func TestScience(t *testing.T) {
 	}{
 		{"Optimistic writers (seconds; calls of a writer)", TestAnchorOptimisticWriters},
 		{"Colliding proposals (share of the runs in which all commit; adr/0015 explains the differences)", TestAnchorGroup},
+		{"Colliding proposals of a register with three acceptors (share of the runs in which all succeed)", TestAnchorRegister},
 		{"Metastable failure", TestAnchorMetastableFailure},
 		{"Layers", TestAnchorLayers},
 		{"Token bucket", TestAnchorTokenBucket},

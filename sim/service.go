@@ -40,7 +40,7 @@ func newService(v Service) service {
 // job is an attempt at a service.
 type job struct {
 	stream  stream
-	time    int64  // how long a worker needs
+	time    int64  // how long the worker is busy
 	answer  int64  // when the service will answer; 0 while that is unknown
 	call    uint32 // the call whose attempt it is; none after the attempt has ended
 	next    uint32 // the next in the list of waiting jobs
@@ -93,6 +93,8 @@ func (w jobServer) receiveJob(id uint32) {
 	}
 	switch {
 	case v.outage:
+		w.scheduleRefusal(id, retry.Outcome{})
+	case v.rejections > 0 && j.stream.unit(forRejection, 0) < v.rejections:
 		w.scheduleRefusal(id, retry.Outcome{})
 	case v.blackhole > 0 && j.stream.unit(forBlackHole, 0) < v.blackhole:
 		w.calls[j.call].jobs[j.slot] = none
@@ -170,8 +172,24 @@ func (w jobServer) enqueue(id uint32) {
 // workers returns the present number of workers.
 func (v *service) workers() int { return v.workersLeft(v.capacity) }
 
-// workersLeft returns the number of workers that are the given share of all, rounded.
-func (v *Service) workersLeft(share float64) int { return int(math.Round(float64(v.Workers) * share)) }
+// workersLeft returns how many workers the share is, rounded. A service with a
+// capacity keeps a worker, which is slower instead: see occupancy.
+func (v *Service) workersLeft(share float64) int {
+	n := int(math.Round(float64(v.Workers) * share))
+	if v.Capacity > 0 && share > 0 {
+		return max(n, 1)
+	}
+	return n
+}
+
+// occupancy returns for how long a call occupies its worker, as a multiple of
+// its latency: 1, or what gives the service its capacity.
+func (v *service) occupancy() float64 {
+	if v.Capacity == 0 {
+		return 1
+	}
+	return float64(v.workers()) / (v.Capacity * v.capacity * v.Latency.Mean.Seconds())
+}
 
 // startJob gives a job to a worker.
 func (w jobServer) startJob(id uint32) {
@@ -180,12 +198,24 @@ func (w jobServer) startJob(id uint32) {
 	d := v.Latency.draw(j.stream.draw(forService, 0)) * (1 + v.Latency.Growth*float64(v.busy))
 	d *= v.slowdown(j.stream)
 	j.fails = v.errors > 0 && j.stream.unit(forFailure, 0) < v.errors
-	j.time = int64(min(d, float64(maxTime)))
+	latency := int64(min(d, float64(maxTime)))
 	if v.Calls == "" {
-		j.answer = w.queue.now + j.time
+		j.answer = w.queue.now + latency
 	}
 	v.busy++
-	w.queue.add(j.time, workDone, id, 0)
+	j.time = latency
+	if v.Capacity > 0 {
+		j.time = int64(min(d*v.occupancy(), float64(maxTime)))
+		w.queue.add(j.time, workerFree, uint32(j.service), 0)
+	}
+	w.queue.add(latency, workDone, id, 0)
+}
+
+// freeWorker ends the work of a worker of service i, which has a capacity, and
+// gives the worker the next waiting job.
+func (w jobServer) freeWorker(i int) {
+	w.services[i].busy--
+	w.dispatch(i)
 }
 
 func (l *Latency) draw(u uint64) float64 {
@@ -231,12 +261,14 @@ func (w jobServer) callerDeadline(j *job) int64 {
 	return 0
 }
 
-// answerJob answers a job and gives its worker the next waiting job.
+// answerJob answers a job. Unless the service has a capacity, its worker is free
+// then.
 func (w jobServer) answerJob(id uint32, ok bool) {
 	j := w.jobs[id]
 	w.freeJobs = append(w.freeJobs, id)
-	w.services[j.service].busy--
-	w.dispatch(int(j.service))
+	if w.services[j.service].Capacity == 0 {
+		w.freeWorker(int(j.service))
+	}
 	if j.call != none {
 		w.handleAnswer(j.call, j.slot, ok, retry.Outcome{})
 	}
@@ -263,11 +295,12 @@ func (w jobServer) dispatch(i int) {
 // faults are the combined failures of a service at a moment. Failures affect
 // calls independently of each other.
 type faults struct {
-	outage    bool
-	errors    float64       // share of the work that at least one failure affects
-	blackhole float64       // share of the calls that at least one failure affects
-	slow      []slowFailure // one for each failure
-	capacity  float64       // share of the workers left
+	outage     bool
+	errors     float64       // share of the work that at least one failure affects
+	rejections float64       // share of the calls that at least one failure affects
+	blackhole  float64       // share of the calls that at least one failure affects
+	slow       []slowFailure // one for each failure
+	capacity   float64       // share of the workers left
 }
 
 // slowFailure is a failure that slows work down.
@@ -290,7 +323,7 @@ func (w jobServer) updateFaults(n int) {
 func faultsAt(s *Scenario, i int, now time.Duration) faults {
 	t, slow := noFaults, uint64(0)
 	for _, f := range s.Failures {
-		if max(s.index(f.Service), 0) == i && now >= f.From && (f.Until == 0 || now < f.Until) {
+		if max(s.index(f.Service), 0) == i && f.covers(now) {
 			t.addFailure(f, slow)
 		}
 		if f.Kind == Slow {
@@ -308,6 +341,8 @@ func (t *faults) addFailure(f Failure, n uint64) {
 		t.outage = true
 	case Errors:
 		t.errors += f.Share * (1 - t.errors)
+	case Reject:
+		t.rejections += f.Share * (1 - t.rejections)
 	case BlackHole:
 		t.blackhole += f.Share * (1 - t.blackhole)
 	case Slow:

@@ -12,7 +12,8 @@ const (
 	attemptDue                    // the wait before an attempt is over
 	attemptLate                   // an attempt has timed out
 	hedgeDue                      // an attempt is slow: start a second one beside it
-	workDone                      // a worker has finished
+	workDone                      // a worker has finished, and answers
+	workerFree                    // a worker of a service with a capacity is free again
 	workRefused                   // a service has refused a call
 	failureTurns                  // a failure begins or ends
 )
@@ -102,6 +103,8 @@ func (w *serviceModel) handle(e event) {
 		w.startHedge(e.who, e.generation())
 	case workDone:
 		jobServer{w}.finishWork(e.who)
+	case workerFree:
+		jobServer{w}.freeWorker(int(e.who))
 	case workRefused:
 		jobServer{w}.deliverRefusal(e.who)
 	case failureTurns:

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -242,5 +243,34 @@ func TestRetryAfter(t *testing.T) {
 	}
 	if next.Success.Mean != 1 || backlog.Success.Mean != 1 {
 		t.Errorf("success %v and %v, want all", next.Success.Mean, backlog.Success.Mean)
+	}
+}
+
+func TestCapacityIsExact(t *testing.T) {
+	for _, test := range []struct {
+		capacity float64
+		latency  time.Duration
+		workers  int
+		share    float64 // of the capacity that is left
+	}{
+		{22, 50 * ms, 1, 1}, {22, 50 * ms, 2, 1}, {5, 50 * ms, 1, 1}, {5, 50 * ms, 1, 0.5}, {300, 100 * ms, 30, 0.5}, {7, second, 7, 0.5},
+	} {
+		s := Scenario{
+			Name: "capacity", Duration: time.Duration(6000/test.capacity) * second, Bucket: second,
+			Clients:  Clients{Count: 100, Arrivals: Open, Rate: 3 * test.capacity},
+			Services: []Service{{Name: "service", Workers: test.workers, Capacity: test.capacity, Latency: Latency{Distribution: Exponential, Mean: test.latency}}},
+		}
+		if test.share < 1 {
+			s.Failures = []Failure{{Kind: Capacity, Share: test.share}}
+		}
+		r := run(t, s, 3, contestant(t, "fixed(0s) attempts=1"))[0]
+		wantNear(t, fmt.Sprintf("%+v: calls per second when too many arrive", test), r.Goodput, test.capacity*test.share, 0.04)
+
+		s.Clients.Rate, s.Failures = test.capacity/20, nil
+		s.Duration *= 20
+		r = run(t, s, 3, contestant(t, "fixed(0s) attempts=1"))[0]
+		if low, high := test.latency.Seconds()*math.Ln2*0.9, test.latency.Seconds()*math.Ln2*1.2; test.capacity*test.latency.Seconds() >= 1 && (r.P50.Mean < low || r.P50.Mean > high) {
+			t.Errorf("%+v: the median latency of an idle service is %v s, want between %v and %v", test, r.P50.Mean, low, high)
+		}
 	}
 }

@@ -29,6 +29,8 @@ const (
 	forHop
 	forPriority
 	forSpread
+	forRejection
+	forLoad
 )
 
 // newStream returns the stream of a run.

@@ -103,6 +103,14 @@ func (s Scenario) checkNoServices(p *problems, what string) {
 
 func (w *Writers) check(p *problems) {
 	p.checkRange("writers.count", float64(w.Count), 1, 1e6)
+	switch w.Model {
+	case "", Store:
+		p.checkUnused("writers.acceptors", w.Acceptors != 0, "allowed for the models register and decree")
+	case Register, Decree:
+		p.checkRange("writers.acceptors", float64(w.Acceptors), 0, paxos.MaxAcceptors)
+	default:
+		p.add("writers.model", "%q: want store, register or decree", w.Model)
+	}
 	p.checkDuration("writers.hop", w.Hop, false)
 	p.checkDuration("writers.sigma", w.Sigma, true)
 }
@@ -131,6 +139,7 @@ func (c Clients) check(p *problems, s Scenario) {
 	default:
 		p.add("clients.arrivals", "%q: want open, closed or herd", c.Arrivals)
 	}
+	c.checkLoad(p)
 	p.checkUnused("clients.rate", c.Rate != 0 && c.Arrivals != Open, "allowed with open arrivals")
 	p.checkUnused("clients.think", c.Think != 0 && c.Arrivals != Closed, "allowed with closed arrivals")
 	p.checkUnused("clients.start", c.Start != 0 && c.Arrivals != Herd, "allowed with a herd")
@@ -139,6 +148,23 @@ func (c Clients) check(p *problems, s Scenario) {
 		p.check(s.index(name) >= 0, fmt.Sprintf("clients.fallback[%d]", i), "there is no service %q", name)
 	}
 	c.checkPriorities(p, s)
+}
+
+// checkLoad checks the fields that change the arrivals of a constant rate.
+func (c Clients) checkLoad(p *problems) {
+	p.checkUnused("clients.load", len(c.Load) > 0 && c.Arrivals != Open, "allowed with open arrivals")
+	p.checkUnused("clients.batch", c.Batch != 0 && c.Arrivals != Open, "allowed with open arrivals")
+	p.checkRange("clients.batch", float64(c.Batch), 0, maxClients)
+	end := time.Duration(0)
+	for i, l := range c.Load {
+		at := fmt.Sprintf("clients.load[%d].", i)
+		p.checkDuration(at+"at", l.At, true)
+		p.checkDuration(at+"ramp", l.Ramp, true)
+		p.checkRange(at+"factor", l.Factor, 0, 1e6)
+		p.check(!(c.Rate*l.Factor > maxRate), at+"factor", "%v times the rate of %v is above %g calls per second", l.Factor, c.Rate, maxRate)
+		p.check(l.At >= end, at+"at", "%v is before the end of the change before it, %v", l.At, end)
+		end = l.At + l.Ramp
+	}
 }
 
 func (c Clients) checkPriorities(p *problems, s Scenario) {
@@ -166,7 +192,7 @@ func (f Failure) check(p *problems, at string, s Scenario) {
 	}
 	p.check(f.Service == "" || s.index(f.Service) >= 0, at+"service", "there is no service %q", f.Service)
 	switch f.Kind {
-	case Errors, BlackHole:
+	case Errors, Reject, BlackHole:
 		p.checkShare(at, f)
 	case Slow:
 		p.checkShare(at, f)
@@ -175,9 +201,9 @@ func (f Failure) check(p *problems, at string, s Scenario) {
 		p.checkRange(at+"share", f.Share, 0, 1)
 		f.checkCapacity(p, at, s)
 	case Outage:
-		p.checkUnused(at+"share", f.Share != 0, "allowed for errors, blackhole, slow and capacity")
+		p.checkUnused(at+"share", f.Share != 0, "allowed for errors, reject, blackhole, slow and capacity")
 	default:
-		p.add(at+"kind", "%q: want errors, outage, blackhole, slow or capacity", f.Kind)
+		p.add(at+"kind", "%q: want errors, reject, outage, blackhole, slow or capacity", f.Kind)
 	}
 	p.checkUnused(at+"factor", f.Factor != 0 && f.Kind != Slow, "allowed for slow")
 }
@@ -249,6 +275,9 @@ func (v Service) check(p *problems, at string) {
 		p.add(at+"order", "%q: want fifo, lifo or priority", v.Order)
 	}
 	p.checkUnused(at+"queue", v.Queue != 0 && v.Workers == 0, "allowed for a service with workers")
+	p.checkRange(at+"capacity", v.Capacity, 0, maxRate)
+	p.checkUnused(at+"capacity", v.Capacity != 0 && v.Workers == 0, "allowed for a service with workers")
+	p.checkUnused(at+"capacity", v.Capacity != 0 && v.Calls != "", "allowed for a service that calls no other")
 	v.Latency.check(p, at+"latency.")
 	if v.Limit != nil {
 		v.Limit.check(p, at+"limit.")

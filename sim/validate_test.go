@@ -41,6 +41,11 @@ func TestPresetsAreValidAndTheirOwn(t *testing.T) {
 	}
 }
 
+// writersOnly is a scenario with writers.
+func writersOnly(w Writers) Scenario {
+	return Scenario{Name: "writers", Duration: second, Bucket: second, Writers: &w}
+}
+
 func TestValidateNamesTheField(t *testing.T) {
 	good := steadyLoad(100, Service{Workers: 10, Latency: constant(ms)}, Failure{Kind: Errors, Share: 0.5})
 	tests := []struct {
@@ -55,6 +60,14 @@ func TestValidateNamesTheField(t *testing.T) {
 		{func(s *Scenario) { s.Clients.Count = 0 }, "clients.count: 0 is not between 1 and 2e+07"},
 		{func(s *Scenario) { s.Clients.Rate = math.NaN() }, "clients.rate: NaN is not above 0 and at most 1e+09 calls per second"},
 		{func(s *Scenario) { s.Clients.Think = 1 }, "clients.think: only allowed with closed arrivals"},
+		{func(s *Scenario) { s.Clients = Clients{Count: 1, Arrivals: Closed, Think: 1, Batch: 2} }, "clients.batch: only allowed with open arrivals"},
+		{func(s *Scenario) { s.Clients.Load = []Load{{At: 2, Factor: 1}, {At: 1, Factor: -1}} }, "clients.load[1].factor: -1 is not between 0 and 1e+06\nclients.load[1].at: 1ns is before the end of the change before it, 2ns"},
+		{func(s *Scenario) { s.Clients.Load = []Load{{Factor: 1e6}}; s.Clients.Rate = 1e6 }, "clients.load[0].factor: 1e+06 times the rate of 1e+06 is above 1e+09 calls per second"},
+		{func(s *Scenario) { s.Services[0].Capacity = -1 }, "services[0].capacity: -1 is not between 0 and 1e+09"},
+		{func(s *Scenario) { s.Services[0].Workers = 0; s.Services[0].Capacity = 1 }, "services[0].capacity: only allowed for a service with workers"},
+		{func(s *Scenario) { *s = writersOnly(Writers{Count: 1, Hop: 1, Model: "other"}) }, `writers.model: "other": want store, register or decree`},
+		{func(s *Scenario) { *s = writersOnly(Writers{Count: 1, Hop: 1, Acceptors: 3}) }, "writers.acceptors: only allowed for the models register and decree"},
+		{func(s *Scenario) { *s = writersOnly(Writers{Count: 1 << 20, Hop: 1, Model: Register}) }, "writers.count: 1.048576e+06 is not between 1 and 1e+06"},
 		{func(s *Scenario) { s.Clients = Clients{Count: 1, Arrivals: Closed, Rate: 1} }, "clients.think: must be above zero\nclients.rate: only allowed with open arrivals"},
 		{func(s *Scenario) {
 			s.Clients = Clients{Count: 1, Arrivals: Herd, Start: time.Minute}
@@ -81,12 +94,12 @@ func TestValidateNamesTheField(t *testing.T) {
 		{func(s *Scenario) { s.Services[0].Limit = &RateLimit{Rate: 1, RetryAfter: "soon"} }, `services[0].limit.retry-after: "soon": want next, backlog or nothing`},
 		{func(s *Scenario) { s.Failures[0].Share = 0 }, "failures[0].share: 0 is not above 0 and at most 1"},
 		{func(s *Scenario) { s.Failures[0].Factor = 2 }, "failures[0].factor: only allowed for slow"},
-		{func(s *Scenario) { s.Failures[0].Kind = "gremlins" }, `failures[0].kind: "gremlins": want errors, outage, blackhole, slow or capacity`},
+		{func(s *Scenario) { s.Failures[0].Kind = "gremlins" }, `failures[0].kind: "gremlins": want errors, reject, outage, blackhole, slow or capacity`},
 		{func(s *Scenario) { s.Failures[0].From, s.Failures[0].Until = 2, 1 }, "failures[0].until: 1ns is not after from 2ns"},
 		{func(s *Scenario) { s.Failures[0].From = time.Hour }, "failures[0].from: 1h0m0s is after the end of the run"},
 		{func(s *Scenario) { s.Failures[0].Service = "x" }, `failures[0].service: there is no service "x"`},
 		{func(s *Scenario) { s.Failures[0].Kind, s.Services[0].Workers = Capacity, 0 }, "failures[0].kind: the service has no limit of workers, so it cannot lose capacity: set workers"},
-		{func(s *Scenario) { s.Failures[0].Kind = Outage }, "failures[0].share: only allowed for errors, blackhole, slow and capacity"},
+		{func(s *Scenario) { s.Failures[0].Kind = Outage }, "failures[0].share: only allowed for errors, reject, blackhole, slow and capacity"},
 		{func(s *Scenario) { s.Writers = &Writers{Hop: -1} }, "writers.count: 0 is not between 1 and 1e+06\nwriters.hop: -1ns is negative\nservices: only allowed without writers\nclients: only allowed without writers\nfailures: only allowed without writers"},
 	}
 	if err := good.Validate(); err != nil {

@@ -41,7 +41,8 @@ type Advice struct {
 
 	Outcomes     []Outcome     `json:"outcomes"` // of the policy, for each scenario
 	Reasons      []Reason      `json:"reasons"`
-	Trades       []Trade       `json:"trades"` // costs and benefits, compared with a single attempt
+	Choices      []Choice      `json:"choices"` // which settings are robust, and which are arbitrary
+	Trades       []Trade       `json:"trades"`  // costs and benefits, compared with a single attempt
 	Alternatives []Alternative `json:"alternatives"`
 
 	Deadline time.Duration `json:"deadline_ns"`
@@ -58,6 +59,10 @@ type Outcome struct {
 	Goal     Goal   `json:"goal"`
 	sim.Measures[sim.Estimate]
 	NeverRecovers float64 `json:"never_recovers"` // share of the seeds
+
+	// Capacity is how many calls per second the simulated service can serve
+	// while nothing fails. It is 0 for writers and if there is no limit.
+	Capacity float64 `json:"capacity,omitempty"`
 }
 
 // Validate reports everything that is wrong with the request, each problem with
@@ -78,7 +83,7 @@ func (r Request) Validate() error {
 		asked = asked || c.Goal != (Goal{})
 	}
 	p.Check(writers == 0 || writers == len(r.Cases), "cases: some have writers and some have services: make a request for each kind")
-	p.Check(len(r.Cases) == 0 || asked, "goal: there is none: set success, p99, amplification or recovery")
+	p.Check(len(r.Cases) == 0 || asked, "goal: there is none: set success, through, p99, amplification or recovery")
 	p.Check(r.Deadline >= 0 && r.Deadline <= 24*time.Hour, "deadline: %v is not between 0 and a day", r.Deadline)
 	return errors.Join(p...)
 }
@@ -87,10 +92,17 @@ func (r Request) Validate() error {
 // field's name.
 func (c Case) Validate() error {
 	p := validate.Problems{c.Scenario.Validate(), c.Goal.Validate()}
-	ends := slices.ContainsFunc(c.Scenario.Failures, func(f sim.Failure) bool { return f.Until > 0 })
-	p.Check(c.Goal.Recovery <= 0 || ends, "recovery: scenario %q has no failure that ends, so there is nothing to recover from", c.Scenario.Name)
+	p.Check(c.Goal.Recovery <= 0 || c.hasEnd(), "recovery: scenario %q has no failure that ends, so there is nothing to recover from", c.Scenario.Name)
+	down := slices.ContainsFunc(c.Scenario.Failures, func(f sim.Failure) bool { return f.Kind == sim.Outage })
+	p.Check(c.Goal.Through <= 0 || down, "through: scenario %q has no outage", c.Scenario.Name)
 	p.Check(c.Goal.P99 <= 0 || c.Scenario.Writers == nil && c.Scenario.Group == nil, "p99: not available for writers: leave it out")
 	return errors.Join(p...)
+}
+
+// hasEnd reports whether a failure ends, so that there is something to recover
+// from.
+func (c *Case) hasEnd() bool {
+	return slices.ContainsFunc(c.Scenario.Failures, func(f sim.Failure) bool { return f.Until > 0 })
 }
 
 // Validate reports everything that is wrong with the options, each problem with
@@ -130,14 +142,20 @@ func For(ctx context.Context, r Request, o Options) (*Advice, error) {
 	if standings, err = s.rank(ctx, candidatesOf(standings), s.options.Seeds); err != nil {
 		return nil, err
 	}
-	best, others, err := s.strip(ctx, standings[0])
+	s.fresh = 2 << 32
+	best, others, err := s.strip(ctx, pick(standings))
+	if err != nil {
+		return nil, err
+	}
+	choices, err := s.choices(ctx, best.candidate)
 	if err != nil {
 		return nil, err
 	}
 	return &Advice{
 		Policy: best.policy.String(), Breaker: best.breaker, Reached: len(best.misses) == 0,
 		Misses: s.shortfalls(best.misses, append(s.first, standings...)), Outcomes: s.outcomes(best),
-		Reasons: s.reasons(best, others), Trades: s.trades(best, others), Alternatives: s.alternatives(best, standings),
-		Deadline: r.Deadline, Seed: o.Seed, Seeds: s.options.Seeds, Tried: len(s.known), Runs: s.runs, Events: s.events,
+		Reasons: s.reasons(best, others), Choices: choices, Trades: s.trades(best, others),
+		Alternatives: s.alternatives(best, standings),
+		Deadline:     r.Deadline, Seed: o.Seed, Seeds: s.options.Seeds, Tried: len(s.known), Runs: s.runs, Events: s.events,
 	}, nil
 }

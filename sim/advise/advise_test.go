@@ -33,7 +33,7 @@ func advice(t *testing.T, r advise.Request, o advise.Options) *advise.Advice {
 
 func TestTheSameSeedGivesTheSameAdvice(t *testing.T) {
 	t.Parallel()
-	r := advise.Request{Cases: service.Cases(advise.Goal{Success: 0.99}, 0)[:1]}
+	r := advise.Request{Cases: service.Cases(advise.Goal{Success: 0.99})[:1]}
 	var texts [2]string
 	for i, workers := range []int{1, 3} {
 		o := quickOptions
@@ -51,7 +51,7 @@ func TestTheSameSeedGivesTheSameAdvice(t *testing.T) {
 
 func TestBadRequests(t *testing.T) {
 	t.Parallel()
-	good := service.Cases(advise.Goal{Success: 0.99}, 0)
+	good := service.Cases(advise.Goal{Success: 0.99})
 	writers, _ := sim.Preset("contention")
 	tests := []struct {
 		name    string
@@ -60,7 +60,7 @@ func TestBadRequests(t *testing.T) {
 		want    []string
 	}{
 		{"nothing", advise.Request{}, quickOptions, []string{"cases: the list is empty"}},
-		{"no goal", advise.Request{Cases: service.Cases(advise.Goal{}, 0)}, quickOptions, []string{"goal: there is none"}},
+		{"no goal", advise.Request{Cases: service.Cases(advise.Goal{})}, quickOptions, []string{"goal: there is none"}},
 		{
 			"a bad goal", advise.Request{Cases: []advise.Case{{Scenario: good[0].Scenario, Goal: advise.Goal{
 				Success: 1, P99: -1, Amplification: 0.5, Recovery: -1,
@@ -107,7 +107,7 @@ func TestStopping(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	o := quickOptions
 	o.Progress = func(int, int) { cancel() }
-	if _, err := advise.For(ctx, advise.Request{Cases: service.Cases(advise.Goal{Success: 0.99}, 0)}, o); !errors.Is(err, context.Canceled) {
+	if _, err := advise.For(ctx, advise.Request{Cases: service.Cases(advise.Goal{Success: 0.99})}, o); !errors.Is(err, context.Canceled) {
 		t.Errorf("For = %v, want that it was canceled", err)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/tideover/tideover/sim"
 )
 
 // Alternative is another policy that is as close to the goal as the best one, or
@@ -62,8 +64,16 @@ func (st *standing) failing() float64 {
 
 // outcomes returns the results of a candidate, for each scenario.
 func (s *search) outcomes(st standing) (list []Outcome) {
-	for i := range st.results {
-		list = append(list, Outcome{s.request.Cases[i].Scenario.Name, s.request.Cases[i].Goal, st.results[i].Measures, st.results[i].NeverRecovers})
+	for i, r := range st.results {
+		c := &s.request.Cases[i]
+		o := Outcome{Scenario: c.Scenario.Name, Goal: c.Goal, Measures: r.Measures, NeverRecovers: r.NeverRecovers}
+		if !c.hasEnd() {
+			o.Recovery, o.NeverRecovers = sim.Estimate{}, 0
+		}
+		if len(c.Scenario.Services) > 0 {
+			o.Capacity = c.Scenario.Services[0].MaxRate()
+		}
+		list = append(list, o)
 	}
 	return list
 }

@@ -101,7 +101,7 @@ func (f searchSpace) candidates() (list []candidate) {
 }
 
 func (f searchSpace) policy(attempts int, base, timeout time.Duration, b limit.BudgetSpec) retry.Policy {
-	p := retry.Policy{Attempts: attempts, AttemptTimeout: min(timeout, f.deadline), TotalTimeout: f.deadline}
+	p := retry.Policy{Attempts: attempts, AttemptTimeout: min(timeout, f.longestAttempt()), TotalTimeout: f.deadline}
 	if attempts > 1 {
 		base = max(min(base, f.deadline/4), time.Millisecond)
 		p.Schedule = backoff.Schedule{Kind: backoff.Exponential, Base: base, Cap: max(base, min(20*time.Second, f.deadline/2)), Jitter: backoff.Full}
@@ -110,32 +110,10 @@ func (f searchSpace) policy(attempts int, base, timeout time.Duration, b limit.B
 	return p
 }
 
-// around returns candidates that differ from c in one feature.
-func (f searchSpace) around(c candidate) (list []candidate) {
-	change := func(do func(*candidate)) {
-		n := c
-		if do(&n); n != c && n.policy.Validate() == nil {
-			list = append(list, n)
-		}
-	}
-	for _, n := range []int{c.policy.Attempts - 1, c.policy.Attempts + 1, 2 * c.policy.Attempts} {
-		if n > 1 && c.policy.Attempts > 1 {
-			change(func(c *candidate) { c.policy.Attempts = n })
-		}
-	}
-	if c.policy.Attempts > 1 {
-		change(func(c *candidate) { c.policy.Base = nice(c.policy.Base / 2) })
-		change(func(c *candidate) { c.policy.Base = min(nice(2*c.policy.Base), c.policy.Cap) })
-		change(func(c *candidate) { c.policy.Jitter = backoff.Equal })
-		change(func(c *candidate) {
-			c.policy.Schedule = backoff.Schedule{Kind: backoff.Decorrelated, Base: c.policy.Base, Cap: c.policy.Cap}
-		})
-	}
-	if !f.writers {
-		change(func(c *candidate) { c.policy.AttemptTimeout = min(nice(2*c.policy.AttemptTimeout), f.deadline) })
-		change(func(c *candidate) { c.policy.AttemptTimeout = nice(c.policy.AttemptTimeout / 2) })
-	}
-	return unique(list)
+// longestAttempt is the longest attempt timeout of a candidate. A call that is
+// never answered must leave time for another attempt.
+func (f searchSpace) longestAttempt() time.Duration {
+	return max(f.deadline/2, min(4*f.unit, f.deadline*3/4))
 }
 
 // The names of the features that the function without can remove.

@@ -2,7 +2,7 @@
 //
 //	service := advise.Service{Rate: 200, Capacity: 300, Latency: 100 * time.Millisecond, Errors: 0.02, Outage: 30 * time.Second}
 //	goal := advise.Goal{Success: 0.999, Recovery: 10 * time.Second}
-//	a, err := advise.For(ctx, advise.Request{Cases: service.Cases(goal, 0)}, advise.Options{})
+//	a, err := advise.For(ctx, advise.Request{Cases: service.Cases(goal)}, advise.Options{})
 //
 // It simulates candidates, keeps the best third, simulates these with more
 // seeds, and so on (successive halving). Then it varies the best one in every

@@ -13,6 +13,7 @@ import (
 // Goal says what a policy must reach in a scenario. A zero field sets no goal.
 type Goal struct {
 	Success       float64       `json:"success,omitempty"`       // least share of the calls that succeed
+	Through       float64       `json:"through,omitempty"`       // least share of the calls that begin during an outage and succeed, during it or after it
 	P99           time.Duration `json:"p99_ns,omitempty"`        // highest p99 latency; at least 99 % of the calls must succeed, too
 	Amplification float64       `json:"amplification,omitempty"` // most attempts per call
 	Recovery      time.Duration `json:"recovery_ns,omitempty"`   // longest time to recover after the last failure has ended
@@ -23,6 +24,7 @@ type Goal struct {
 func (g Goal) Validate() error {
 	var p validate.Problems
 	p.Check(g.Success >= 0 && g.Success < 1, "success: %v is not a share below 1", g.Success)
+	p.Check(g.Through >= 0 && g.Through < 1, "through: %v is not a share below 1", g.Through)
 	p.Check(g.P99 >= 0, "p99: %v is negative", g.P99)
 	p.Check(g.Amplification == 0 || g.Amplification >= 1, "amplification: %v is below 1, but every call makes at least one attempt", g.Amplification)
 	p.Check(!math.IsInf(g.Amplification, 1), "amplification: infinite: leave it out for no limit")
@@ -42,6 +44,7 @@ type aim struct {
 func (g Goal) aims() []aim {
 	all := []aim{
 		{"success", g.Success, true, func(r *sim.Result) sim.Estimate { return r.Success }},
+		{"through", g.Through, true, func(r *sim.Result) sim.Estimate { return r.OutageSuccess }},
 		{"p99", g.P99.Seconds(), false, func(r *sim.Result) sim.Estimate { return r.P99 }},
 		{"amplification", g.Amplification, false, func(r *sim.Result) sim.Estimate { return r.Amplification }},
 		{"recovery", g.Recovery.Seconds(), false, func(r *sim.Result) sim.Estimate { return r.Recovery }},
@@ -51,7 +54,7 @@ func (g Goal) aims() []aim {
 
 // Miss is a part of the goal that the policy does not reach.
 type Miss struct {
-	Goal     string       `json:"goal"` // success, p99, amplification or recovery
+	Goal     string       `json:"goal"` // success, through, p99, amplification or recovery
 	Scenario string       `json:"scenario"`
 	Want     float64      `json:"want"` // times in seconds
 	Got      sim.Estimate `json:"got"`
@@ -70,7 +73,11 @@ func (g Goal) check(scenario string, r *sim.Result) (misses []Miss, distance flo
 		d := math.Log((got.Mean + got.Half) / a.want)
 		switch {
 		case a.least:
-			got.Half = math.Max(got.Half, resolution(r))
+			calls := r.Calls
+			if a.name == "through" {
+				calls = r.OutageCalls
+			}
+			got.Half = math.Max(got.Half, resolution(got.Mean, calls))
 			d = math.Log((1 - got.Mean + got.Half) / (1 - a.want))
 		case a.name == "p99" && r.Success.Mean < 0.99: // more than 1 % of the calls fail, so that 99 % can't succeed in time
 			d = math.Max(d, math.Log((1-r.Success.Mean)/0.01))
@@ -90,10 +97,9 @@ func (g Goal) check(scenario string, r *sim.Result) (misses []Miss, distance flo
 	return misses, distance
 }
 
-// resolution returns the uncertainty of the share of success that is due to the
-// number of calls. If none of n calls failed, it is 3/n (the rule of three).
-func resolution(r *sim.Result) float64 {
-	n := math.Max(r.Calls.Mean*float64(r.Calls.N), 1)
-	p := r.Success.Mean
+// resolution returns the uncertainty of a share p of the calls that is due to
+// the number of calls. If none of n calls failed, it is 3/n (the rule of three).
+func resolution(p float64, calls sim.Estimate) float64 {
+	n := math.Max(calls.Mean*float64(calls.N), 1)
 	return math.Max(1.96*math.Sqrt(p*(1-p)/n), 3/n)
 }

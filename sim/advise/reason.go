@@ -12,7 +12,7 @@ import (
 type Reason struct {
 	For      string       `json:"for"`                // retries, jitter, the last attempt, the budget, the breaker, the attempt timeout
 	Scenario string       `json:"scenario,omitempty"` // where the effect is largest; empty if there is none
-	Measure  string       `json:"measure,omitempty"`  // success, p99, amplification, recovery or peak
+	Measure  string       `json:"measure,omitempty"`  // success, through, p99, amplification, recovery or peak
 	With     sim.Estimate `json:"with,omitzero"`
 	Without  sim.Estimate `json:"without,omitzero"`
 	Never    float64      `json:"never,omitempty"` // recovery: share of the seeds that never recover without it
@@ -74,6 +74,7 @@ type measure struct {
 
 var measures = []measure{
 	{"success", true, func(m *sim.Measures[sim.Estimate]) sim.Estimate { return m.Success }},
+	{"through", true, func(m *sim.Measures[sim.Estimate]) sim.Estimate { return m.OutageSuccess }},
 	{"amplification", false, func(m *sim.Measures[sim.Estimate]) sim.Estimate { return m.Amplification }},
 	{"p99", false, func(m *sim.Measures[sim.Estimate]) sim.Estimate { return m.P99 }},
 	{"recovery", false, func(m *sim.Measures[sim.Estimate]) sim.Estimate { return m.Recovery }},

@@ -48,7 +48,7 @@ type search struct {
 	known       map[candidate]bool
 	patient     []float64  // for each case, the success of one attempt that waits until the deadline
 	first       []standing // standings of the first round: all candidates of the grid
-	fresh       uint64     // added to the seed for the final ranking, so that it does not use the seeds that selected the best
+	fresh       uint64     // added to the seed, so that a later comparison does not use the seeds of an earlier one
 	runs        int
 	events      int
 	total       int // estimated number of runs
@@ -90,11 +90,7 @@ func candidatesOf(standings []standing) (list []candidate) {
 // waits until the deadline, without a breaker. A policy with less success than that
 // does harm.
 func (s *search) measurePatience(ctx context.Context) error {
-	patience := s.searchSpace.deadline
-	if s.searchSpace.writers { // whose attempts have no timeout
-		patience = 0
-	}
-	one := candidate{policy: s.searchSpace.policy(1, 0, patience, limit.BudgetSpec{})}
+	one := candidate{policy: s.searchSpace.policy(1, 0, 0, limit.BudgetSpec{})}
 	for _, c := range s.request.Cases {
 		report, err := s.run(ctx, c.Scenario, []sim.Contestant{one.contestant()}, rungs[len(rungs)-1].seeds*s.searchSpace.times)
 		if err != nil {
@@ -112,7 +108,7 @@ func (s *search) estimateRuns(n int) {
 		s.total += n * rung.seeds * s.searchSpace.times * each
 		n = min(n, max(n/rung.keep, fewest))
 	}
-	s.total += (n + 2*(n+8) + n + 8 + 7) * s.options.Seeds * each
+	s.total += (n + 2*(n+8) + n + 8 + 7 + 9) * s.options.Seeds * each
 }
 
 // refine compares the best candidate with its neighbours, and repeats that once
@@ -122,7 +118,10 @@ func (s *search) refine(ctx context.Context, standings []standing) ([]standing, 
 		best := standings[0].candidate
 		list := candidatesOf(standings[:min(len(standings), fewest)])
 		var err error
-		if standings, err = s.rank(ctx, unique(append(list, s.searchSpace.around(best)...)), s.options.Seeds); err != nil {
+		for _, v := range s.searchSpace.around(best) {
+			list = append(list, v.candidate)
+		}
+		if standings, err = s.rank(ctx, unique(list), s.options.Seeds); err != nil {
 			return nil, err
 		}
 		if standings[0].candidate == best {

@@ -17,7 +17,7 @@ import (
 func TestAGoalThatCanBeReached(t *testing.T) {
 	t.Parallel()
 	goal := advise.Goal{Success: 0.99, Amplification: 1.5, Recovery: 20 * time.Second}
-	a := advice(t, advise.Request{Cases: service.Cases(goal, 0)}, quickOptions)
+	a := advice(t, advise.Request{Cases: service.Cases(goal)}, quickOptions)
 	if !a.Reached || len(a.Misses) > 0 {
 		t.Errorf("the goal is not reached: %+v", a.Misses)
 	}
@@ -47,7 +47,7 @@ func TestAGoalThatCanBeReached(t *testing.T) {
 
 func TestAGoalThatNoPolicyReaches(t *testing.T) {
 	t.Parallel()
-	a := advice(t, advise.Request{Cases: service.Cases(advise.Goal{Success: 0.5}, 0.9999), Deadline: 2 * time.Second}, quickOptions)
+	a := advice(t, advise.Request{Cases: service.Cases(advise.Goal{Success: 0.5, Through: 0.9999}), Deadline: 2 * time.Second}, quickOptions)
 	for _, other := range a.Alternatives {
 		if other.Reached {
 			t.Errorf("no policy can reach the goal, but %s does", other.Policy)
@@ -57,14 +57,14 @@ func TestAGoalThatNoPolicyReaches(t *testing.T) {
 		t.Fatalf("ten seconds of outage, and two of patience: reached %v, misses %+v", a.Reached, a.Misses)
 	}
 	m := a.Misses[0]
-	if m.Goal != "success" || m.Scenario != "outage" || m.Got.Mean >= m.Want || m.Best >= m.Want || m.Best < m.Got.Mean-0.01 {
+	if m.Goal != "through" || m.Scenario != "outage" || m.Got.Mean >= m.Want || m.Best >= m.Want || m.Best < m.Got.Mean-0.01 {
 		t.Errorf("the miss is %+v", m)
 	}
 }
 
 func TestWhatCanNotBeToldIsNotReached(t *testing.T) {
 	t.Parallel()
-	a := advice(t, advise.Request{Cases: service.Cases(advise.Goal{Success: 0.999999}, 0)}, quickOptions)
+	a := advice(t, advise.Request{Cases: service.Cases(advise.Goal{Success: 0.999999})}, quickOptions)
 	if a.Reached || a.Misses[0].Goal != "success" {
 		t.Errorf("a few thousand calls show one failure in a million: %+v", a)
 	}
@@ -72,7 +72,7 @@ func TestWhatCanNotBeToldIsNotReached(t *testing.T) {
 
 func TestABreakerSparesNothing(t *testing.T) {
 	t.Parallel()
-	a := advice(t, advise.Request{Cases: service.Cases(advise.Goal{Success: 0.9}, 0)}, quickOptions)
+	a := advice(t, advise.Request{Cases: service.Cases(advise.Goal{Success: 0.9})}, quickOptions)
 	if a.Breaker {
 		t.Errorf("calls that a breaker refused count as load that was spared: %+v", a.Outcomes)
 	}
@@ -80,7 +80,7 @@ func TestABreakerSparesNothing(t *testing.T) {
 
 func TestASimpleGoalNeedsNoRetries(t *testing.T) {
 	t.Parallel()
-	a := advice(t, advise.Request{Cases: service.Cases(advise.Goal{Success: 0.9}, 0)}, quickOptions)
+	a := advice(t, advise.Request{Cases: service.Cases(advise.Goal{Success: 0.9})}, quickOptions)
 	if p := retry.Must(a.Policy).Policy(); p.Attempts != 1 || len(a.Trades) > 0 {
 		t.Errorf("2 %% of errors, and 10 %% allowed: advised %s", a.Policy)
 	}

@@ -13,10 +13,11 @@ import (
 // Service describes a service and its callers.
 type Service struct {
 	Rate      float64       // calls per second
-	Capacity  float64       // calls per second that it can serve, rounded up to whole workers; 0 means twice the rate
+	Capacity  float64       // calls per second that it can serve; 0 means twice the rate
 	Latency   time.Duration // mean duration of a call without queueing
 	Processes int           // number of processes that call it, each with its own budget and breaker; 0 means 10
 	Errors    float64       // share of the calls that fail on a normal day; 0 means 1 %
+	BlackHole float64       // share of the calls that are never answered; 0 means 0.1 %
 	Outage    time.Duration // how long it may be down; 0 means 30s
 }
 
@@ -31,6 +32,7 @@ func (s Service) Validate() error {
 	p.Check(s.Latency > 0 && s.Latency <= time.Hour, "latency: %v is not above 0 and at most an hour", s.Latency)
 	p.Check(s.Processes >= 0 && s.Processes <= 1_000_000, "processes: %d is not between 1 and 1000000", s.Processes)
 	p.Check(s.Errors >= 0 && s.Errors <= 0.9, "errors: %v is not a share up to 0.9", s.Errors)
+	p.Check(s.BlackHole >= 0 && s.BlackHole <= 0.9, "black-holes: %v is not a share up to 0.9", s.BlackHole)
 	p.Check(s.Outage >= 0 && s.Outage <= time.Hour, "outage: %v is not between 0 and an hour", s.Outage)
 	return errors.Join(p...)
 }
@@ -45,17 +47,18 @@ func (s Service) withDefaults() Service {
 	s.Capacity = cmp.Or(s.Capacity, 2*s.Rate)
 	s.Processes = cmp.Or(s.Processes, 10)
 	s.Errors = cmp.Or(s.Errors, 0.01)
+	s.BlackHole = cmp.Or(s.BlackHole, 0.001)
 	s.Outage = cmp.Or(s.Outage, 30*time.Second)
 	return s
 }
 
-// Cases returns the scenarios that a policy for the service must handle: a normal
-// day; an outage; and a brownout, in which the service has half of its workers and a
-// fifth of its answers are errors. Success and P99 of the goal apply to the normal
-// day, Recovery to the other two, and Amplification to all three. through is the
-// share of the calls that must succeed in the scenario with the outage; 0 sets no
-// such goal.
-func (s Service) Cases(g Goal, through float64) []Case {
+// Cases returns the scenarios that a policy for the service must handle: a
+// normal day; an outage; and a brownout, in which the service has half of its
+// capacity and a fifth of its answers are errors. In each of them a few calls
+// are never answered. The normal day has the goal's success and p99, the outage
+// its success of the calls that begin during the outage, the outage and the
+// brownout have its recovery, and all have its amplification.
+func (s Service) Cases(g Goal) []Case {
 	s = s.withDefaults()
 	everyday := sim.Failure{Kind: sim.Errors, Share: s.Errors}
 	ordinary := s.scenario("ordinary", "the usual share of errors", 0, everyday)
@@ -69,18 +72,18 @@ func (s Service) Cases(g Goal, through float64) []Case {
 		sim.Failure{Kind: sim.Errors, From: from, Until: until, Share: 0.2})
 	return []Case{
 		{ordinary, Goal{Success: g.Success, P99: g.P99, Amplification: g.Amplification}},
-		{outage, Goal{Success: through, Amplification: g.Amplification, Recovery: g.Recovery}},
+		{outage, Goal{Through: g.Through, Amplification: g.Amplification, Recovery: g.Recovery}},
 		{brownout, Goal{Amplification: g.Amplification, Recovery: g.Recovery}},
 	}
 }
 
 func (s Service) scenario(name, about string, failing time.Duration, failures ...sim.Failure) sim.Scenario {
-	workers := max(1, int(math.Ceil(s.Capacity*s.Latency.Seconds()-1e-9)))
+	failures = append(failures, sim.Failure{Kind: sim.BlackHole, Share: s.BlackHole})
 	return sim.Scenario{
 		Name: name, About: about, Duration: s.lasting(failing), Drain: 2 * time.Minute, Bucket: time.Second,
 		Clients: sim.Clients{Count: 20 * s.Processes, Arrivals: sim.Open, Rate: s.Rate, Sharing: 20},
 		Services: []sim.Service{{
-			Name: "service", Workers: workers,
+			Name: "service", Workers: max(1, int(math.Round(s.Capacity*s.Latency.Seconds()))), Capacity: s.Capacity,
 			Latency: sim.Latency{Distribution: sim.Exponential, Mean: s.Latency},
 		}},
 		Failures: failures,

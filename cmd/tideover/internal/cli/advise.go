@@ -22,8 +22,9 @@ with the purpose of each part, its cost, and the alternatives.
 Describe the service (at least --rate and --latency) and the goal. Each policy then
 runs through three scenarios: an ordinary day, an outage, and a time at half of the
 capacity. --success and --p99 apply to the ordinary day, --recovery to the time after
-a failure, --through to the outage, and --load to all of them. To use scenarios of
-your own, name them as for "tideover sim"; the goal then applies to each of them.
+a failure, --through to the calls that begin during the outage, and --load to all of
+them. To use scenarios of your own, name them as for "tideover sim"; the goal then
+applies to each of them.
 
 Policies that reach the goal are ranked in this order:
   1. does no harm: no fewer calls succeed than with one attempt and a long
@@ -35,10 +36,12 @@ If no policy reaches the goal, the closest one is printed with what it misses, b
 how much, and the best value that any policy reached there.
 
 A reason names the measure that gets worse without that part of the policy. A
-difference is shown only if its 95 % interval does not contain zero.
+difference is shown only if its 95 % interval does not contain zero. A setting is
+arbitrary if another value makes no difference, robust if other values are worse, and
+a trade-off if another value is better in one measure.
 
 With --json the output is one object: policy, breaker, reached, misses, outcomes,
-reasons, trades, alternatives, each with estimates (mean, half the width of the 95 %
+reasons, choices, trades, alternatives, each with estimates (mean, half the width of the 95 %
 interval, seeds). Times are in seconds, except in fields whose name ends in _ns.
 Shares are between 0 and 1.
 
@@ -60,7 +63,6 @@ type adviseOptions struct {
 	resultPrinter
 	service  advise.Service
 	goal     advise.Goal
-	through  fraction
 	deadline duration
 	options  advise.Options
 }
@@ -82,13 +84,14 @@ func newAdvise(io Streams) *cobra.Command {
 	f.Var((*duration)(&o.service.Latency), "latency", "mean response time of the healthy service")
 	f.IntVar(&o.service.Processes, "processes", 0, "processes that call it, each with its own budget and breaker (default 10)")
 	f.Var((*fraction)(&o.service.Errors), "errors", "share of calls that fail on an ordinary day (default 1%)")
+	f.Var((*fraction)(&o.service.BlackHole), "black-holes", "share of calls that are never answered (default 0.1%)")
 	f.Var((*duration)(&o.service.Outage), "outage", "length of an outage (default 30s)")
 	groupFlags(f, "The service", serviceFlags...)
 	f.Var((*fraction)(&o.goal.Success), "success", "lowest share of calls that must succeed")
 	f.Var((*duration)(&o.goal.P99), "p99", "longest time in which 99 % of the calls must succeed")
 	f.Var((*duration)(&o.goal.Recovery), "recovery", "longest time after a failure until nearly all calls succeed again")
 	f.Float64Var(&o.goal.Amplification, "load", 0, "highest number of attempts per call")
-	f.Var(&o.through, "through", "lowest share of calls that must succeed during an outage")
+	f.Var((*fraction)(&o.goal.Through), "through", "lowest share of the calls that begin during an outage and must succeed, during it or after it")
 	groupFlags(f, "The goal", goalFlags...)
 	f.Var(&o.deadline, "deadline", "longest time that a caller waits for a call (default 30s)")
 	f.Uint64Var(&o.options.Seed, "seed", 0, "seed of the random numbers; the same seed gives the same advice")
@@ -100,7 +103,7 @@ func newAdvise(io Streams) *cobra.Command {
 }
 
 var (
-	serviceFlags = []string{"rate", "capacity", "latency", "processes", "errors", "outage"}
+	serviceFlags = []string{"rate", "capacity", "latency", "processes", "errors", "black-holes", "outage"}
 	goalFlags    = []string{"success", "p99", "recovery", "load", "through"}
 )
 
@@ -145,15 +148,17 @@ func (o *adviseOptions) cases(cmd *cobra.Command, args []string) ([]advise.Case,
 				return nil, fmt.Errorf("--%s: must be above zero", name)
 			}
 		}
-		if given("errors") && o.service.Errors == 0 {
-			o.service.Errors = 1e-9 // no errors; 0 would mean the default
+		for name, share := range map[string]*float64{"errors": &o.service.Errors, "black-holes": &o.service.BlackHole} {
+			if given(name) && *share == 0 {
+				*share = 1e-9 // none; 0 would mean the default
+			}
 		}
 		if err := o.service.Validate(); err != nil {
 			return nil, fmt.Errorf("the service: %w", err)
 		}
-		return o.service.Cases(o.goal, float64(o.through)), nil
+		return o.service.Cases(o.goal), nil
 	}
-	for _, name := range append(serviceFlags, "through") {
+	for _, name := range serviceFlags {
 		if given(name) {
 			return nil, fmt.Errorf("--%s describes a service, and scenario %s describes it too: leave out the flag or the scenario", name, args[0])
 		}

@@ -23,8 +23,9 @@ func adviceLines(a *advise.Advice, s *screen) []string {
 			lines = append(lines, "  "+visible(describeMiss(&a.Misses[i])))
 		}
 	}
-	return slices.Concat(lines, []string{""}, outcomeTable(a.Outcomes).render(s),
+	return slices.Concat(lines, []string{""}, outcomeTable(a.Outcomes).render(s), capacityLines(a.Outcomes),
 		sectionLines(s, "Why", reasonLines(a.Reasons)),
+		sectionLines(s, "Robust and arbitrary settings", choiceLines(a.Choices)),
 		sectionLines(s, "Gains and costs, compared with one attempt", tradeLines(a.Trades)),
 		sectionLines(s, "Alternatives", alternativeLines(a.Alternatives)),
 		[]string{"", s.paint("2", fmt.Sprintf("%d policies, %d runs, %s events, %d seeds for the finalists; seed %d. ± is a 95 %% interval.",
@@ -67,15 +68,22 @@ func describeMiss(m *advise.Miss) string {
 
 // describeGoal returns the goal that was missed, with its limit.
 func describeGoal(m *advise.Miss) string {
-	if m.Goal == "success" {
+	switch m.Goal {
+	case "success":
 		return "success of at least " + formatMeasure(m.Goal, m.Want)
+	case "through":
+		return "success of at least " + formatMeasure(m.Goal, m.Want) + " of the calls that begin during the outage"
 	}
 	return m.Goal + " of at most " + formatMeasure(m.Goal, m.Want)
 }
 
 func outcomeTable(list []advise.Outcome) *table {
-	t := &table{heads: []string{"SCENARIO", "SUCCESS", "P50", "P99", "LOAD", "RECOVERY", ""}}
+	t := &table{heads: []string{"SCENARIO", "SUCCESS", "THROUGH", "P50", "P99", "LOAD", "RECOVERY", ""}}
 	for _, o := range list {
+		through := ""
+		if o.OutageSuccess.N > 0 {
+			through = formatEstimate("through", o.OutageSuccess)
+		}
 		recovery := ""
 		switch {
 		case o.NeverRecovers > 0:
@@ -85,7 +93,7 @@ func outcomeTable(list []advise.Outcome) *table {
 		case o.Goal.Recovery > 0:
 			recovery = "at once"
 		}
-		t.add(plain(o.Scenario), plain(formatEstimate("success", o.Success)), plain(formatEstimate("p50", o.P50)), plain(formatEstimate("p99", o.P99)),
+		t.add(plain(o.Scenario), plain(formatEstimate("success", o.Success)), plain(through), plain(formatEstimate("p50", o.P50)), plain(formatEstimate("p99", o.P99)),
 			plain(formatEstimate("amplification", o.Amplification)), plain(recovery), plain(describeGoals(o.Goal)))
 	}
 	return t
@@ -100,10 +108,42 @@ func describeGoals(g advise.Goal) string {
 		}
 	}
 	add(g.Success > 0, "success >= %s", "success", g.Success)
+	add(g.Through > 0, "through >= %s", "through", g.Through)
 	add(g.P99 > 0, "p99 <= %s", "p99", g.P99.Seconds())
 	add(g.Amplification > 0, "load <= %s", "amplification", g.Amplification)
 	add(g.Recovery > 0, "recovery <= %s", "recovery", g.Recovery.Seconds())
 	return optional("goal: ", strings.Join(parts, ", "), "")
+}
+
+// capacityLines says which capacity was simulated, if it is the same in all scenarios.
+func capacityLines(list []advise.Outcome) []string {
+	first := list[0].Capacity
+	if first == 0 || slices.ContainsFunc(list, func(o advise.Outcome) bool { return o.Capacity != first }) {
+		return nil
+	}
+	return []string{"", fmt.Sprintf("Simulated capacity: %s calls per second.", strconv.FormatFloat(first, 'f', -1, 64))}
+}
+
+// choiceLines returns a line for each setting: whether other values would do as well.
+func choiceLines(list []advise.Choice) (lines []string) {
+	for _, c := range list {
+		kind := "robust"
+		var parts []string
+		if len(c.Ties) > 0 {
+			kind = "arbitrary"
+			parts = append(parts, "no difference with "+strings.Join(c.Ties, ", "))
+		}
+		for _, d := range c.Differ {
+			effect := "worse"
+			if d.Better {
+				effect, kind = "better", "trade-off"
+			}
+			parts = append(parts, fmt.Sprintf("with %s %s: %s %s, not %s", d.Value, effect, d.Scenario+" "+measureName(d.Measure),
+				formatMeasure(d.Measure, d.Other.Mean), formatMeasure(d.Measure, d.Policy.Mean)))
+		}
+		lines = append(lines, fmt.Sprintf("%-19s  %s: %s", c.Setting+" "+c.Value, kind, strings.Join(parts, "; ")))
+	}
+	return lines
 }
 
 func reasonLines(list []advise.Reason) (lines []string) {
@@ -168,7 +208,7 @@ func formatEstimate(measure string, e sim.Estimate) string {
 		return "none"
 	}
 	text := formatMeasure(measure, e.Mean)
-	if e.Half > 0 && measure == "success" {
+	if e.Half > 0 && (measure == "success" || measure == "through") {
 		return text + " ±" + strconv.FormatFloat(100*e.Half, 'g', 2, 64)
 	}
 	return text
@@ -177,7 +217,7 @@ func formatEstimate(measure string, e sim.Estimate) string {
 // formatMeasure formats the value of a measure with its unit.
 func formatMeasure(measure string, v float64) string {
 	switch measure {
-	case "success":
+	case "success", "through":
 		return percent(v)
 	case "amplification":
 		return strconv.FormatFloat(v, 'f', 2, 64)

@@ -89,31 +89,37 @@ func (o *simOptions) command(name string) string {
 	return shellWords(append(words, "--seed", fmt.Sprint(o.seed), "--seeds", fmt.Sprint(o.seeds)))
 }
 
-// When the progress line appears, and how often it is updated.
-const (
-	progressDelay    = 500 * time.Millisecond
-	progressInterval = 100 * time.Millisecond
+// progressTimes says when the progress first appears, and how often it is updated.
+type progressTimes struct{ delay, interval time.Duration }
+
+var (
+	terminalProgress = progressTimes{delay: 500 * time.Millisecond, interval: 100 * time.Millisecond}
+	fileProgress     = progressTimes{delay: 5 * time.Second, interval: 10 * time.Second}
 )
 
-// simProgress shows the progress of the runs on a terminal.
+// simProgress shows the progress of the runs: on a terminal in one line, elsewhere in a line from
+// time to time.
 type simProgress struct {
-	out   *os.File    // nil if standard error is not a terminal
-	first *time.Timer // shows the progress after progressDelay, even if no run has ended by then
+	out      *os.File
+	terminal bool
+	times    progressTimes
+	first    *time.Timer // shows the progress after the delay, even if no run has ended by then
 
 	mu    sync.Mutex
 	done  int
 	total int
 	next  time.Time // when the line may be updated again
-	said  bool      // the line was printed
+	said  bool      // a line was printed
 	ended bool      // finish was called
 }
 
 func newSimProgress(out *os.File, total int) *simProgress {
-	p := &simProgress{total: total, next: time.Now().Add(progressDelay)}
-	if process.IsTerminal(out) {
-		p.out = out
+	p := &simProgress{out: out, terminal: process.IsTerminal(out), times: fileProgress, total: total}
+	if p.terminal {
+		p.times = terminalProgress
 	}
-	p.first = time.AfterFunc(progressDelay, p.printProgress)
+	p.next = time.Now().Add(p.times.delay)
+	p.first = time.AfterFunc(p.times.delay, p.printProgress)
 	return p
 }
 
@@ -131,10 +137,15 @@ func (p *simProgress) step(done, total int) {
 func (p *simProgress) printProgress() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.out != nil && !p.ended {
-		fmt.Fprintf(p.out, "\rsimulated %d of %d runs", p.done, p.total)
-		p.next, p.said = time.Now().Add(progressInterval), true
+	if p.ended || p.said && time.Now().Before(p.next) {
+		return
 	}
+	format := "simulated %d of %d runs\n"
+	if p.terminal {
+		format = "\rsimulated %d of %d runs"
+	}
+	fmt.Fprintf(p.out, format, p.done, p.total)
+	p.next, p.said = time.Now().Add(p.times.interval), true
 }
 
 // finish removes the progress line and returns the number of finished runs.
@@ -143,7 +154,7 @@ func (p *simProgress) finish() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ended = true
-	if p.said {
+	if p.said && p.terminal {
 		fmt.Fprint(p.out, clearLine)
 	}
 	return p.done

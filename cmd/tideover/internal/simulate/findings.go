@@ -10,15 +10,17 @@ import (
 )
 
 // mostFindings limits the number of comparisons in [View.Findings].
-const mostFindings = 3
+const mostFindings = 4
 
-// Findings returns the conclusions of the report as sentences, the most important first. A
-// comparison is included only if it is significant.
+// Findings returns the conclusions of the report as sentences, the most important first: whether the
+// service recovers, what the policies cost, and then how many calls succeed. A comparison is included
+// only if it is significant.
 func (v *View) Findings() []string {
 	var list []string
 	for _, s := range []string{
-		recoveryFinding(v), successFinding(v), attemptsFinding(v),
+		recoveryFinding(v), attemptsFinding(v),
 		v.compared("peak retries", "At the peak, %[3]s makes %[4]s retries in %[5]s, and %[1]s %[2]s."),
+		successFinding(v),
 		v.compared("latency p99", "99%% of the calls take %[2]s or less with %[1]s, and %[4]s with %[3]s."),
 	} {
 		if s != "" && len(list) < mostFindings {

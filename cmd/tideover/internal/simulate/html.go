@@ -31,6 +31,7 @@ type sheet struct {
 	About    string
 	Findings []string
 	Seeds    string
+	Omitted  string // why the table lacks a row
 	Entrants []entrant
 	Rows     []sheetRow
 	Marked   bool
@@ -93,7 +94,7 @@ func HTML(w io.Writer, v *View) error {
 	s := sheet{
 		Policy: "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; img-src data:; base-uri 'none'; form-action 'none'",
 		Style:  template.CSS(style), //nolint:gosec // a constant
-		Name:   visible(v.Scenario.Name), About: visible(v.Scenario.About), Seeds: v.seeds(),
+		Name:   visible(v.Scenario.Name), About: visible(v.Scenario.About), Seeds: v.seeds(), Omitted: v.noRecovery(),
 		YAML: File{Scenario: v.Scenario, Policies: v.Contestants}.YAML(), Command: v.Command,
 		Figures: []figure{loadFigure(v), goodFigure(v)}, Fails: len(v.Scenario.Failures) > 0,
 	}

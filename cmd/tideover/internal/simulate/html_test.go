@@ -104,7 +104,7 @@ func TestHTMLHasEverything(t *testing.T) {
 	for _, part := range []string{
 		`id="t-load"`, `id="t-goodput"`, `id="t-queue"`, `id="t-latency"`, `id="t-recovery"`, `id="t-heat-0"`, `id="t-heat-1"`,
 		"<title>Simulation of made-up</title>", "From 5s to 10s, shop rejects every call.", "  - kind: outage\n    from: 5s\n",
-		"tideover sim made-up.yaml --seed 0 --seeds 5", `<td class="best">`, "peak in 1s", "never", "naive never recovers, in 5 of 5 seeds",
+		"tideover sim made-up.yaml --seed 0 --seeds 5", `class="best">`, `data-policy="naive"`, "peak in 1s", "never", "naive never recovers, in 5 of 5 seeds",
 		`<meta name="viewport"`, `lang="en"`, `scope="row"`,
 	} {
 		if !strings.Contains(b.String(), part) {

@@ -35,7 +35,8 @@ type all = sim.Measures[sim.Estimate]
 // measures are the rows of the table, the most important first.
 var measures = []measure{
 	{name: "success", unit: share, better: 1, about: "share of the calls that succeeded", get: func(m *all) sim.Estimate { return m.Success }},
-	{name: "goodput/s", unit: ratio, better: 1, about: "calls that succeeded, per second of the run, the drain included", get: func(m *all) sim.Estimate { return m.Goodput }},
+	{name: "outage success", unit: share, better: 1, about: "share of the calls that began during an outage and succeeded, during it or after it", get: func(m *all) sim.Estimate { return m.OutageSuccess }},
+	{name: "goodput/s", unit: ratio, better: 1, about: "calls that succeeded, per second of the run, without the drain", get: func(m *all) sim.Estimate { return m.Goodput }},
 	{name: "recovery", unit: second, better: -1, about: "from the end of the last failure until 95 % of the calls succeed again", get: func(m *all) sim.Estimate { return m.Recovery }},
 	{name: "attempts/call", unit: ratio, better: -1, about: "attempts that reached the last service, per call", get: func(m *all) sim.Estimate { return m.Amplification }},
 	{name: "hedges/call", unit: ratio, about: "attempts beside a slow one, per call", get: func(m *all) sim.Estimate { return m.Hedges }},

@@ -171,6 +171,9 @@ func (p *page) table() {
 	if marked {
 		note += fmt.Sprintf(" %s marks the best value, if the difference to each other policy is significant.", p.signs.best)
 	}
+	if text := p.v.noRecovery(); text != "" {
+		note += " " + text
+	}
 	p.WriteString(p.paint.Dim(strings.TrimSuffix(chart.Wrap(strings.ReplaceAll(note, "±", p.signs.give), p.width, ""), "\n")) + "\n")
 }
 

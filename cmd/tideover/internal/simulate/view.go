@@ -77,6 +77,18 @@ func (v *View) rows() (list []*measure) {
 	return list
 }
 
+// noRecovery says why the table has no row for the recovery; "" if it has one.
+func (v *View) noRecovery() string {
+	switch {
+	case v.recoverable():
+		return ""
+	case len(v.Scenario.Failures) == 0:
+		return "There is no row for the recovery, because nothing fails in this scenario."
+	default:
+		return "There is no row for the recovery, because a failure lasts until the last call has started."
+	}
+}
+
 // settles reports whether there are failures, and all of them end while calls still start. If all
 // calls arrive at once, see [View.crowd], it does not matter when the failures end.
 func (v *View) settles() bool {

@@ -21,8 +21,8 @@ func Describe(s sim.Scenario) []string {
 		if w.Sigma > 0 {
 			hop += " +/- " + textfmt.ShortDuration(w.Sigma)
 		}
-		return []string{fmt.Sprintf("%s writers change one shared resource at the same time. Each reads it, writes it, and starts again if another was first; a message takes %s one way.",
-			grouped(int64(w.Count)), hop)}
+		return []string{fmt.Sprintf("%s writers change one shared resource at the same time. %s; a message takes %s one way.",
+			grouped(int64(w.Count)), conflict(w.Model), hop)}
 	}
 	list := []string{arrivals(s)}
 	for _, v := range s.Services {
@@ -32,6 +32,18 @@ func Describe(s sim.Scenario) []string {
 		list = append(list, failure(f, s))
 	}
 	return list
+}
+
+// conflict says what happens if two writers conflict.
+func conflict(m sim.WriterModel) string {
+	switch m {
+	case sim.Register:
+		return "Each asks a quorum for a ballot, and starts again if a higher ballot comes first"
+	case sim.Decree:
+		return "They want one decision; each asks a quorum for a ballot, and starts again if a higher ballot comes first"
+	default:
+		return "Each reads it, writes it, and starts again if another was first"
+	}
 }
 
 func group(g *sim.Group) string {
@@ -53,6 +65,7 @@ func arrivals(s sim.Scenario) string {
 	switch c.Arrivals {
 	case sim.Open:
 		text = fmt.Sprintf("%s start %s calls per second, independent of earlier calls, for %s.", who, number(c.Rate), textfmt.ShortDuration(s.Duration))
+		text += loadChanges(c)
 	case sim.Closed:
 		text = fmt.Sprintf("%s call repeatedly for %s, with a pause of %s on average.", who, textfmt.ShortDuration(s.Duration), textfmt.ShortDuration(c.Think))
 	default:
@@ -67,6 +80,21 @@ func arrivals(s sim.Scenario) string {
 			shares = append(shares, percent(p))
 		}
 		text += " From the lowest class to the highest, they are " + and(shares) + " of the calls."
+	}
+	return text
+}
+
+// loadChanges describes batches and changes of the rate.
+func loadChanges(c sim.Clients) (text string) {
+	if c.Batch > 1 {
+		text += fmt.Sprintf(" %s calls arrive at a time.", grouped(int64(c.Batch)))
+	}
+	for _, l := range c.Load {
+		text += fmt.Sprintf(" At %s the rate changes to %s times that", textfmt.ShortDuration(l.At), number(l.Factor))
+		if l.Ramp > 0 {
+			text += ", within " + textfmt.ShortDuration(l.Ramp)
+		}
+		text += "."
 	}
 	return text
 }
@@ -86,6 +114,9 @@ func service(v sim.Service) string {
 	text := v.Name + " takes any number of calls at once"
 	if v.Workers > 0 {
 		text = v.Name + " has " + groupedPlural(v.Workers, "worker")
+		if v.Capacity > 0 {
+			text += fmt.Sprintf(", which serve %s calls per second,", number(v.Capacity))
+		}
 		if v.Queue > 0 {
 			text += fmt.Sprintf(" and room for %s to wait", groupedPlural(v.Queue, "call"))
 		} else {
@@ -151,6 +182,8 @@ func happens(f sim.Failure) string {
 		return "%s rejects every call"
 	case sim.Errors:
 		return part + " of the answers of %s are errors"
+	case sim.Reject:
+		return part + " of the calls to %s are rejected at once"
 	case sim.BlackHole:
 		return part + " of the calls to %s are never answered"
 	case sim.Slow:
