@@ -21,7 +21,7 @@ const (
 // rejects its ballot, because it has promised a higher one in between.
 //
 // With the model Register (CASPaxos) each writer applies its change to the
-// value that the promises contain, so nobody loses by the success of another.
+// value that the promises contain, so no writer loses by the success of another.
 // With the model Decree all writers want one decision: when one of them has
 // made it, the acceptors tell all.
 type ballots struct {
