@@ -14,6 +14,8 @@
 //	}
 //	d := s.Delay(1, 0, rand.Uint64())
 //
+// [Schedule.Compile] returns a [Table], which computes the same delays faster.
+//
 // # Kinds
 //
 // The k-th retry (k counts from 1) waits, before jitter,

@@ -99,6 +99,19 @@ func ExampleSchedule_Random() {
 	// true
 }
 
+func ExampleSchedule_Compile() {
+	s := backoff.Schedule{Kind: backoff.Exponential, Base: 100 * time.Millisecond, Cap: 10 * time.Second, Jitter: backoff.Equal}
+	t := s.Compile() // once, for many delays
+	for retry := range 3 {
+		u := uint64(retry) << 62 // a real program uses rand.Uint64
+		fmt.Println(t.Delay(retry+1, 0, u), t.Delay(retry+1, 0, u) == s.Delay(retry+1, 0, u))
+	}
+	// Output:
+	// 50ms true
+	// 125ms true
+	// 300ms true
+}
+
 func ExampleParseBand() {
 	for _, text := range []string{"20%", "+50%", "0.5..1.5", "full"} {
 		b, err := backoff.ParseBand(text)
