@@ -21,6 +21,7 @@ type call struct {
 	id       uint64
 	state    State
 	outcome  Outcome       // of the last attempt, if it failed
+	plain    bool          // the outcome is zero: neither the error nor a classifier stated one
 	refused  bool          // breaker, limit or total timeout did not allow the last attempt, so it was not made
 	ok       bool          // the call succeeded
 	start    time.Duration // reading of the clock at which this process began to count; 0 means not yet
@@ -107,9 +108,6 @@ func (c *call) startClock() {
 }
 
 func (c *call) end() {
-	if c.timer != nil {
-		c.timer.Stop()
-	}
 	if c.r.budget != nil {
 		c.budget.End(c.ok)
 	}

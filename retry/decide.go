@@ -57,7 +57,7 @@ func (s Source) String() string { return enum.Name(sourceNames[:], s, "retry.Sou
 // simulator all use it, so they all decide alike, unless a review changes the decision
 // (see [WithReview]). u is a uniform random number.
 func Decide(p Policy, s State, o Outcome, g Gates, u uint64) Decision {
-	return p.decide(&s, &o, g, u)
+	return p.decide(&s, &o, g, nil, u)
 }
 
 // DecideWithin is [Decide] with a budget, as a [Runner] decides. It asks the account
@@ -65,14 +65,14 @@ func Decide(p Policy, s State, o Outcome, g Gates, u uint64) Decision {
 // paid for. openFor is how long the breaker will still reject calls. The zero account
 // has no budget and allows every retry.
 func DecideWithin(p Policy, s State, o Outcome, openFor time.Duration, account *limit.Call, u uint64) Decision {
-	return p.decideWithin(&s, &o, Gates{OpenFor: openFor}, account, u)
+	return p.decideWithin(&s, &o, Gates{OpenFor: openFor}, account, nil, u)
 }
 
-func (p *Policy) decideWithin(s *State, o *Outcome, g Gates, account *limit.Call, u uint64) Decision {
-	d := p.decide(s, o, g, u)
+func (p *Policy) decideWithin(s *State, o *Outcome, g Gates, account *limit.Call, t *tables, u uint64) Decision {
+	d := p.decide(s, o, g, t, u)
 	if d.Stop == 0 && !granted(account, o) {
 		g.OverBudget = true
-		d = p.decide(s, o, g, u)
+		d = p.decide(s, o, g, t, u)
 	}
 	return d
 }
@@ -85,13 +85,29 @@ func granted(account *limit.Call, o *Outcome) bool {
 	return account.Retry()
 }
 
-func (p *Policy) decide(s *State, o *Outcome, g Gates, u uint64) Decision {
+// decide is [Decide] without copies. t has the compiled schedules of the policy; nil
+// means that there are none.
+func (p *Policy) decide(s *State, o *Outcome, g Gates, t *tables, u uint64) Decision {
 	if why := p.verdict(s, o); why != 0 {
 		return Decision{Stop: why, Prev: s.Prev}
 	}
-	d := p.wait(s, o, u)
+	d := p.wait(s, o, t, u)
 	d.Stop = p.exceeded(s, g, d.Wait)
 	return d
+}
+
+// decidePlain is decide for a failure with the zero [Outcome] in a call without
+// deadline, total timeout, breaker and budget: only the attempts limit it.
+func (p *Policy) decidePlain(s *State, t *tables, u uint64) Decision {
+	switch {
+	case s.Attempt >= p.Attempts && p.Attempts != Unlimited:
+		return Decision{Stop: StopAttempts, Prev: s.Prev}
+	case p.Base == 0:
+		return Decision{}
+	default:
+		d := t.normal.Delay(s.Attempt, s.Prev, u)
+		return Decision{Wait: d, Prev: d}
+	}
 }
 
 // exceeded returns the reason for which no attempt may follow a wait of this length,
@@ -142,7 +158,7 @@ func (p *Policy) verdict(s *State, o *Outcome) Reason {
 
 // wait returns a decision with the length of the wait, its source and the next
 // State.Prev.
-func (p *Policy) wait(s *State, o *Outcome, u uint64) Decision {
+func (p *Policy) wait(s *State, o *Outcome, t *tables, u uint64) Decision {
 	switch {
 	case o.After > 0:
 		least := clock.Later(o.After, p.ServerSlack)
@@ -152,7 +168,7 @@ func (p *Policy) wait(s *State, o *Outcome, u uint64) Decision {
 	case p.Base == 0 && o.Class != ClassThrottled:
 		return Decision{Wait: max(o.AtLeast, 0)}
 	default:
-		d := p.delay(s, o, u)
+		d := p.delay(s, o, t, u)
 		return Decision{Wait: max(d, o.AtLeast), Prev: d}
 	}
 }

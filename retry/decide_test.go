@@ -120,6 +120,38 @@ func TestDecorrelatedDelaysFollowTheStoredState(t *testing.T) {
 	}
 }
 
+// Runners decide with compiled schedules, and with a shorter function about failures
+// without an outcome of their own. Both must decide as Decide does.
+func TestCompiledPoliciesDecideAlike(t *testing.T) {
+	texts := []string{
+		"http", "default", "contention", "daemon", "fixed(0s) attempts=3", "fixed(0s) attempts=3 throttle-base=1s", "fixed(1s)",
+		"linear(1s) attempts=unlimited", "linear(1s..10s) attempts=9 throttle-base=2s", "decorrelated(1s..1m) attempts=unlimited",
+		"exponential(1ms..1h) factor=1.5 attempts=unlimited jitter=full", "exponential(1s..1m) attempts=40 throttle-base=7s server-slack=1s",
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, text := range texts {
+		p := mustParse(t, text)
+		compiled := p.compile()
+		for range 2000 {
+			s := State{Attempt: 1 + random.IntN(70), Prev: time.Duration(random.Int64N(int64(time.Minute)))}
+			u := random.Uint64()
+			o := Outcome{Class: Class(random.IntN(3))}
+			if random.IntN(4) == 0 {
+				o.After = time.Duration(random.Int64N(int64(time.Minute)))
+			}
+			if got, want := p.decide(&s, &o, Gates{}, compiled, u), Decide(p, s, o, Gates{}, u); got != want {
+				t.Fatalf("%s, %+v, %+v: the compiled policy decides %+v, want %+v", text, s, o, got, want)
+			}
+			if p.TotalTimeout > 0 {
+				continue
+			}
+			if got, want := p.decidePlain(&s, compiled, u), Decide(p, s, Outcome{}, Gates{}, u); got != want {
+				t.Fatalf("%s, %+v: a failure without outcome decides %+v, want %+v", text, s, got, want)
+			}
+		}
+	}
+}
+
 func FuzzDecide(f *testing.F) {
 	f.Add("http", 1, int64(0), int64(0), int64(0), uint8(0), int64(0), int64(0), true, int64(0), uint64(1))
 	f.Add("decorrelated(1ns..9d) attempts=unlimited server-wait=100000d", 9, int64(7), int64(1<<62), int64(-1), uint8(1), int64(1<<62), int64(1<<62), false, int64(1<<62), uint64(1<<63))
@@ -131,6 +163,9 @@ func FuzzDecide(f *testing.F) {
 		s := State{max(attempt, 1), max(0, time.Duration(prev)), max(0, time.Duration(elapsed)), time.Duration(left)}
 		o := Outcome{Class: Class(class), After: max(0, time.Duration(after)), Delay: max(0, time.Duration(delay))}
 		d := Decide(p, s, o, Gates{over, time.Duration(open)}, u)
+		if got := p.decide(&s, &o, Gates{over, time.Duration(open)}, p.compile(), u); got != d {
+			t.Fatalf("Decide(%v, %+v, %+v) = %+v, compiled %+v", p, s, o, d, got)
+		}
 		switch {
 		case d.Wait < 0:
 			t.Fatalf("Decide(%v, %+v, %+v) = %+v: a negative wait", p, s, o, d)

@@ -16,18 +16,20 @@ import (
 func (r *Runner) again(ctx context.Context, op func(context.Context) error, err error) error {
 	var c call
 	c.r, c.state.Attempt = r, 1
-	c.begin() // does nothing if the runner is direct
-	defer c.end()
+	if !r.direct || r.timed { // otherwise begin and end have nothing to do
+		c.begin()
+		defer c.end()
+	}
 	c.judge(ctx, err)
 	return c.retry(ctx, op, err)
 }
 
 // retry makes further attempts after the first failure, until one succeeds or the
 // call must end. The history is a variable of this function, so that a call that
-// succeeds at once does not pay for it.
+// succeeds at once does not pay for it. For a bare runner, the body of attempt is
+// repeated here to save a function call.
 func (c *call) retry(ctx context.Context, op func(context.Context) error, err error) error {
 	var h history
-	c.startClock()
 	if d, ok := ctx.Deadline(); ok {
 		c.deadline = d
 	}
@@ -35,20 +37,45 @@ func (c *call) retry(ctx context.Context, op func(context.Context) error, err er
 		if final := c.next(ctx, err, &h); final != nil {
 			return final
 		}
-		if err = c.attempt(ctx, op, &h); err == nil || c.refused {
-			return err
+		if !c.r.bare {
+			if err = c.attempt(ctx, op, &h); err == nil || c.refused {
+				return err
+			}
+			continue
 		}
+		c.state.Attempt++
+		if err = op(ctx); err == nil {
+			c.ok = true
+			return nil
+		}
+		c.judge(ctx, err)
 	}
 }
 
 // judge classifies a failure and sets the outcome. If the caller has canceled, the
 // failure is a cancellation, and the classifier is not asked.
 func (c *call) judge(ctx context.Context, err error) {
+	c.plain = false
 	if ctx.Err() != nil {
 		c.outcome = Outcome{Class: ClassCanceled}
 		return
 	}
-	c.outcome = OutcomeOf(err)
+	s, ok := speaker(err)
+	if !ok && c.r.classify == nil {
+		c.plain = true
+		c.outcome = Outcome{}
+		return
+	}
+	c.classify(s, err)
+}
+
+// classify sets the outcome of a failure that states one itself, or that the runner's
+// classifier must be asked about. stated is nil if the failure states none.
+func (c *call) classify(stated Classified, err error) {
+	c.outcome = Outcome{}
+	if stated != nil {
+		c.outcome = stated.RetryOutcome()
+	}
 	if c.r.classify == nil || c.outcome.Class == ClassStuck { // a classifier can't know that an attempt is stuck
 		return
 	}
@@ -61,26 +88,32 @@ func (c *call) judge(ctx context.Context, err error) {
 // next decides whether another attempt follows a failed one, and waits for its time.
 // It returns the final error of the call if no attempt follows.
 func (c *call) next(ctx context.Context, err error, h *history) error {
-	switch {
-	case c.r.budget == nil:
-	case c.outcome.Class <= ClassThrottled:
-		c.budget.Fail()
-	default: // an answer or a cancellation does not show overload
-		c.budget.Answer()
+	if c.r.budget != nil {
+		c.countFailure()
 	}
-	h.add(c.state.Attempt, err)
 	c.emit(AttemptFailed, err)
 	d := c.decide(ctx, err)
 	if d.Stop != 0 {
+		h.add(c.state.Attempt, err, 0, 0)
 		return c.giveUp(ctx, d.Stop, c.explain(d), h)
 	}
+	h.add(c.state.Attempt, err, d.Wait, d.By)
 	c.state.Prev = d.Prev
-	h.waited(d)
-	if !c.wait(ctx, d, err) {
+	c.startClock()
+	if (d.Wait != 0 || c.r.announced) && !c.wait(ctx, d, err) {
 		c.budget.Cancel()
 		return c.giveUp(ctx, StopCanceled, nil, h)
 	}
 	return nil
+}
+
+// countFailure tells the budget about a failed attempt.
+func (c *call) countFailure() {
+	if c.outcome.Class <= ClassThrottled {
+		c.budget.Fail()
+	} else { // an answer or a cancellation does not show overload
+		c.budget.Answer()
+	}
 }
 
 // decide returns the policy's decision, subject to the breaker and the budget. It
@@ -88,9 +121,16 @@ func (c *call) next(ctx context.Context, err error, h *history) error {
 // [WithReview]) may replace the decision.
 func (c *call) decide(ctx context.Context, err error) Decision {
 	r, s, o := c.r, &c.state, &c.outcome
+	if c.plain && r.alone && c.deadline.IsZero() {
+		var u uint64
+		if r.draws {
+			u = r.random()
+		}
+		return r.policy.decidePlain(s, r.tables, u)
+	}
 	c.readClocks()
 	if r.schedule != nil && o.After == 0 && o.Class < ClassPermanent {
-		c.safely("schedule", func() { o.Delay = max(r.schedule(*s, *o), 0) })
+		c.askSchedule()
 	}
 	var u uint64
 	if r.draws || o.After > 0 || r.review != nil {
@@ -99,7 +139,12 @@ func (c *call) decide(ctx context.Context, err error) Decision {
 	if r.review != nil {
 		return c.reviewed(ctx, err, u)
 	}
-	return r.policy.decideWithin(s, o, Gates{OpenFor: r.openFor()}, &c.budget, u)
+	return r.policy.decideWithin(s, o, Gates{OpenFor: r.openFor()}, &c.budget, r.tables, u)
+}
+
+// askSchedule sets the outcome's delay to the one of the function of [WithSchedule].
+func (c *call) askSchedule() {
+	c.safely("schedule", func() { c.outcome.Delay = max(c.r.schedule(c.state, c.outcome), 0) })
 }
 
 // readClocks updates the elapsed time and the time until the deadline in the state.
@@ -150,7 +195,7 @@ func (r *Runner) breakerError() error {
 func (c *call) wait(ctx context.Context, d Decision, err error) bool {
 	r := c.r
 	left := d.Wait
-	if r.observed || len(r.onRetry) > 0 {
+	if r.announced {
 		now := time.Now()
 		e := c.event(Waiting, err)
 		e.Delay, e.By, e.Until = d.Wait, d.By, now.Add(d.Wait)
@@ -175,6 +220,7 @@ func (c *call) wait(ctx context.Context, d Decision, err error) bool {
 	case <-c.timer.C:
 		return ctx.Err() == nil // timer and context may have ended at the same time
 	case <-ctx.Done():
+		c.timer.Stop()
 		return false
 	}
 }
@@ -182,9 +228,9 @@ func (c *call) wait(ctx context.Context, d Decision, err error) bool {
 // giveUp returns the final error of the call and emits it as an event. If the
 // context ended at its deadline, the reason is StopDeadline instead of StopCanceled.
 func (c *call) giveUp(ctx context.Context, why Reason, cause error, h *history) error {
-	if ended := ctx.Err(); ended != nil && why == StopCanceled {
+	if why == StopCanceled && ctx.Err() != nil {
 		cause = context.Cause(ctx)
-		if errors.Is(ended, context.DeadlineExceeded) {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			why = StopDeadline
 		}
 	}
@@ -268,6 +314,7 @@ type Review struct {
 	PolicyWait time.Duration
 
 	policy *Policy
+	tables *tables
 	draw   uint64
 }
 
@@ -275,7 +322,7 @@ type Review struct {
 // the same random number. If the decision is StopServerWait, because the server asks
 // for a longer wait than the policy allows, Wait is the wait that the server asks for.
 func (r *Review) Decide(o Outcome) Decision {
-	d := r.policy.decide(&r.State, &o, Gates{}, r.draw)
+	d := r.policy.decide(&r.State, &o, Gates{}, r.tables, r.draw)
 	if d.Stop == StopServerWait {
 		d.Wait = o.After
 	}
@@ -301,12 +348,12 @@ func (c *call) reviewed(ctx context.Context, err error, draw uint64) Decision {
 	r, s, o := c.r, &c.state, &c.outcome
 	unasked := *o
 	unasked.After = 0
-	made := r.policy.decide(s, o, Gates{}, draw)
+	made := r.policy.decide(s, o, Gates{}, r.tables, draw)
 	d := made
 	c.safely("review", func() {
 		d = r.review(ctx, Review{
-			State: *s, Outcome: *o, Err: err, Decision: made, PolicyWait: r.policy.wait(s, &unasked, draw).Wait,
-			policy: &r.policy, draw: draw,
+			State: *s, Outcome: *o, Err: err, Decision: made, PolicyWait: r.policy.wait(s, &unasked, r.tables, draw).Wait,
+			policy: &r.policy, tables: r.tables, draw: draw,
 		})
 	})
 	switch {

@@ -95,15 +95,42 @@ func (p Policy) Refuse(runner string, names ...string) error {
 	return errors.Join(errs...)
 }
 
-// delay returns the schedule's delay for the next retry. After a throttled attempt
-// the schedule starts from ThrottleBase, if that is set.
-func (p *Policy) delay(s *State, o *Outcome, u uint64) time.Duration {
-	if o.Class == ClassThrottled && p.ThrottleBase > 0 {
-		t := p.Schedule
-		t.Base = p.ThrottleBase
-		return t.Delay(s.Attempt, s.Prev, u)
+// tables has the compiled schedules of a policy.
+type tables struct {
+	normal    *backoff.Table
+	throttled *backoff.Table // after a throttled attempt
+}
+
+func (p *Policy) compile() *tables {
+	t := &tables{normal: p.Schedule.Compile()}
+	if t.throttled = t.normal; p.ThrottleBase > 0 {
+		t.throttled = p.throttledSchedule().Compile()
 	}
-	return p.Delay(s.Attempt, s.Prev, u)
+	return t
+}
+
+// throttledSchedule returns the schedule after a throttled attempt: it starts from
+// ThrottleBase, if that is set.
+func (p *Policy) throttledSchedule() backoff.Schedule {
+	s := p.Schedule
+	s.Base = cmp.Or(p.ThrottleBase, s.Base)
+	return s
+}
+
+// delay returns the schedule's delay for the next retry. It takes it from the tables
+// unless they are nil.
+func (p *Policy) delay(s *State, o *Outcome, t *tables, u uint64) time.Duration {
+	throttled := o.Class == ClassThrottled
+	switch {
+	case t != nil && throttled:
+		return t.throttled.Delay(s.Attempt, s.Prev, u)
+	case t != nil:
+		return t.normal.Delay(s.Attempt, s.Prev, u)
+	case throttled:
+		return p.throttledSchedule().Delay(s.Attempt, s.Prev, u)
+	default:
+		return p.Delay(s.Attempt, s.Prev, u)
+	}
 }
 
 // preset is a named policy.

@@ -18,14 +18,17 @@ import (
 // Runner runs operations under a policy. Make it once and share it: it never
 // changes, and all goroutines may use it. Each call has its own context.
 type Runner struct {
-	direct   bool // bare, and without a budget: a first attempt that succeeds is only a function call
-	bare     bool // an attempt needs no breaker, limit, observer or own context
-	timed    bool // the elapsed time is needed before the call ends
-	observed bool // there is an observer
-	draws    bool // the policy's delays need a random number
-	confined bool // attempts have a context of their own
-	queued   bool // attempts wait for limits
-	policy   Policy
+	direct    bool // bare, and without a budget: a first attempt that succeeds is only a function call
+	alone     bool // nothing but the policy decides about a retry, and it has no total timeout
+	bare      bool // an attempt needs no breaker, limit, observer or own context
+	timed     bool // the elapsed time is needed before the call ends
+	observed  bool // there is an observer
+	draws     bool // the policy's delays need a random number
+	announced bool // hooks or observers learn of every wait
+	confined  bool // attempts have a context of their own
+	queued    bool // attempts wait for limits
+	policy    Policy
+	tables    *tables // the policy's schedules
 	settings
 	calls *atomic.Uint64 // numbers the calls for observers
 }
@@ -102,7 +105,7 @@ func build(name string, p Policy, s settings, err error) (*Runner, error) {
 	if s.random == nil {
 		s.random = rand.Uint64
 	}
-	r := &Runner{policy: p, settings: s, calls: new(atomic.Uint64)}
+	r := &Runner{policy: p, tables: p.compile(), settings: s, calls: new(atomic.Uint64)}
 	r.prepare()
 	return r, nil
 }
@@ -111,11 +114,13 @@ func build(name string, p Policy, s settings, err error) (*Runner, error) {
 func (r *Runner) prepare() {
 	p, s := &r.policy, &r.settings
 	r.observed, r.draws = len(s.observers) > 0, p.Random()
+	r.announced = r.observed || len(s.onRetry) > 0
 	r.confined = p.AttemptTimeout > 0 || p.TotalTimeout > 0 || s.hedging
 	r.queued = s.concurrency != nil || s.adaptive != nil || s.rate != nil
 	r.bare = s.breaker == nil && !r.queued && !r.observed && !r.confined
 	r.direct = r.bare && s.budget == nil
-	r.timed = p.TotalTimeout > 0 || r.observed || len(s.onRetry) > 0 || s.schedule != nil || s.review != nil
+	r.alone = s.breaker == nil && s.budget == nil && s.schedule == nil && s.review == nil && p.TotalTimeout == 0
+	r.timed = p.TotalTimeout > 0 || r.announced || s.schedule != nil || s.review != nil
 }
 
 // Policy returns the runner's policy.

@@ -87,6 +87,39 @@ func TestDoGivesUp(t *testing.T) {
 	})
 }
 
+func TestTheHistoryHasTheWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, n := range []int{1, 3, 4, 5, 8, 9, 10} {
+			op, _ := failing(99, errFlaky)
+			r := Must(fmt.Sprintf("linear(1s) attempts=%d", n), WithSchedule(func(s State, _ Outcome) time.Duration {
+				return time.Duration(s.Attempt%2) * time.Minute // the policy's delay for an even attempt
+			}))
+			for _, f := range wantError(t, r.Do(t.Context(), op), StopAttempts, n, errFlaky).History() {
+				want := Failure{f.Attempt, errFlaky, time.Duration(f.Attempt) * time.Second, ByPolicy}
+				switch {
+				case f.Attempt == n:
+					want.Wait = 0
+				case f.Attempt%2 == 1:
+					want.Wait, want.By = time.Minute, BySchedule
+				}
+				if f != want {
+					t.Errorf("%d attempts: history has %v, want %v", n, f, want)
+				}
+			}
+		}
+	})
+}
+
+func TestAResumedCallNumbersItsFailures(t *testing.T) {
+	for _, n := range []int{8, 11, 20} {
+		err := Must(fmt.Sprintf("fixed(0s) attempts=%d", n)).Resume(t.Context(), State{Attempt: 6}, func(context.Context) error { return errFlaky })
+		list := wantError(t, err, StopAttempts, n, errFlaky).History()
+		if first, last := list[0].Attempt, list[len(list)-1].Attempt; first != 7 || last != n {
+			t.Errorf("%d attempts: the history begins with attempt %d and ends with %d, want 7 and %d", n, first, last, n)
+		}
+	}
+}
+
 func TestTheHistoryIsBounded(t *testing.T) {
 	for _, n := range []int{1, 4, 5, 8, 9, 12, 100} {
 		i := 0
