@@ -34,6 +34,7 @@ func TestAllocations(t *testing.T) {
 		{"Allow of a rate", allowRate(), 0},
 		{"an adaptive limit", acquireAdaptive(ctx), 0},
 		{"Delay", nextDelay(), 0},
+		{"Delay of a table", nextCompiledDelay(), 0},
 		{"three failures without delay", failThrice(ctx), 0},
 		{"giving up", giveUp(ctx), 1},
 	} {
@@ -138,6 +139,15 @@ func nextDelay() func() error {
 	sum := s.Base
 	return func() error {
 		sum += backoff.Schedule.Delay(s, 3, 0, rand.Uint64())
+		return nil
+	}
+}
+
+func nextCompiledDelay() func() error {
+	t := must(retry.Parse(policy)).Schedule.Compile()
+	sum := t.Schedule().Base
+	return func() error {
+		sum += t.Delay(3, 0, rand.Uint64())
 		return nil
 	}
 }

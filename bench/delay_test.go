@@ -31,6 +31,12 @@ func delayEntries() []entry {
 			i, sum := 0, time.Duration(0)
 			return func() error { sum += s.Delay(i&7+1, 0, rand.Uint64()); i++; return nil }
 		}},
+		{"tideover-compiled", func(context.Context) func() error {
+			s := backoff.Schedule{Kind: backoff.Exponential, Base: baseDelay, Cap: capDelay, Jitter: backoff.Equal}
+			t := s.Compile()
+			i, sum := 0, time.Duration(0)
+			return func() error { sum += t.Delay(i&7+1, 0, rand.Uint64()); i++; return nil }
+		}},
 		{"cenkalti", func(context.Context) func() error {
 			e := cenkaltiBackOff()
 			i, sum := 0, time.Duration(0)

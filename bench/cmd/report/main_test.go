@@ -15,7 +15,7 @@ cpu: A Processor
 BenchmarkDo/peer=hand-written-2   	 100	 11.0 ns/op	 10.0 cpu-ns/op	 0 B/op	 0 allocs/op
 BenchmarkDo/peer=tideover-2       	 100	 12.0 ns/op	 11.0 cpu-ns/op	 0 B/op	 0 allocs/op
 BenchmarkGiveUp/peer=hand-written-2	 100	 11.0 ns/op	 10.0 cpu-ns/op	 0 B/op	 0 allocs/op
-BenchmarkGiveUp/peer=tideover-2   	 100	 300 ns/op	 260 cpu-ns/op	 64 B/op	 1 allocs/op
+BenchmarkGiveUp/peer=tideover-2   	 100	 500 ns/op	 460 cpu-ns/op	 64 B/op	 1 allocs/op
 PASS
 BenchmarkDo/peer=hand-written-2   	 100	 22.0 ns/op	 20.0 cpu-ns/op	 0 B/op	 0 allocs/op
 BenchmarkDo/peer=tideover-2       	 100	 26.0 ns/op	 24.0 cpu-ns/op	 0 B/op	 0 allocs/op
@@ -38,7 +38,7 @@ func TestPage(t *testing.T) {
 	for _, want := range []string{
 		"2026-01-02", "linux/amd64, A Processor, 2 rounds", "example.com/peer v1.2.3",
 		"| a | Do, success at once | ≤ 1.15 ×, 0 allocs | 1.15 ×, 0 allocs | yes |",
-		"| k | give up after 4 attempts | ≤ 250 ns, 1 alloc | 260 ns, 1 alloc | **no** |",
+		"| k | give up after 4 attempts | ≤ 400 ns, 1 alloc | 460 ns, 1 alloc | **no** |",
 		"## Shortfalls and oddities\n\nBecause.\n",
 		"| **tideover** | 1.15 | 17.5 | 19.0 | 0 | 0 |",
 	} {
