@@ -3,6 +3,7 @@ package limit
 import (
 	"math"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -179,7 +180,7 @@ func TestRatioBudget(t *testing.T) {
 			for i := range calls {
 				calls[i].End(i%2 == 0)
 			}
-			if f := b.flight.Load(); f != 0 {
+			if f := b.state.Load(); f != 0 {
 				t.Errorf("after all calls ended %d calls and %d retries are in flight", f/oneCall, retriesIn(f))
 			}
 		})
@@ -244,6 +245,21 @@ func TestCancelGivesARetryBack(t *testing.T) {
 	}
 }
 
+func TestBudgetsMadeTogetherCountForThemselves(t *testing.T) {
+	t.Parallel()
+	budgets, err := NewBudgets(Refund(1, 0.1, 10), 3)
+	if err != nil || len(budgets) != 3 {
+		t.Fatalf("NewBudgets = %d budgets, %v", len(budgets), err)
+	}
+	runCall(&budgets[1], 9)
+	wantTokens(t, &budgets[0], 10)
+	wantTokens(t, &budgets[1], 8)
+	wantTokens(t, &budgets[2], 10)
+	if _, err := NewBudgets(Ratio(2), 3); err == nil || !strings.HasPrefix(err.Error(), "limit.NewBudgets: ") {
+		t.Errorf("NewBudgets of a wrong specification: %v", err)
+	}
+}
+
 func TestASecondEndDoesNothing(t *testing.T) {
 	t.Parallel()
 	for _, spec := range []BudgetSpec{Refund(1, 0.1, 10), Ratio(0.1), Bucket(10, 0.1)} {
@@ -252,9 +268,9 @@ func TestASecondEndDoesNothing(t *testing.T) {
 		c.Fail()
 		c.Retry()
 		c.End(true)
-		tokens, flight := b.tokens.Load(), b.flight.Load()
+		state := b.state.Load()
 		c.End(true)
-		if b.tokens.Load() != tokens || b.flight.Load() != flight {
+		if b.state.Load() != state {
 			t.Errorf("%v: a second End changed the budget", spec)
 		}
 	}
@@ -291,11 +307,8 @@ func TestBudgetsKeepCountUnderConcurrency(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if got := b.tokens.Load(); got < 0 || got > b.max {
+		if got := b.state.Load(); got < 0 || got > b.max { // max is 0 for a ratio budget: none are in flight
 			t.Errorf("%v: %d millionths of a token, want 0 to %d", spec, got, b.max)
-		}
-		if got := b.flight.Load(); got != 0 {
-			t.Errorf("%v: %d in flight after all calls ended", spec, got)
 		}
 	}
 }

@@ -53,6 +53,20 @@ func ExampleBudget() {
 	// success at once: 8.1
 }
 
+// One budget for each of many destinations.
+func ExampleNewBudgets() {
+	budgets, err := limit.NewBudgets(limit.Refund(1, 0.1, 10), 1000)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	call := budgets[7].Begin()
+	call.Fail()
+	fmt.Println(call.Retry(), budgets[7].Tokens(), budgets[8].Tokens())
+	call.End(false)
+	// Output: true 9 10
+}
+
 // A retry that was granted but never started costs nothing.
 func ExampleCall_Cancel() {
 	budget, _ := limit.NewBudget(limit.Refund(2, 0.1, 10))
