@@ -75,20 +75,19 @@ func (w arrivals) startClientCall(who uint32) {
 	c := &w.clients[who]
 	own := w.root.derive(forClient, uint64(who)).derive(forCall, uint64(c.calls))
 	c.calls++
-	p := w.drawPriority(own)
+	p := limit.Normal
+	if w.plan.prioritised {
+		p = w.drawPriority(own)
+	}
 	w.recordCall(w.queue.now)
 	w.classes[p.Class()][0]++
-	w.startCall(call{
-		stream: own, start: w.queue.now, client: who, parent: none,
-		process: who / uint32(w.plan.sharing), priority: p,
-	})
+	id := w.addCall(own, w.queue.now)
+	w.calls[id].client, w.calls[id].priority = who, p
+	w.startCall(id)
 }
 
 // drawPriority draws a call's class.
 func (w arrivals) drawPriority(own stream) limit.Priority {
-	if !w.plan.prioritised {
-		return limit.Normal
-	}
 	u := own.unit(forPriority, 0)
 	for class, share := range w.plan.scenario.Clients.Priorities {
 		if u -= share; u < 0 {

@@ -17,10 +17,8 @@ type call struct {
 	stream    stream
 	start     int64
 	began     int64 // start of the attempt in flight
-	deadline  int64 // when the caller of the parent job stops waiting; 0 means never
 	prev      time.Duration
-	client    uint32
-	process   uint32
+	client    uint32 // 0 for the call of a service
 	parent    uint32 // the job of a service that waits for it; none for a client's call
 	attempts  uint32
 	gen       uint32    // changes whenever earlier timers become invalid
@@ -37,24 +35,39 @@ type callTable struct {
 	calls         []call
 	freeCalls     []uint32
 	accounts      []limit.Call     // parallel to calls, if there is a budget
+	deadlines     []int64          // parallel to calls, if services pass deadlines on: when the caller of the parent job stops waiting; 0 means never
 	permits       []breaker.Permit // parallel to calls, if there is a breaker
 	firstOutcomes []retry.Outcome  // parallel to calls, if there are hedges: the outcome of the first attempt
 	unlimited     limit.Call       // the account of calls without a budget
 }
 
-// startCall starts a call with its first attempt.
-func (w *serviceModel) startCall(c call) {
-	id := w.addCall(c)
+// startCall makes the first attempt of a call that was added.
+func (w *serviceModel) startCall(id uint32) {
 	if w.accounts != nil {
-		w.accounts[id] = w.callers[c.caller].account(c.process)
+		c := &w.calls[id]
+		w.accounts[id] = w.callers[c.caller].account(w.process(c))
 	}
 	w.startAttempt(id)
 }
 
+// process returns the process of the call's client; 0 for the call of a service.
+func (w *serviceModel) process(c *call) uint32 {
+	if w.sharing == 1 {
+		return c.client // saves the division
+	}
+	return c.client / w.sharing
+}
+
 // addCallColumns creates the optional slices parallel to calls, if at least one
-// caller needs them.
-func (t *callTable) addCallColumns(callers []caller) {
-	for _, c := range callers {
+// caller or service needs them.
+func (t *callTable) addCallColumns(callers []caller, services []service) {
+	for i := range services {
+		if services[i].Calls != "" && services[i].Deadlines && t.deadlines == nil {
+			t.deadlines = []int64{}
+		}
+	}
+	for i := range callers {
+		c := &callers[i]
 		if c.budgets != nil && t.accounts == nil {
 			t.accounts = []limit.Call{}
 		}
@@ -78,18 +91,25 @@ func (t *callTable) reserveCalls(n int) {
 	}
 }
 
-// addCall stores a call and returns its index. If it reuses the index of a
-// finished call, it continues that call's generation.
-func (t *callTable) addCall(c call) uint32 {
-	c.jobs = [2]uint32{none, none}
+// addCall adds a call without a parent and returns its index. If it reuses the index of
+// a finished call, it continues that call's generation.
+func (t *callTable) addCall(s stream, start int64) uint32 {
 	if n := len(t.freeCalls); n > 0 {
 		id := t.freeCalls[n-1]
 		t.freeCalls = t.freeCalls[:n-1]
-		c.gen = t.calls[id].gen + 1
-		t.calls[id] = c
+		c := &t.calls[id]
+		gen := c.gen + 1
+		*c = call{}
+		c.stream, c.start, c.parent, c.jobs, c.gen = s, start, none, [2]uint32{none, none}, gen
+		if t.deadlines != nil {
+			t.deadlines[id] = 0
+		}
 		return id
 	}
-	t.calls = append(t.calls, c)
+	t.calls = append(t.calls, call{stream: s, start: start, parent: none, jobs: [2]uint32{none, none}})
+	if t.deadlines != nil {
+		t.deadlines = append(t.deadlines, 0)
+	}
 	if t.accounts != nil {
 		t.accounts = append(t.accounts, limit.Call{})
 	}
@@ -116,14 +136,14 @@ func (t *callTable) account(id uint32) *limit.Call {
 func (w *serviceModel) startAttempt(id uint32) {
 	c := &w.calls[id]
 	r := &w.callers[c.caller]
-	target, permit, err := r.chooseTarget(c, w.queue.now, w.root)
-	if err != nil {
-		w.account(id).Cancel()
-		w.finishCall(id, retry.StopBreaker)
-		return
-	}
+	target := r.nextTarget(c)
 	if w.permits != nil {
-		w.permits[id] = permit
+		var err error
+		if target, w.permits[id], err = w.admitAttempt(r, c); err != nil {
+			w.account(id).Cancel()
+			w.finishCall(id, retry.StopBreaker)
+			return
+		}
 	}
 	c.attempts++
 	c.gen++
@@ -133,13 +153,13 @@ func (w *serviceModel) startAttempt(id uint32) {
 	}
 	jobServer{w}.sendJob(id, 0)
 	soon := w.knownDuration(id)
-	if left := c.timeLeft(&r.Policy); left > 0 && (soon >= left || r.hedges != nil) {
+	if left := w.timeLeft(id); left > 0 && (soon >= left || r.hedges != nil) {
 		w.queue.add(left, attemptLate, id, c.gen)
 	}
 	if r.hedges == nil {
 		return
 	}
-	if after, ok := r.hedgeRule(c.process).Begin(); ok && soon >= int64(after) {
+	if after, ok := r.hedgeRule(w.process(c)).Begin(); ok && soon >= int64(after) {
 		w.queue.add(int64(after), hedgeDue, id, c.gen)
 	}
 }
@@ -155,9 +175,20 @@ func (w *serviceModel) knownDuration(id uint32) int64 {
 	return w.jobs[j].answer - w.queue.now
 }
 
-// timeLeft returns how long an attempt that starts at c.began may take; 0 means
+// deadline returns when the caller of the call's parent job stops waiting; 0 means
+// never.
+func (t *callTable) deadline(id uint32) int64 {
+	if t.deadlines == nil {
+		return 0
+	}
+	return t.deadlines[id]
+}
+
+// timeLeft returns how long the attempt in flight may take from its start; 0 means
 // no limit.
-func (c *call) timeLeft(p *retry.Policy) int64 {
+func (w *serviceModel) timeLeft(id uint32) int64 {
+	c := &w.calls[id]
+	p := &w.callers[c.caller].Policy
 	left := int64(p.AttemptTimeout)
 	shorten := func(d int64) {
 		if left == 0 || d < left {
@@ -167,8 +198,8 @@ func (c *call) timeLeft(p *retry.Policy) int64 {
 	if p.TotalTimeout > 0 {
 		shorten(int64(p.TotalTimeout) - (c.began - c.start))
 	}
-	if c.deadline != 0 {
-		shorten(c.deadline - c.began)
+	if deadline := w.deadline(id); deadline != 0 {
+		shorten(deadline - c.began)
 	}
 	return left
 }
@@ -177,7 +208,7 @@ func (c *call) timeLeft(p *retry.Policy) int64 {
 // and the attempt with this generation has not ended.
 func (w *serviceModel) startHedge(id, gen uint32) {
 	c := &w.calls[id]
-	if c.gen&generations != gen || !w.callers[c.caller].hedgeRule(c.process).Take() {
+	if c.gen&generations != gen || !w.callers[c.caller].hedgeRule(w.process(c)).Take() {
 		return
 	}
 	w.hedges++
@@ -192,7 +223,7 @@ func (w *serviceModel) expireAttempt(id, gen uint32) {
 		return
 	}
 	o := retry.Outcome{}
-	if c.deadline != 0 && w.queue.now >= c.deadline {
+	if deadline := w.deadline(id); deadline != 0 && w.queue.now >= deadline {
 		o.Class = retry.ClassCanceled
 	}
 	w.handleFailure(id, o)
@@ -205,7 +236,10 @@ func (w *serviceModel) handleAnswer(id uint32, slot uint8, ok bool, o retry.Outc
 	c.jobs[slot] = none
 	c.open--
 	if ok {
-		w.recordSuccess(id)
+		if w.permits != nil || w.firstOutcomes != nil {
+			w.recordSuccess(id)
+		}
+		w.finishCall(id, 0)
 		return
 	}
 	if w.firstOutcomes != nil {
@@ -220,16 +254,16 @@ func (w *serviceModel) handleAnswer(id uint32, slot uint8, ok bool, o retry.Outc
 	}
 }
 
-// recordSuccess ends a call that succeeded.
+// recordSuccess reports a success to the breaker and to the hedge rule, if there are
+// any.
 func (w *serviceModel) recordSuccess(id uint32) {
 	c := &w.calls[id]
 	if w.permits != nil {
 		w.permits[id].DoneAt(time.Duration(w.queue.now), breaker.Success)
 	}
 	if r := &w.callers[c.caller]; r.hedges != nil {
-		r.hedgeRule(c.process).Answered(time.Duration(w.queue.now - c.began))
+		r.hedgeRule(w.process(c)).Answered(time.Duration(w.queue.now - c.began))
 	}
-	w.finishCall(id, 0)
 }
 
 // handleFailure decides what follows a failed attempt, as the runner does.
@@ -244,7 +278,7 @@ func (w *serviceModel) handleFailure(id uint32, o retry.Outcome) {
 	if o.Class <= retry.ClassThrottled {
 		account.Fail()
 	}
-	d := w.decide(c, account, o)
+	d := w.decide(id, account, o)
 	if d.Stop != 0 {
 		w.finishCall(id, d.Stop)
 		return
@@ -254,11 +288,12 @@ func (w *serviceModel) handleFailure(id uint32, o retry.Outcome) {
 }
 
 // decide returns the library's decision about the next attempt.
-func (w *serviceModel) decide(c *call, account *limit.Call, o retry.Outcome) retry.Decision {
+func (w *serviceModel) decide(id uint32, account *limit.Call, o retry.Outcome) retry.Decision {
+	c := &w.calls[id]
 	r := &w.callers[c.caller]
 	s := retry.State{Attempt: int(c.attempts), Prev: c.prev, Elapsed: time.Duration(w.queue.now - c.start)}
-	if c.deadline != 0 {
-		if s.Left = time.Duration(c.deadline - w.queue.now); s.Left == 0 {
+	if deadline := w.deadline(id); deadline != 0 {
+		if s.Left = time.Duration(deadline - w.queue.now); s.Left == 0 {
 			s.Left = -1
 		}
 	}
@@ -272,7 +307,7 @@ func (w *serviceModel) decide(c *call, account *limit.Call, o retry.Outcome) ret
 	if r.literal {
 		o.Delay, o.After = o.After, 0
 	}
-	return retry.DecideWithin(r.Policy, s, o, r.shutFor(c.process, w.queue.now, w.root), account, u)
+	return retry.DecideWithin(r.Policy, s, o, w.shutFor(r, c), account, u)
 }
 
 // abandonJobs detaches the attempt's jobs from the call. They continue at the

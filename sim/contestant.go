@@ -81,14 +81,14 @@ func (c Contestant) checkWriter(p *problems, at string) {
 }
 
 // caller makes calls under one policy: the clients, or a service that calls
-// another. Each process has its own budget, breakers and hedge rule, made when
-// they are first needed.
+// another. Each process has its own budget, breakers and hedge rule. Breakers and
+// hedge rules are made when they are first needed.
 type caller struct {
 	Contestant
 	needsRandom bool
 	targets     []int // the services that attempts go to, in turn
 
-	budgets  []*limit.Budget    // nil without a budget
+	budgets  []limit.Budget     // nil without a budget
 	breakers []*breaker.Breaker // nil without breakers; for each process one for each target
 	hedges   []*retry.HedgeRule // nil without hedges
 }
@@ -97,7 +97,7 @@ type caller struct {
 func newCaller(c *Contestant, targets []int, processes int) caller {
 	r := caller{Contestant: *c, targets: targets, needsRandom: c.Policy.Random() || c.Delay != nil}
 	if c.Policy.Budget.Kind != limit.NoBudget {
-		r.budgets = make([]*limit.Budget, processes)
+		r.budgets, _ = limit.NewBudgets(c.Policy.Budget, processes) // it was validated with the policy
 	}
 	if c.Breaker != nil {
 		r.breakers = make([]*breaker.Breaker, processes*len(targets))
@@ -114,11 +114,7 @@ func (r *caller) account(process uint32) limit.Call {
 	if r.budgets == nil {
 		return limit.Call{}
 	}
-	b := r.budgets[process]
-	if b == nil {
-		b, _ = limit.NewBudget(r.Policy.Budget) // it was validated with the policy
-		r.budgets[process] = b
-	}
+	b := &r.budgets[process]
 	if r.prepaid {
 		first := b.Begin()
 		first.End(true)
@@ -149,29 +145,39 @@ func (r *caller) hedgeRule(process uint32) *retry.HedgeRule {
 	return h
 }
 
-// shutFor returns the time until the breaker of at least one target admits
+// shutFor returns the time until the breaker of at least one target of the call admits
 // calls; 0 without breakers.
-func (r *caller) shutFor(process uint32, now int64, root stream) time.Duration {
+func (w *serviceModel) shutFor(r *caller, c *call) time.Duration {
 	if r.breakers == nil {
 		return 0
 	}
-	least := r.breakerFor(process, 0, root).ShutForAt(time.Duration(now))
+	now, process := time.Duration(w.queue.now), w.process(c)
+	least := r.breakerFor(process, 0, w.root).ShutForAt(now)
 	for i := 1; i < len(r.targets); i++ {
-		least = min(least, r.breakerFor(process, i, root).ShutForAt(time.Duration(now)))
+		least = min(least, r.breakerFor(process, i, w.root).ShutForAt(now))
 	}
 	return least
 }
 
-// chooseTarget returns the target of the next attempt: the one whose turn it
+// nextTarget returns the target whose turn it is for the next attempt.
+func (r *caller) nextTarget(c *call) int {
+	if len(r.targets) == 1 {
+		return r.targets[0]
+	}
+	return r.targets[int(c.attempts)%len(r.targets)]
+}
+
+// admitAttempt returns the target of the next attempt: the one whose turn it
 // is, or the first after it whose breaker admits the attempt. If all breakers
 // reject it, the error is that of the last breaker.
-func (r *caller) chooseTarget(c *call, now int64, root stream) (target int, permit breaker.Permit, err error) {
+func (w *serviceModel) admitAttempt(r *caller, c *call) (target int, permit breaker.Permit, err error) {
+	if r.breakers == nil {
+		return r.nextTarget(c), permit, nil
+	}
+	now, process := time.Duration(w.queue.now), w.process(c)
 	for i := range r.targets {
 		at := (int(c.attempts) + i) % len(r.targets)
-		if r.breakers == nil {
-			return r.targets[at], permit, nil
-		}
-		if permit, err = r.breakerFor(c.process, at, root).AllowAt(time.Duration(now)); err == nil {
+		if permit, err = r.breakerFor(process, at, w.root).AllowAt(now); err == nil {
 			return r.targets[at], permit, nil
 		}
 	}

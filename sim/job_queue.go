@@ -42,12 +42,12 @@ func (w jobServer) enqueueByPriority(v *service, id uint32) {
 	now, p := time.Duration(w.queue.now), w.calls[w.jobs[id].call].priority
 	waiter, shed, err := v.byPriority.limit.EnqueueAt(now, p, 0)
 	if shed != nil {
-		w.scheduleRefusal(v.byPriority.removeJob(shed), retry.Outcome{Class: retry.ClassThrottled})
+		w.scheduleRefusal(v.byPriority.removeJob(shed), retry.ClassThrottled, 0)
 		v.queued--
 	}
 	switch {
 	case err != nil:
-		w.scheduleRefusal(id, retry.Outcome{Class: retry.ClassThrottled})
+		w.scheduleRefusal(id, retry.ClassThrottled, 0)
 	case waiter.State() == limit.Granted:
 		w.startJob(id)
 	default:
@@ -68,7 +68,7 @@ func (c *priorityQueue) removeJob(w *limit.Waiter) uint32 {
 // workers has changed.
 func (w jobServer) dispatchByPriority(v *service) {
 	now := time.Duration(w.queue.now)
-	granted, _ := v.byPriority.limit.SetMaxAt(now, max(v.workers(), 1))
+	granted, _ := v.byPriority.limit.SetMaxAt(now, max(v.workers, 1))
 	for _, waiter := range granted {
 		w.startGranted(v, waiter)
 	}

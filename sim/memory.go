@@ -22,20 +22,20 @@ const MaxMemory = 4 << 30
 // growthFactor is how much larger than its contents a growing slice may be.
 const growthFactor = 2
 
-// Bytes of the objects that each process creates when it needs them, and of a call
-// that waits in a priority queue, which keeps it in two heaps and a map. A test
-// compares these numbers with the real allocations.
+// Bytes of the objects that each process has, some of them made when it needs them,
+// and of a call that waits in a priority queue, which keeps it in two heaps and a map.
+// A test compares these numbers with the real allocations.
 const (
 	bytesBreaker = 800
 	bytesHedge   = 4300
-	bytesBudget  = 112
+	bytesBudget  = int64(unsafe.Sizeof(limit.Budget{}))
 	bytesWaiter  = int64(unsafe.Sizeof(limit.Waiter{})) + 96
 )
 
 // Bytes of a call in flight: the call itself, its job, and up to three events in the
 // queue, whose buckets keep their capacity.
 const (
-	bytesCall = int64(unsafe.Sizeof(call{})+unsafe.Sizeof(limit.Call{})+unsafe.Sizeof(breaker.Permit{})+unsafe.Sizeof(retry.Outcome{})) + 4
+	bytesCall = int64(unsafe.Sizeof(call{})+unsafe.Sizeof(int64(0))+unsafe.Sizeof(limit.Call{})+unsafe.Sizeof(breaker.Permit{})+unsafe.Sizeof(retry.Outcome{})) + 4
 	bytesJob  = int64(unsafe.Sizeof(job{})) + 4
 	bytesWait = 3 * int64(unsafe.Sizeof(event{}))
 )
@@ -155,7 +155,7 @@ func (p *parts) addProcesses(s *Scenario, c *Contestant) {
 		p.add(field, targets, 8*all+bytesBreaker*active, "%d processes with breakers for %.0f services each", plan.processes, targets)
 	}
 	if c.Policy.Budget.Kind != limit.NoBudget {
-		p.add("clients.count", 1, 8*all+bytesBudget*active, "%d processes with a budget each", plan.processes)
+		p.add("clients.count", all, float64(bytesBudget), "%d processes with a budget each", plan.processes)
 	}
 	if c.Policy.Hedge != (retry.Hedge{}) {
 		p.add("clients.count", 1, 8*all+bytesHedge*active, "%d processes with hedges each", plan.processes)

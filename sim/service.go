@@ -15,6 +15,7 @@ type service struct {
 	rate   *limit.Rate
 	faults
 
+	workers    int // present number of workers
 	busy       int
 	queued     int
 	waiting    jobList
@@ -25,7 +26,8 @@ type service struct {
 }
 
 func newService(v Service) service {
-	s := service{Service: v, faults: noFaults, waiting: jobList{first: none, last: none}}
+	s := service{Service: v, waiting: jobList{first: none, last: none}}
+	s.setFaults(noFaults)
 	if v.Limit != nil {
 		s.rate, _ = limit.NewRate(v.Limit.config()) // it was validated
 		s.backlog = v.Limit.foreseen
@@ -40,14 +42,17 @@ func newService(v Service) service {
 // job is an attempt at a service.
 type job struct {
 	stream  stream
-	time    int64  // how long the worker is busy
-	answer  int64  // when the service will answer; 0 while that is unknown
-	call    uint32 // the call whose attempt it is; none after the attempt has ended
-	next    uint32 // the next in the list of waiting jobs
+	time    int64         // how long the worker is busy
+	answer  int64         // when the service will answer; 0 while that is unknown
+	after   time.Duration // of a refused job: the Retry-After
+	call    uint32        // the call whose attempt it is; none after the attempt has ended
+	next    uint32        // the next in the list of waiting jobs
 	service uint8
 	slot    uint8 // 0 for an attempt, 1 for its hedge
 	fails   bool
-	refusal retry.Outcome
+	class   retry.Class // of a refused job
+
+	_ [20]byte // a job fills a cache line, so that no access needs two
 }
 
 // jobServer is the service side of a model: it admits, queues and answers jobs.
@@ -63,24 +68,24 @@ type jobTable struct {
 // the attempt itself, 1 for its hedge.
 func (w jobServer) sendJob(id uint32, slot uint8) {
 	c := &w.calls[id]
-	j := w.addJob(job{
-		call: id, service: c.target, slot: slot, next: none,
-		stream: c.stream.derive(forCall, uint64(c.attempts)<<1|uint64(slot)),
-	})
-	c.jobs[slot] = j
+	n := w.addJob()
+	j := &w.jobs[n]
+	j.call, j.service, j.slot, j.next = id, c.target, slot, none
+	j.stream = c.stream.derive(forCall, uint64(c.attempts)<<1|uint64(slot))
+	c.jobs[slot] = n
 	c.open++
-	w.receiveJob(j)
+	w.receiveJob(n)
 }
 
-// addJob stores a job and returns its index.
-func (t *jobTable) addJob(j job) uint32 {
+// addJob adds a job whose fields are zero and returns its index.
+func (t *jobTable) addJob() uint32 {
 	if n := len(t.freeJobs); n > 0 {
 		id := t.freeJobs[n-1]
 		t.freeJobs = t.freeJobs[:n-1]
-		t.jobs[id] = j
+		t.jobs[id] = job{}
 		return id
 	}
-	t.jobs = append(t.jobs, j)
+	t.jobs = append(t.jobs, job{})
 	return uint32(len(t.jobs) - 1)
 }
 
@@ -93,9 +98,9 @@ func (w jobServer) receiveJob(id uint32) {
 	}
 	switch {
 	case v.outage:
-		w.scheduleRefusal(id, retry.Outcome{})
+		w.scheduleRefusal(id, retry.ClassTransient, 0)
 	case v.rejections > 0 && j.stream.unit(forRejection, 0) < v.rejections:
-		w.scheduleRefusal(id, retry.Outcome{})
+		w.scheduleRefusal(id, retry.ClassTransient, 0)
 	case v.blackhole > 0 && j.stream.unit(forBlackHole, 0) < v.blackhole:
 		w.calls[j.call].jobs[j.slot] = none
 		w.freeJobs = append(w.freeJobs, id)
@@ -103,6 +108,10 @@ func (w jobServer) receiveJob(id uint32) {
 		w.refuseOverLimit(id)
 	default:
 		w.admitCall(v, &w.calls[j.call])
+		if v.canStart() {
+			w.startJob(id)
+			return
+		}
 		w.enqueue(id)
 	}
 }
@@ -116,18 +125,19 @@ func (w jobServer) admitCall(v *service, c *call) {
 }
 
 // scheduleRefusal schedules the refusal of a job, which takes a fixed time and no
-// worker.
-func (w jobServer) scheduleRefusal(id uint32, o retry.Outcome) {
-	w.jobs[id].refusal, w.jobs[id].answer = o, w.queue.now+refusal
+// worker. after is the Retry-After; 0 means none.
+func (w jobServer) scheduleRefusal(id uint32, class retry.Class, after time.Duration) {
+	j := &w.jobs[id]
+	j.class, j.after, j.answer = class, after, w.queue.now+refusal
 	w.queue.add(refusal, workRefused, id, 0)
 }
 
 // deliverRefusal delivers a refusal to the caller.
 func (w jobServer) deliverRefusal(id uint32) {
-	j := w.jobs[id]
+	j := &w.jobs[id]
 	w.freeJobs = append(w.freeJobs, id)
 	if j.call != none {
-		w.handleAnswer(j.call, j.slot, false, j.refusal)
+		w.handleAnswer(j.call, j.slot, false, retry.Outcome{Class: j.class, After: j.after})
 	}
 }
 
@@ -141,36 +151,43 @@ func (w jobServer) refuseOverLimit(id uint32) {
 		c.backlogOf = j.service + 1
 		v.backlog++
 	}
-	o := retry.Outcome{Class: retry.ClassThrottled}
+	var after time.Duration
 	switch v.Limit.RetryAfter {
 	case SayNothing:
 	case SayNext:
-		o.After, _ = v.rate.ReserveAt(time.Duration(w.queue.now))
+		after, _ = v.rate.ReserveAt(time.Duration(w.queue.now))
 	case SayBacklog:
 		all := float64(v.backlog) / v.Limit.Rate * float64(time.Second)
-		o.After = time.Duration(j.stream.unit(forRetryAfter, 0)*all) + 1
+		after = time.Duration(j.stream.unit(forRetryAfter, 0)*all) + 1
 	}
-	w.scheduleRefusal(id, o)
+	w.scheduleRefusal(id, retry.ClassThrottled, after)
 }
 
-// enqueue gives the job to a worker, queues it, or refuses it.
+// canStart reports whether a worker is free for a job that arrives. Only the queue of a
+// service that serves by priority knows that.
+func (v *service) canStart() bool {
+	return v.byPriority == nil && (v.Workers == 0 || v.busy < v.workers && v.queued == 0)
+}
+
+// enqueue queues a job that cannot start at once, or refuses it.
 func (w jobServer) enqueue(id uint32) {
 	v := &w.services[w.jobs[id].service]
 	switch {
 	case v.byPriority != nil:
 		w.enqueueByPriority(v, id)
-	case v.Workers == 0 || v.busy < v.workers() && v.queued == 0:
-		w.startJob(id)
 	case v.Queue > 0 && v.queued >= v.Queue:
-		w.scheduleRefusal(id, retry.Outcome{Class: retry.ClassThrottled})
+		w.scheduleRefusal(id, retry.ClassThrottled, 0)
 	default:
 		v.waiting.push(w.jobs, id, v.Order == LIFO)
 		v.queued++
 	}
 }
 
-// workers returns the present number of workers.
-func (v *service) workers() int { return v.workersLeft(v.capacity) }
+// setFaults changes the faults of the service, and so the number of its workers.
+func (v *service) setFaults(t faults) {
+	v.faults = t
+	v.workers = v.workersLeft(t.capacity)
+}
 
 // workersLeft returns how many workers the share is, rounded. A service with a
 // capacity keeps a worker, which is slower instead: see occupancy.
@@ -188,7 +205,7 @@ func (v *service) occupancy() float64 {
 	if v.Capacity == 0 {
 		return 1
 	}
-	return float64(v.workers()) / (v.Capacity * v.capacity * v.Latency.Mean.Seconds())
+	return float64(v.workers) / (v.Capacity * v.capacity * v.Latency.Mean.Seconds())
 }
 
 // startJob gives a job to a worker.
@@ -214,8 +231,11 @@ func (w jobServer) startJob(id uint32) {
 // freeWorker ends the work of a worker of service i, which has a capacity, and
 // gives the worker the next waiting job.
 func (w jobServer) freeWorker(i int) {
-	w.services[i].busy--
-	w.dispatch(i)
+	v := &w.services[i]
+	v.busy--
+	if v.queued > 0 || v.byPriority != nil {
+		w.dispatch(i)
+	}
 }
 
 func (l *Latency) draw(u uint64) float64 {
@@ -243,20 +263,23 @@ func (w jobServer) finishWork(id uint32) {
 		w.answerJob(id, !j.fails)
 		return
 	}
-	own := call{stream: j.stream, start: w.queue.now, parent: id, caller: uint8(v.caller)}
+	n := w.addCall(j.stream, w.queue.now)
+	c := &w.calls[n]
+	c.parent, c.caller = id, uint8(v.caller)
 	if !gone {
-		own.priority = w.calls[j.call].priority
-		own.deadline = w.callerDeadline(j)
+		c.priority = w.calls[j.call].priority
 	}
-	w.startCall(own)
+	if w.deadlines != nil && !gone {
+		w.deadlines[n] = w.callerDeadline(j)
+	}
+	w.startCall(n)
 }
 
 // callerDeadline returns when the job's caller stops waiting. It is 0 if the
 // caller has no timeout or the service does not support deadlines.
 func (w jobServer) callerDeadline(j *job) int64 {
-	c := &w.calls[j.call]
-	if left := c.timeLeft(&w.callers[c.caller].Policy); left > 0 && w.services[j.service].Deadlines {
-		return c.began + left
+	if left := w.timeLeft(j.call); left > 0 && w.services[j.service].Deadlines {
+		return w.calls[j.call].began + left
 	}
 	return 0
 }
@@ -264,7 +287,7 @@ func (w jobServer) callerDeadline(j *job) int64 {
 // answerJob answers a job. Unless the service has a capacity, its worker is free
 // then.
 func (w jobServer) answerJob(id uint32, ok bool) {
-	j := w.jobs[id]
+	j := &w.jobs[id]
 	w.freeJobs = append(w.freeJobs, id)
 	if w.services[j.service].Capacity == 0 {
 		w.freeWorker(int(j.service))
@@ -281,7 +304,7 @@ func (w jobServer) dispatch(i int) {
 		w.dispatchByPriority(v)
 		return
 	}
-	for v.queued > 0 && v.busy < v.workers() {
+	for v.queued > 0 && v.busy < v.workers {
 		id := v.waiting.pop(w.jobs)
 		v.queued--
 		if v.Deadlines && w.jobs[id].call == none {
@@ -315,7 +338,7 @@ var noFaults = faults{capacity: 1}
 // starts waiting jobs if it has more workers now.
 func (w jobServer) updateFaults(n int) {
 	i := max(w.plan.scenario.index(w.plan.scenario.Failures[n].Service), 0)
-	w.services[i].faults = faultsAt(&w.plan.scenario, i, time.Duration(w.queue.now))
+	w.services[i].setFaults(faultsAt(&w.plan.scenario, i, time.Duration(w.queue.now)))
 	w.dispatch(i)
 }
 

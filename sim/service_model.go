@@ -30,6 +30,7 @@ type serviceModel struct {
 	root        stream
 	recorder
 
+	sharing  uint32 // clients per process
 	clients  []client
 	callers  []caller // the clients first, then the services that call others
 	services []service
@@ -60,7 +61,7 @@ func runServices(ctx context.Context, p *plan, c *Contestant, seed uint64) (*rec
 func newServiceModel(p *plan, c *Contestant, seed uint64) *serviceModel {
 	w := &serviceModel{
 		plan: p, memoryShare: memoryShare{plan: p}, root: newStream(seed), recorder: newRecorder(p),
-		clients: make([]client, p.scenario.Clients.Count),
+		sharing: uint32(p.sharing), clients: make([]client, p.scenario.Clients.Count),
 	}
 	w.callers = []caller{newCaller(c, p.targets, p.processes)}
 	for i, v := range p.scenario.Services {
@@ -75,7 +76,7 @@ func newServiceModel(p *plan, c *Contestant, seed uint64) *serviceModel {
 		w.services[i].caller = len(w.callers)
 		w.callers = append(w.callers, newCaller(&own, []int{p.scenario.index(v.Calls)}, 1))
 	}
-	w.addCallColumns(w.callers)
+	w.addCallColumns(w.callers, w.services)
 	for i, f := range p.scenario.Failures {
 		w.queue.add(int64(f.From), failureTurns, uint32(i), 0)
 		if f.Until > 0 {

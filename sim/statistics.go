@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"time"
 )
 
 // Estimate is the mean of a measure over seeds, and its uncertainty.
@@ -93,6 +94,15 @@ func (h *histogram) add(o *histogram) {
 		h.counts[i] += n
 	}
 	h.total += o.total
+}
+
+// seconds returns the quantile of nanoseconds in seconds; NaN if the histogram is empty.
+func (h *histogram) seconds(share float64) float64 {
+	v, ok := h.quantile(share)
+	if !ok {
+		return math.NaN()
+	}
+	return v / float64(time.Second)
 }
 
 // quantile returns the value below which this share of the values lies; false if
