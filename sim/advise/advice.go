@@ -48,9 +48,10 @@ type Advice struct {
 	Deadline time.Duration `json:"deadline_ns"`
 	Seed     uint64        `json:"seed"`
 	Seeds    int           `json:"seeds"`
-	Tried    int           `json:"tried"`  // number of candidates
-	Runs     int           `json:"runs"`   // number of simulated runs
-	Events   int           `json:"events"` // number of simulated events in those runs
+	Checked  int           `json:"checked"` // runs of the policy in the last measurement, whose results are in Outcomes
+	Tried    int           `json:"tried"`   // number of candidates
+	Runs     int           `json:"runs"`    // number of simulated runs
+	Events   int           `json:"events"`  // number of simulated events in those runs
 }
 
 // Outcome is the result of a policy in one scenario.
@@ -151,11 +152,15 @@ func For(ctx context.Context, r Request, o Options) (*Advice, error) {
 	if err != nil {
 		return nil, err
 	}
+	checked, err := s.check(ctx, best.candidate)
+	if err != nil {
+		return nil, err
+	}
 	return &Advice{
-		Policy: best.policy.String(), Breaker: best.breaker, Reached: len(best.misses) == 0,
-		Misses: s.shortfalls(best.misses, append(s.first, standings...)), Outcomes: s.outcomes(best),
+		Policy: best.policy.String(), Breaker: best.breaker, Reached: len(checked.misses) == 0,
+		Misses: s.shortfalls(checked.misses, append(s.first, standings...)), Outcomes: s.outcomes(checked),
 		Reasons: s.reasons(best, others), Choices: choices, Trades: s.trades(best, others),
 		Alternatives: s.alternatives(best, standings),
-		Deadline:     r.Deadline, Seed: o.Seed, Seeds: s.options.Seeds, Tried: len(s.known), Runs: s.runs, Events: s.events,
+		Deadline:     r.Deadline, Seed: o.Seed, Seeds: s.options.Seeds, Checked: checkFactor * s.options.Seeds, Tried: len(s.known), Runs: s.runs, Events: s.events,
 	}, nil
 }

@@ -67,6 +67,11 @@ func (s *search) outcomes(st standing) (list []Outcome) {
 	for i, r := range st.results {
 		c := &s.request.Cases[i]
 		o := Outcome{Scenario: c.Scenario.Name, Goal: c.Goal, Measures: r.Measures, NeverRecovers: r.NeverRecovers}
+		// If all calls of all runs succeed, the interval of the runs would be empty.
+		o.Success.Half = math.Max(o.Success.Half, resolution(o.Success.Mean, o.Calls))
+		if o.OutageSuccess.N > 0 {
+			o.OutageSuccess.Half = math.Max(o.OutageSuccess.Half, resolution(o.OutageSuccess.Mean, o.OutageCalls))
+		}
 		if !c.hasEnd() {
 			o.Recovery, o.NeverRecovers = sim.Estimate{}, 0
 		}

@@ -108,7 +108,7 @@ func (s *search) estimateRuns(n int) {
 		s.total += n * rung.seeds * s.searchSpace.times * each
 		n = min(n, max(n/rung.keep, fewest))
 	}
-	s.total += (n + 2*(n+8) + n + 8 + 7 + 9) * s.options.Seeds * each
+	s.total += (n + 2*(n+8) + n + 8 + 7 + 9 + checkFactor) * s.options.Seeds * each
 }
 
 // refine compares the best candidate with its neighbours, and repeats that once
@@ -129,6 +129,21 @@ func (s *search) refine(ctx context.Context, standings []standing) ([]standing, 
 		}
 	}
 	return standings, nil
+}
+
+// checkFactor is how many times as many runs as the finalists had measure the
+// policy that is advised: some failures are rare.
+const checkFactor = 5
+
+// check measures the policy that is advised, with seeds that no comparison has
+// used.
+func (s *search) check(ctx context.Context, c candidate) (standing, error) {
+	s.fresh = 3 << 32
+	list, err := s.rank(ctx, []candidate{c}, checkFactor*s.options.Seeds)
+	if err != nil {
+		return standing{}, err
+	}
+	return list[0], nil
 }
 
 // rank simulates candidates in all scenarios, and returns them in order.

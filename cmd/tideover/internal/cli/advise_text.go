@@ -28,8 +28,8 @@ func adviceLines(a *advise.Advice, s *screen) []string {
 		sectionLines(s, "Robust and arbitrary settings", choiceLines(a.Choices)),
 		sectionLines(s, "Gains and costs, compared with one attempt", tradeLines(a.Trades)),
 		sectionLines(s, "Alternatives", alternativeLines(a.Alternatives)),
-		[]string{"", s.paint("2", fmt.Sprintf("%d policies, %d runs, %s events, %d seeds for the finalists; seed %d. ± is a 95 %% interval.",
-			a.Tried, a.Runs, magnitude(a.Events), a.Seeds, a.Seed))})
+		[]string{"", s.paint("2", fmt.Sprintf("%d policies, %d runs, %s events, %d seeds for the finalists, %d for the table; seed %d. ± is a 95 %% interval.",
+			a.Tried, a.Runs, magnitude(a.Events), a.Seeds, a.Checked, a.Seed))})
 }
 
 // sectionLines returns a heading and indented lines, or nothing if there are no lines.
