@@ -131,7 +131,7 @@ func TestSimIsTheSameEveryTime(t *testing.T) {
 
 // simKeys are the keys of --json, which must not change.
 var simKeys = []string{
-	"amplification", "bucket_s", "calls", "calls_per_client", "cdf", "events", "fairness", "give_up_s", "goodput", "half", "hedges", "last_s", "mean", "name",
+	"amplification", "bucket_s", "calls", "calls_per_client", "cdf", "events", "fairness", "give_up_s", "goodput", "half", "hedges", "last_s", "mean", "name", "outage_calls", "outage_success",
 	"never_recovers", "offered", "p50_s", "p999_s", "p99_s", "peak", "peak_ratio", "peak_retries", "policy", "recovery_s", "results", "s", "scenario", "seed", "seeds",
 	"series", "share", "success", "versus", "waiting", "wasted", "load", "attempts", "all", "unfinished", "gave_up",
 }
