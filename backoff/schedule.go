@@ -130,7 +130,7 @@ func (s *Schedule) delayRange(retry int, prev time.Duration) (lo, hi time.Durati
 }
 
 // Bounds returns the shortest and the longest delay that retry number retry can have,
-// whatever the delays before it were.
+// for any delays before it.
 func (s Schedule) Bounds(retry int) (lo, hi time.Duration) {
 	if s.Kind != Decorrelated {
 		return s.Range(retry, 0)

@@ -7,8 +7,8 @@ import (
 	"github.com/tideover/tideover/internal/secret"
 )
 
-// knownForms are the forms of secrets that are recognised by their text alone, whatever the
-// name of the setting, such as API keys with a known prefix.
+// knownForms are the forms of secrets that are recognised by their text alone, for any name of
+// the setting, such as API keys with a known prefix.
 var knownForms = []knownForm{
 	{"sk-", lazyregexp.New(`(?:^|[^A-Za-z0-9_-])(sk-[A-Za-z0-9_-]{16,})`), func(s string) bool { return longWord.MatchString(s[3:]) || digit(s) && upper(s) }},
 	{"k_", lazyregexp.New(`(?:^|[^A-Za-z0-9_])([sr]k_(?:live|test)_[A-Za-z0-9]{16,})`), nil},
