@@ -92,7 +92,7 @@ func TestADeadRunIsRepairedByFixingTheFile(t *testing.T) {
 	wantIn(t, "the refusal of many", o.stderr, fifth+": ")
 	wantIn(t, "the refusal of many", o.out, "retried 0 of 2 runs")
 	o = s.runCommand("retry", "--latest", "--from", "ship", fourth)
-	wantIn(t, "a step without a result", o.stderr, "step charge comes before ship")
+	wantIn(t, "a step without a result", o.stderr, "step ship needs step charge")
 	wantIn(t, "an unknown step", s.runCommand("retry", "--latest", "--from", "pay", fourth).stderr, `workflow "order" has no step "pay"; known steps: charge, ship`)
 	paid(6)
 	latest("large large", "--latest", "--from", "charge", fourth)
