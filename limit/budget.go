@@ -13,7 +13,7 @@ const MinRetries = 3
 // Budget limits the retries of many calls together, so that retries cannot
 // multiply the load on a destination that fails every call. All callers of a
 // destination share one Budget; its methods may be called from any goroutine
-// and never block.
+// and never block. The zero Budget allows every retry; see [NewBudget].
 type Budget struct {
 	*budgetRules
 
@@ -84,13 +84,18 @@ func (b *Budget) fill(r *budgetRules) {
 }
 
 // Spec returns the specification from which the budget was made.
-func (b *Budget) Spec() BudgetSpec { return b.spec }
+func (b *Budget) Spec() BudgetSpec {
+	if b.budgetRules == nil {
+		return BudgetSpec{}
+	}
+	return b.spec
+}
 
 // Tokens returns the rest of the budget, for metrics: the tokens of a refund or
 // bucket budget, the further retries that a ratio budget would grant now, +Inf
 // without a budget.
 func (b *Budget) Tokens() float64 {
-	switch b.spec.Kind {
+	switch b.Spec().Kind {
 	case NoBudget:
 		return math.Inf(1)
 	case RatioBudget:
@@ -103,6 +108,9 @@ func (b *Budget) Tokens() float64 {
 
 // Begin starts to account for one call. The caller must end it with [Call.End].
 func (b *Budget) Begin() Call {
+	if b.budgetRules == nil {
+		return Call{}
+	}
 	if b.spec.Kind == RatioBudget {
 		b.state.Add(oneCall)
 	}

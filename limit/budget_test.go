@@ -319,3 +319,14 @@ func TestSuccessAtOnceOnAFullRefundBudgetAllocatesNothing(t *testing.T) {
 		t.Errorf("a call allocates %v times, want 0", n)
 	}
 }
+
+func TestTheZeroBudgetAllowsEveryRetry(t *testing.T) {
+	t.Parallel()
+	var b Budget
+	c := b.Begin()
+	c.Fail()
+	if !c.Retry() || !c.RetryThrottled() || !math.IsInf(b.Tokens(), 1) || b.Spec() != (BudgetSpec{}) {
+		t.Errorf("the zero budget has %v tokens and the specification %v, and must allow every retry", b.Tokens(), b.Spec())
+	}
+	c.End(false)
+}
