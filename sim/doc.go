@@ -23,19 +23,20 @@
 //
 // The rest is modelled:
 //
-//   - Clients arrive at a rate (open), pause between calls (closed), or arrive
-//     all at once (herd). The clients of one process share its budget, breakers
-//     and hedges.
+//   - Clients arrive at a rate, which may change over time, alone or in batches
+//     (open), pause between calls (closed), or arrive all at once (herd). The
+//     clients of one process share its budget, breakers and hedges.
 //   - Services have workers, a queue, a latency that may grow with concurrency,
-//     a rate limit, and may call other services while a worker waits: that is
-//     how retries multiply. A rejection takes a millisecond.
+//     a capacity, a rate limit, and may call other services while a worker
+//     waits: that is how retries multiply. A rejection takes a millisecond.
 //   - The work of an attempt that has timed out stays at the service, which
 //     does it although no caller waits for it, unless the service supports
 //     deadlines.
-//   - Failures last for a time: errors, an outage, a black hole, slowness, a
-//     loss of workers.
+//   - Failures last for a time: errors after the work or before it, an outage, a
+//     black hole, slowness, a loss of workers.
 //   - Instead of clients and services, a scenario can have writers that change
-//     one value at the same time, or a group of members that agree on changes.
+//     one value at the same time, in a store or by ballots, or a group of
+//     members that agree on changes.
 //
 // # How to read a report
 //

@@ -6,8 +6,11 @@
 //
 // It simulates candidates, keeps the best third, simulates these with more
 // seeds, and so on (successive halving). Then it varies the best one in every
-// direction. Finally it removes each feature of the winner, one at a time, and
-// reports the measure that gets worse as the reason for that feature.
+// direction. Of policies that are tied it takes the simplest. It removes each
+// feature of the winner, one at a time, and reports the measure that gets worse
+// as the reason for that feature; and it changes each setting, and reports the
+// values that make no difference. Finally it measures the winner once more,
+// with more runs and other seeds: only that measurement is the promise.
 //
 // Policies that reach the goal are ranked by these criteria, in this order:
 //

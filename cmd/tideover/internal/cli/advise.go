@@ -41,9 +41,9 @@ arbitrary if another value makes no difference, robust if other values are worse
 a trade-off if another value is better in one measure.
 
 With --json the output is one object: policy, breaker, reached, misses, outcomes,
-reasons, choices, trades, alternatives, each with estimates (mean, half the width of the 95 %
-interval, seeds). Times are in seconds, except in fields whose name ends in _ns.
-Shares are between 0 and 1.
+reasons, choices, trades, alternatives, each with estimates (mean, half the width of
+the 95 % interval, seeds). Times are in seconds, except in fields whose name ends in
+_ns. Shares are between 0 and 1.
 
 Exit codes:
   0    the goal is reached

@@ -18,7 +18,7 @@ func adviceLines(a *advise.Advice, s *screen) []string {
 	if a.Reached {
 		lines = append(lines, s.paint("32", "It reaches the goal."))
 	} else {
-		lines = append(lines, s.paint("31", fmt.Sprintf("It does not reach the goal. None of the %d policies that were tried does.", a.Tried)))
+		lines = append(lines, s.paint("31", fmt.Sprintf("It does not reach the goal, but it is the best of the %d policies that were tried.", a.Tried)))
 		for i := range a.Misses {
 			lines = append(lines, "  "+visible(describeMiss(&a.Misses[i])))
 		}
