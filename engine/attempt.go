@@ -66,6 +66,7 @@ type attempt struct {
 	lent     bool        // its place was lent to other attempts, because it can't begin
 	left     atomic.Bool // its place was given back
 	trial    *trial      // nil if the step is not a suspect: see quarantine
+	item     groupItem   // the operation of a flow; zero for a step
 }
 
 // end cancels the context of the attempt, and gives the handler the grace time to return.
@@ -191,13 +192,17 @@ func (a *attempt) result(ctx context.Context, out []byte, err error) (r *machine
 	if cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w: %w", cause, err)
 	}
+	code := ""
+	if c, ok := errors.AsType[*coded](err); ok {
+		code = c.code
+	}
 	outcome := retry.OutcomeOf(err)
 	if outcome.Class == retry.ClassCanceled {
 		// If the run was canceled, the machine does not use the class. Otherwise a
 		// function that the handler called was canceled, which a retry may cure.
 		outcome.Class = retry.ClassTransient
 	}
-	return &machine.Result{Failed: true, Outcome: outcome, Error: a.sh.errorText(err.Error()), Memo: memo}
+	return &machine.Result{Failed: true, Outcome: outcome, Error: a.sh.errorText(err.Error()), Memo: memo, Code: code}
 }
 
 // errorText returns the text of an error as it is stored: redacted, shortened to a limit,
@@ -218,6 +223,9 @@ func (a *attempt) report(r *machine.Result) {
 	select {
 	case a.sh.others <- &request{result: r}:
 	case <-a.sh.done:
+	}
+	if a.item.opGroup != nil && r.Succeeded() {
+		a.item.deliver(a.key, r.Output)
 	}
 	if a.sh.dead.Load() {
 		a.releasePlace() // the owner has stopped, and may not have read the result

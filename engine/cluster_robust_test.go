@@ -122,7 +122,7 @@ func TestClusterEventsAfterASlowMember(t *testing.T) {
 		from := map[string]int{}
 		var reader sync.WaitGroup
 		reader.Go(func() {
-			for ev := range a.Events(ctx, Now) {
+			for ev := range a.Events(ctx, NewEvents) {
 				mu.Lock()
 				from[ev.Member]++
 				mu.Unlock()
@@ -884,7 +884,7 @@ func TestClusterCloseInEveryState(t *testing.T) {
 							started(t, a.Engine, w, i, Key(fmt.Sprint(i)))
 						}
 						go func() {
-							for range a.Events(t.Context(), Now) {
+							for range a.Events(t.Context(), NewEvents) {
 							}
 						}()
 						for i := range 5 {

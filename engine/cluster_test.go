@@ -454,7 +454,7 @@ func TestClusterEventsComeFromAll(t *testing.T) {
 		seen, from := map[string]int{}, map[string]int{}
 		var reader sync.WaitGroup
 		reader.Go(func() {
-			for ev := range a.Events(ctx, Now) {
+			for ev := range a.Events(ctx, NewEvents) {
 				if ev.Kind == retry.RunStarted {
 					seen[ev.Run]++
 					from[ev.Member]++
@@ -462,7 +462,7 @@ func TestClusterEventsComeFromAll(t *testing.T) {
 			}
 		})
 		go func() {
-			for range b.Events(ctx, Now) { // so that each has what the other has told
+			for range b.Events(ctx, NewEvents) { // so that each has what the other has told
 			}
 		}()
 		time.Sleep(5 * time.Second)

@@ -262,9 +262,9 @@ func (g *waitGraph) addRun(sh *shard, run *machine.Run) {
 	}
 	r := &waitedRun{shard: sh.number, workflow: run.Def.Name, hasPlace: run.HasPlace(), goesOn: run.Outcome != machine.Undecided || run.Held}
 	g.runs[run.ID] = r
-	for i := range run.Steps {
-		name := run.Def.Steps[i].Name
-		switch s := &run.Steps[i]; {
+	for i, s := range run.Live() {
+		name := run.StepDef(i).Name
+		switch {
 		case s.Status == machine.Running:
 			r.running = append(r.running, i)
 		case run.InQueue(i):

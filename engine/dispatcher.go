@@ -24,8 +24,13 @@ type dispatcher struct {
 	stuck    map[stuckHandler]bool // stuck handlers; true if the handler returned before the owner knew that it was stuck
 	stuckNow atomic.Int64          // number of stuck handlers that have not returned
 	launches []*attempt            // attempts to begin when the entry is stored
-	stops    []stop                // attempts to cancel when the entry is stored
-	known    int64                 // version of the registry at the last check of parked steps
+
+	flows     map[machine.ID]*flowCall // calls of functions of flows
+	calls     []*flowCall              // calls to begin when the entry is stored
+	flowStops []flowStop               // calls to stop when the entry is stored
+	parkedBy  map[machine.ID]*Workflow // for runs that wait for other code: the workflow whose function did not fit
+	stops     []stop                   // attempts to cancel when the entry is stored
+	known     int64                    // version of the registry at the last check of parked steps
 
 	offset   int  // index of the queue to begin with
 	more     bool // the entry was full before all queues were empty: another turn must follow at once
@@ -50,6 +55,7 @@ func (d *dispatcher) init(sh *shard) {
 	d.sh, d.o = sh, &sh.owner
 	d.running = map[attemptKey]*attempt{}
 	d.stuck = map[stuckHandler]bool{}
+	d.flows, d.parkedBy = map[machine.ID]*flowCall{}, map[machine.ID]*Workflow{}
 	d.suspects.d = d
 }
 
@@ -91,9 +97,12 @@ func (d *dispatcher) dispatchFrom(q *machine.Queue) bool {
 	if !ok {
 		return false
 	}
-	handler := sh.handlers.handler(run.Def.Steps[step].Handler)
+	if run.IsFunction(step) {
+		return d.dispatchFunction(run)
+	}
+	handler, missing := d.handlerOf(run, step)
 	if handler == nil {
-		return d.parkStep(run, step)
+		return missing()
 	}
 	if !sh.quarantine.enter(sh) {
 		d.held = true
@@ -106,6 +115,39 @@ func (d *dispatcher) dispatchFrom(q *machine.Queue) bool {
 	}
 	rec := d.o.m.Attempt(run, step, d.o.turn.now)
 	d.launch(run, step, handler, nil, &rec)
+	return true
+}
+
+// handlerOf returns the handler of an attempt of a step. If it is nil, missing handles that: it
+// returns whether the step has left its queue.
+func (d *dispatcher) handlerOf(run *machine.Run, step int) (handler Handler, missing func() bool) {
+	if !run.IsFlow() {
+		return d.sh.handlers.handler(run.StepDef(step).Handler), func() bool { return d.parkStep(run, step) }
+	}
+	if item, ok := d.operationOf(run, step); ok {
+		return d.operationHandler(d.flows[run.ID], item), nil
+	}
+	return nil, func() bool { return d.withdraw(run, step) }
+}
+
+// dispatchFunction begins a call of the function of a run. It returns whether the function has
+// left its queue.
+func (d *dispatcher) dispatchFunction(run *machine.Run) bool {
+	sh := d.sh
+	w := sh.handlers.function(run.Def.Steps[0].Handler)
+	if w == nil {
+		return d.parkStep(run, 0)
+	}
+	if !sh.quarantine.enter(sh) {
+		d.held = true
+		return false
+	}
+	sh.quarantine.exit() // only its operations count
+	if !sh.functions.take(sh) {
+		return false
+	}
+	rec := d.o.m.Attempt(run, 0, d.o.turn.now)
+	d.callFunction(run, w, nil, &rec)
 	return true
 }
 
@@ -130,11 +172,15 @@ func (d *dispatcher) unpark() {
 	t := &d.o.turn
 	var recs []machine.Record
 	for name := range d.o.m.ParkedHandlers() {
-		if d.sh.handlers.handler(name) == nil {
+		w := d.sh.handlers.function(name)
+		if w == nil && d.sh.handlers.handler(name) == nil {
 			continue
 		}
 		d.o.m.Parked(name, func(run *machine.Run, step int) {
-			recs = append(recs, d.o.m.Unpark(run, step, t.now))
+			if by := d.parkedBy[run.ID]; by == nil || by != w {
+				delete(d.parkedBy, run.ID)
+				recs = append(recs, d.o.m.Unpark(run, step, t.now))
+			}
 		})
 	}
 	for i := range recs {
@@ -146,18 +192,22 @@ func (d *dispatcher) unpark() {
 // trial is nil for a step that is not a suspect.
 func (d *dispatcher) launch(run *machine.Run, step int, handler Handler, trial *trial, rec *machine.Record) {
 	d.o.turn.must(rec)
-	def := &run.Def.Steps[step]
+	def := run.StepDef(step)
 	a := &attempt{
 		sh: d.sh, key: attemptKey{run.ID, step}, number: rec.Attempt, handler: handler, trial: trial,
 		def: run.Def, outputs: slices.Clone(run.Outputs()), silence: def.Heartbeat,
 		task: Task{
 			Run: run.ID.String(), Workflow: run.Def.Name, Key: run.Key, Step: def.Name,
-			Attempt: int(run.Steps[step].Spent) + 1, Attempts: limit(def.Policy), Total: rec.Attempt, Created: time.Unix(0, run.Created), Source: run.Source(), Args: def.Args, Input: slices.Clone(run.Input),
-			Progress: slices.Clone(run.Progress(step)), Spent: int(run.Steps[step].Spent), Windows: int(run.Steps[step].Windows),
+			Attempt: int(run.Step(step).Spent) + 1, Attempts: limit(def.Policy), Total: rec.Attempt, Created: time.Unix(0, run.Created), Source: run.Source(), Args: def.Args, Input: slices.Clone(run.Input),
+			Progress: slices.Clone(run.Progress(step)), Spent: int(run.Step(step).Spent), Windows: int(run.Step(step).Windows),
 		},
 	}
 	origin, key, _ := run.Origin()
 	a.task.Origin, a.task.OriginKey = origin.String(), key
+	if run.IsFlow() {
+		a.task.Step, a.task.Input = label(run.StepName(step)), nil
+		a.item, _ = d.operationOf(run, step)
+	}
 	// The attempt needs no timeout for the deadline of the run: the owner ends the run.
 	if rec.Deadline != 0 && rec.Deadline != run.Deadline {
 		if a.timeout = time.Duration(rec.Deadline - rec.At); a.timeout <= 0 {
@@ -188,6 +238,17 @@ func (d *dispatcher) act() {
 		d.launches[i] = nil
 	}
 	d.launches = d.launches[:0]
+	for i, c := range d.calls {
+		d.sh.attempts.Add(1)
+		go c.main()
+		d.calls[i] = nil
+	}
+	d.calls = d.calls[:0]
+	for i, s := range d.flowStops {
+		s.stop(s.cause)
+		d.flowStops[i] = flowStop{}
+	}
+	d.flowStops = d.flowStops[:0]
 	for i, s := range d.stops {
 		s.end(s.cause)
 		d.stops[i] = stop{}
@@ -208,6 +269,9 @@ func (d *dispatcher) conclude(r *machine.Result) {
 	}
 	if rec, ok := d.o.m.Finish(r, d.o.turn.now, d.o.random()); ok {
 		d.o.turn.must(&rec)
+		if run, ok := d.o.m.Run(r.Run); ok && run.IsFlow() {
+			d.opEnded(run, &rec)
+		}
 	}
 }
 
@@ -252,10 +316,13 @@ func (d *dispatcher) progress(key attemptKey, attempt int, progress json.RawMess
 
 // stopAttempts cancels the contexts of all attempts of a run when the turn is stored.
 func (d *dispatcher) stopAttempts(run *machine.Run, cause error) {
-	for i := range run.Steps {
-		if a := d.running[attemptKey{run.ID, i}]; a != nil {
+	for n := range run.Live() {
+		if a := d.running[attemptKey{run.ID, n}]; a != nil {
 			d.stops = append(d.stops, stop{a, cause})
 		}
+	}
+	if c := d.flows[run.ID]; c != nil {
+		d.flowStops = append(d.flowStops, flowStop{c, cause})
 	}
 }
 
@@ -269,6 +336,9 @@ func (d *dispatcher) releaseAll() {
 	for _, a := range d.running {
 		a.end(cause)
 	}
+	for _, c := range d.flows {
+		c.stop(cause)
+	}
 }
 
 // abandon cancels all attempts and gives back their places, when the owner has stopped. Their
@@ -281,6 +351,13 @@ func (d *dispatcher) abandon() {
 	}
 	for _, a := range d.running {
 		a.end(ErrClosed)
+	}
+	for _, c := range d.flows {
+		d.forgetCall(c)
+		c.stop(ErrClosed)
+	}
+	for _, s := range d.flowStops {
+		s.stop(s.cause)
 	}
 }
 

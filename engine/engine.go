@@ -37,6 +37,7 @@ type process struct {
 	hub        hub
 	handlers   registry
 	places     places
+	functions  places // for calls of functions of flows
 	quarantine quarantine
 	pens       chan struct{} // semaphore: limits how many views are written at the same time
 
@@ -56,7 +57,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	e.router.process = &e.process
 	e.deadlocks.router = &e.router
 	e.hub.init()
-	e.places.free = cfg.Concurrency
+	e.places.free, e.functions.free = cfg.Concurrency, max(minFunctions, 4*cfg.Concurrency)
 	e.quarantine.wants, e.quarantine.waiting = map[*shard]int{}, map[*shard]struct{}{}
 	e.deadlocks.waits = map[handlerWait]int{}
 	e.pens = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))

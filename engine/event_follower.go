@@ -86,7 +86,7 @@ func (f *eventFollower) run() {
 
 // followMember adds the events of one process to the stream, until the context ends.
 func (f *eventFollower) followMember(ctx context.Context, id string) {
-	after := Now
+	after := NewEvents
 	_ = followPolicy.Do(ctx, func(ctx context.Context) error { // unlimited attempts: the only error is that the context has ended
 		for {
 			h, err := f.askEvents(ctx, id, after)
@@ -139,7 +139,7 @@ func (f *eventFollower) perform(ctx context.Context, c *call) (a answer, err err
 // It waits up to followWait for the first event.
 func (h *hub) remoteEvents(ctx context.Context, after uint64) *remoteEvents {
 	h.wanted.Store(true)
-	if after == Now {
+	if after == NewEvents {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		return &remoteEvents{After: h.seq}

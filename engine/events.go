@@ -59,7 +59,7 @@ func (b *eventBatch) note(rec *machine.Record, run *machine.Run) {
 		b.pending = append(b.pending, ev)
 		return &b.pending[len(b.pending)-1]
 	}
-	step := &run.Def.Steps[rec.Step]
+	step := run.StepDef(rec.Step)
 	inStep := func(kind retry.EventKind) *retry.Event {
 		p := add(kind)
 		p.Step, p.Attempt, p.Attempts = step.Name, rec.Attempt, limit(step.Policy)
@@ -203,7 +203,7 @@ func (h *hub) after(seq uint64, most int) (list []Event, missed uint64, more <-c
 }
 
 // Events yields the events after the one with sequence number after. 0 means all events
-// that are still in memory: none are kept before the first reader or observer. [Now] means
+// that are still in memory: none are kept before the first reader or observer. [NewEvents] means
 // only events that happen after the call. With each event it yields how many events before
 // it were missed because the reader was too slow. It ends when the context ends or the
 // engine stops. In a cluster it yields the events of all processes, but it may miss events
@@ -217,7 +217,7 @@ func (e *Engine) Events(ctx context.Context, after uint64) iter.Seq2[Event, uint
 
 func (h *hub) events(ctx context.Context, after uint64) iter.Seq2[Event, uint64] {
 	h.wanted.Store(true)
-	if after == Now {
+	if after == NewEvents {
 		h.mu.Lock()
 		after = h.seq
 		h.mu.Unlock()
@@ -247,8 +247,8 @@ func (h *hub) events(ctx context.Context, after uint64) iter.Seq2[Event, uint64]
 	}
 }
 
-// Now is the argument of [Engine.Events] for only new events.
-const Now = ^uint64(0)
+// NewEvents is the argument of [Engine.Events] for only new events.
+const NewEvents = ^uint64(0)
 
 // observe calls the observer with each event of this process, until the stream ends.
 func (e *Engine) observe() {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -82,6 +83,8 @@ type followUps struct {
 	onGiveUp *Workflow           // nil for none
 	onEnd    *machine.Definition // nil for none
 	ended    []byte              // input of the run of onEnd
+	again    *machine.Start      // the run that continues this one; nil for none
+	againDef *machine.Definition // its definition
 }
 
 // followUps returns the follow-up runs to start if the record ends a run. It records their
@@ -90,6 +93,10 @@ type followUps struct {
 func (t *turn) followUps(rec *machine.Record) (f followUps, err error) {
 	if rec.Ends == machine.Undecided {
 		return f, nil
+	}
+	if rec.Kind == machine.Continued {
+		f, t.next = t.next, followUps{}
+		return f, t.define(f.againDef)
 	}
 	run, ok := t.o.m.Run(rec.Run)
 	if !ok {
@@ -135,6 +142,9 @@ func (f *followUps) room() (n int) {
 	if f.onEnd != nil {
 		n += len(f.ended) + start
 	}
+	if f.again != nil {
+		n += len(f.again.Input) + start
+	}
 	return n
 }
 
@@ -146,6 +156,10 @@ func (t *turn) startFollowUps(id machine.ID, f followUps) error {
 				return err
 			}
 		}
+	}
+	if f.again != nil {
+		_, _, err := t.start(f.again, f.againDef)
+		return err
 	}
 	if f.onEnd == nil {
 		return nil
@@ -219,10 +233,8 @@ func (t *turn) giveUp(run *machine.Run, next *Workflow) error {
 	}
 	g.Step, g.Error, _ = run.Situation()
 	g.Origin, g.OriginKey = originOf(run)
-	for i := range run.Steps {
-		if out := run.Output(i); out != nil {
-			g.Outputs[run.Def.Steps[i].Name] = out
-		}
+	for name, out := range outputs(run) {
+		g.Outputs[name] = out
 	}
 	text, err := json.Marshal(g)
 	if err == nil && len(text) > min(t.o.sh.cfg.MaxPayload, giveUpInput) {
@@ -240,12 +252,27 @@ func (t *turn) giveUp(run *machine.Run, next *Workflow) error {
 func (g GaveUp) byReference(run *machine.Run, size int) GaveUp {
 	g.Input, g.Outputs = nil, nil
 	g.ByReference = &GaveUpReference{Run: g.Run, Bytes: size}
-	for i := range run.Steps {
-		if run.Output(i) != nil {
-			g.ByReference.Outputs = append(g.ByReference.Outputs, run.Def.Steps[i].Name)
-		}
+	for name := range outputs(run) {
+		g.ByReference.Outputs = append(g.ByReference.Outputs, name)
 	}
 	return g
+}
+
+// outputs yields the outputs of the steps of a run, or the results of the operations of a flow, by
+// name.
+func outputs(run *machine.Run) iter.Seq2[string, json.RawMessage] {
+	return func(yield func(string, json.RawMessage) bool) {
+		for i := range run.Def.Steps {
+			if out := run.Output(i); out != nil && !yield(run.Def.Steps[i].Name, out) {
+				return
+			}
+		}
+		for res := range machine.ReadResults(run.Results()) {
+			if res.Reason == 0 && res.Attempts > 0 && !yield(label(res.Name), res.Data) {
+				return
+			}
+		}
+	}
 }
 
 // isReference reports whether the input of a run is a GaveUp whose large parts are

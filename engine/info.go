@@ -36,6 +36,9 @@ type Info struct {
 	Origin        string          `json:"origin,omitempty"`         // id of the first run of the chain of repetitions; "" if this run repeats no other
 	OriginKey     string          `json:"origin_key,omitempty"`     // key of the run Origin
 	ReplacedBy    string          `json:"replaced_by,omitempty"`    // id of the run that replaced this dead run
+	ContinuedBy   string          `json:"continued_by,omitempty"`   // id of the run that continues this one: see Again
+	Status        string          `json:"status,omitempty"`         // what the function of a flow set by SetStatus
+	Version       string          `json:"version,omitempty"`        // version of the function of a flow
 	InputPreview  string          `json:"input_preview,omitempty"`  // beginning of the input; only in lists
 	OutputPreview string          `json:"output_preview,omitempty"` // the output, if it is short; only in lists
 	Steps         []StepInfo      `json:"steps,omitempty"`
@@ -52,7 +55,9 @@ func (i *Info) Finished() bool {
 // StepInfo describes a step of a run.
 type StepInfo struct {
 	Name       string          `json:"name"`
+	Kind       string          `json:"kind,omitempty"` // in a flow: function, do, map, item, sleep, now or random; "" for a step
 	Needs      []string        `json:"needs,omitempty"`
+	Called     *time.Time      `json:"called,omitempty"` // in a flow: when the function called the operation first
 	Policy     string          `json:"policy"`
 	Handler    string          `json:"handler"`
 	Status     string          `json:"status"` // blocked, waiting, running, succeeded, failed, canceled, needs-handler
@@ -112,6 +117,10 @@ func describe(r *machine.Run) *Info {
 		i.Reason = r.Reason.String()
 	}
 	i.Step, i.Error, i.Updated = r.Situation()
+	if r.IsFlow() {
+		i.describeFlow(r)
+		return i
+	}
 	i.Steps = make([]StepInfo, len(r.Steps))
 	for k := range r.Steps {
 		i.Steps[k] = describeStep(r, k)
@@ -154,7 +163,7 @@ func originOf(r *machine.Run) (id, key string) {
 }
 
 func describeStep(r *machine.Run, k int) StepInfo {
-	d, s := &r.Def.Steps[k], &r.Steps[k]
+	d, s := r.StepDef(k), r.Step(k)
 	i := StepInfo{
 		Name: d.Name, Needs: d.Needs, Policy: d.Policy.String(), Handler: d.Handler, Status: stepStatus(r, k),
 		Spent: int(s.Spent), Lost: int(s.Lost), MaxLost: d.MaxLost, Quarantine: quarantineText(r, k), Windows: int(s.Windows), MaxWindows: cmp.Or(d.Windows, machine.DefaultWindows), Output: r.Output(k), Progress: r.Progress(k),
@@ -169,7 +178,7 @@ func describeStep(r *machine.Run, k int) StepInfo {
 // run ended is shown as failed if the run timed out, and as canceled if another step failed
 // or a caller canceled the run.
 func stepStatus(r *machine.Run, k int) string {
-	s := r.Steps[k].Status
+	s := r.Step(k).Status
 	if s != machine.Waiting || r.Outcome == machine.Undecided {
 		return s.String()
 	}
@@ -182,7 +191,7 @@ func stepStatus(r *machine.Run, k int) string {
 // quarantineText returns what a step with lost attempts waits for, or how it runs; "" if it
 // has no lost attempts.
 func quarantineText(r *machine.Run, step int) string {
-	s := &r.Steps[step]
+	s := r.Step(step)
 	if s.Lost == 0 || r.Outcome != machine.Undecided {
 		return ""
 	}
@@ -206,8 +215,12 @@ func quarantineText(r *machine.Run, step int) string {
 
 // add adds a record of the history to the attempts or the notes.
 func (i *Info) add(r *machine.Run, rec *machine.Record) {
+	i.addTo(r, rec, &i.Steps[min(rec.Step, len(i.Steps)-1)])
+}
+
+// addTo adds a record of the history to the attempts of its step, or to the notes.
+func (i *Info) addTo(r *machine.Run, rec *machine.Record, s *StepInfo) {
 	at := time.Unix(0, rec.At)
-	s := &i.Steps[min(rec.Step, len(i.Steps)-1)]
 	switch rec.Kind {
 	case machine.Begun:
 		s.Attempts = append(s.Attempts, AttemptInfo{Number: rec.Attempt, Started: at, Outcome: "running", Alone: rec.Delay > 0})

@@ -100,7 +100,7 @@ func (o *owner) serve() error {
 		if woken && (!sh.dispatcher.full || o.stopping) {
 			sh.places.pass()
 		}
-		if o.stopping && len(sh.dispatcher.running) == 0 {
+		if o.stopping && len(sh.dispatcher.running) == 0 && len(sh.dispatcher.flows) == 0 {
 			return o.finish()
 		}
 		sh.views.feed()
@@ -223,7 +223,13 @@ func (o *owner) recordJump(by time.Duration) error {
 // parked steps.
 func (o *owner) doDue() {
 	t := &o.turn
-	for _, run := range o.m.Due(t.now, dueAtOnce) {
+	expired, slept := o.m.Due(t.now, dueAtOnce)
+	for _, s := range slept {
+		rec := o.m.Slept(s.Run, s.Number, t.now)
+		t.must(&rec)
+		o.sh.dispatcher.opEnded(s.Run, &rec)
+	}
+	for _, run := range expired {
 		rec := o.m.Expire(run, o.openedAt.UnixNano(), t.now)
 		t.must(&rec)
 	}
@@ -265,6 +271,7 @@ type turn struct {
 	records  int          // number of records in the entry
 	requests []*request   // requests to answer when the entry is stored
 	ended    []machine.ID // runs that have ended and that callers may wait for
+	next     followUps    // the run that continues the one which the next record ends
 }
 
 // open begins a new entry.

@@ -248,7 +248,7 @@ func (i *isolated) ends(m *machine.Machine) int64 {
 	if !ok {
 		return 0
 	}
-	return run.Steps[i.key.step].At + int64(i.lasted)
+	return run.Step(i.key.step).At + int64(i.lasted)
 }
 
 // dispatch begins attempts of suspects that do not have to run alone.
@@ -264,22 +264,61 @@ func (s *suspects) dispatch() {
 			sh.quarantine.wantIsolation(sh)
 			return
 		}
-		handler := sh.handlers.handler(run.Def.Steps[step].Handler)
-		if handler == nil {
-			d.parkStep(run, step)
+		begin, missing := s.launcher(run, step)
+		if begin == nil {
+			missing()
 			continue
 		}
-		if !sh.places.take(sh) {
-			d.full = true
+		if !s.takePlace(run, step) {
 			return
 		}
 		trial := sh.quarantine.try(sh, run.Losses(step))
 		if trial == nil {
-			sh.places.give()
+			s.givePlace(run, step)
 			return
 		}
 		rec := d.o.m.Attempt(run, step, d.o.turn.now)
-		d.launch(run, step, handler, trial, &rec)
+		begin(trial, &rec)
+	}
+}
+
+// launcher returns a function that begins an attempt of a step, or calls the function of a flow.
+// If it is nil, missing handles that the code is missing.
+func (s *suspects) launcher(run *machine.Run, step int) (begin func(*trial, *machine.Record), missing func() bool) {
+	d := s.d
+	if run.IsFunction(step) {
+		w := d.sh.handlers.function(run.StepDef(0).Handler)
+		if w == nil {
+			return nil, func() bool { return d.parkStep(run, 0) }
+		}
+		return func(t *trial, rec *machine.Record) { d.callFunction(run, w, t, rec) }, nil
+	}
+	handler, missing := d.handlerOf(run, step)
+	if handler == nil {
+		return nil, missing
+	}
+	return func(t *trial, rec *machine.Record) { d.launch(run, step, handler, t, rec) }, nil
+}
+
+// takePlace takes a place for an attempt, or for a call of a function. It returns false if none
+// is free.
+func (s *suspects) takePlace(run *machine.Run, step int) bool {
+	sh := s.d.sh
+	if run.IsFunction(step) {
+		return sh.functions.take(sh)
+	}
+	if !sh.places.take(sh) {
+		s.d.full = true
+		return false
+	}
+	return true
+}
+
+func (s *suspects) givePlace(run *machine.Run, step int) {
+	if run.IsFunction(step) {
+		s.d.sh.functions.give()
+	} else {
+		s.d.sh.places.give()
 	}
 }
 
@@ -293,7 +332,7 @@ func (s *suspects) next() (run *machine.Run, step int, ok bool) {
 		if attempts > 0 && q.Running >= attempts || runs > 0 && !run.HasPlace() && q.Workflow.Active >= runs {
 			continue
 		}
-		if early && sh.handlers.handler(run.Def.Steps[step].Handler) == nil {
+		if handler := run.StepDef(step).Handler; early && sh.handlers.handler(handler) == nil && sh.handlers.function(handler) == nil {
 			continue
 		}
 		return run, step, true
@@ -320,9 +359,9 @@ func (s *suspects) isolate() {
 		d.more = true // try again in the next turn, after other attempts had a chance to begin
 		return
 	}
-	handler := sh.handlers.handler(run.Def.Steps[step].Handler)
-	if handler == nil {
-		d.parkStep(run, step)
+	begin, missing := s.launcher(run, step)
+	if begin == nil {
+		missing()
 		return
 	}
 	if !q.isolate(sh) {
@@ -336,9 +375,8 @@ func (s *suspects) isolate() {
 	if trial == nil {
 		return
 	}
-	if !sh.places.take(sh) {
+	if !s.takePlace(run, step) {
 		q.exit()
-		d.full = true
 		i.late = max(i.late, t.now+int64(time.Second))
 		return
 	}
@@ -346,9 +384,9 @@ func (s *suspects) isolate() {
 	if alone {
 		rec.Delay = lasts
 	}
-	d.launch(run, step, handler, trial, &rec)
+	begin(trial, &rec)
 	sh.cfg.Logger.Warn("the process died in the last attempts of a step: its next attempt begins, and no other attempt begins for a while",
-		"run", run.ID, "step", run.Def.Steps[step].Name, "lost", run.Losses(step), "alone", alone, "for", lasts)
+		"run", run.ID, "step", run.StepName(step), "lost", run.Losses(step), "alone", alone, "for", lasts)
 	*i = isolated{key: i.key, runs: d.running[i.key], lasted: lasts}
 	q.withdraw(sh)
 }

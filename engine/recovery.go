@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -89,7 +90,7 @@ func (r recovery) replay(ctx context.Context) error {
 func (r recovery) takeOver() error {
 	o, t := r.o, &r.o.turn
 	head, bootWas := o.m.Clock()
-	orphans := r.orphans()
+	orphans, recalls := r.orphans()
 	if err := o.beginTurn(); err != nil {
 		return err
 	}
@@ -115,6 +116,13 @@ func (r recovery) takeOver() error {
 		}
 		names = append(names, orphan.run.String())
 	}
+	for _, id := range recalls {
+		run, _ := o.m.Run(id)
+		rec := o.m.Recall(run, t.now)
+		if err := t.record(&rec); err != nil {
+			return err
+		}
+	}
 	r.warnOfLost(names)
 	if err := t.commit(); err != nil {
 		return err
@@ -131,15 +139,23 @@ type orphan struct {
 
 // orphans returns the attempts that are running according to the restored state. It must be
 // called before this process records anything. If there is only one orphan and only one shard,
-// it ran alone.
-func (r recovery) orphans() (list []orphan) {
+// it ran alone. recalls has the runs whose function waited for an operation that was running: only
+// the operation counts as lost.
+func (r recovery) orphans() (list []orphan, recalls []machine.ID) {
+	functions := map[machine.ID]bool{}
 	r.o.m.Orphans(func(run *machine.Run, step int) {
-		list = append(list, orphan{attemptKey{run.ID, step}, r.o.m.RanAlone(run, step)})
+		switch {
+		case run.IsFunction(step) && run.Running() > 1:
+			functions[run.ID] = true
+		default:
+			list = append(list, orphan{attemptKey{run.ID, step}, r.o.m.RanAlone(run, step)})
+		}
 	})
+	recalls = slices.Collect(maps.Keys(functions))
 	if len(list) == 1 && r.sh.shards == 1 {
 		list[0].alone = true
 	}
-	return list
+	return list, recalls
 }
 
 // maxNamed is how many runs a log line names at most.

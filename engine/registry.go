@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 )
@@ -77,6 +78,20 @@ func (r *registry) handler(name string) Handler {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.handlers[name]
+}
+
+// function returns the workflow whose function has this handler name; nil if there is none.
+func (r *registry) function(handler string) *Workflow {
+	name, ok := strings.CutPrefix(handler, flowPrefix)
+	if !ok {
+		return nil
+	}
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if w := r.known[name]; w != nil && w.function != nil {
+		return w
+	}
+	return nil
 }
 
 func (r *registry) workflow(name string) *Workflow {

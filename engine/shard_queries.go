@@ -240,7 +240,7 @@ func (q *queries) stats(ctx context.Context) (*Stats, error) {
 		}
 		for run, step := range q.sh.owner.m.Suspects() {
 			s.Queued++
-			s.Oldest = earlier(s.Oldest, pointer(run.Steps[step].At))
+			s.Oldest = earlier(s.Oldest, pointer(run.Step(step).At))
 		}
 		if next := q.sh.owner.m.Next(); next != 1<<63-1 {
 			s.Next = pointer(next)

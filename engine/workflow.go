@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
@@ -33,6 +35,10 @@ type Workflow struct {
 	onEnd    *Workflow
 	prepare  func(json.RawMessage, time.Time) (json.RawMessage, error)
 	sameArgs func(before, now json.RawMessage) bool // see CompareArgs; nil compares the JSON
+
+	function func(*Flow, json.RawMessage) ([]byte, error) // of a flow; nil for other workflows
+	ops      sync.Map                                     // definitions of operations of a flow, by opKey
+	cached   atomic.Int32                                 // number of definitions in ops
 }
 
 // Name returns the workflow's name.
@@ -66,6 +72,9 @@ type stepBuilder struct {
 	machine.Step
 	concurrency int
 	version     string
+	text        string  // the policy as text; "" if Policy has it
+	key         string  // of an operation of a flow
+	parallel    int     // of a Map of a flow
 	errs        []error // nil values do not count
 }
 
@@ -79,6 +88,9 @@ func NewWorkflow(name string, parts ...Part) (*Workflow, error) {
 	b.errs = append(b.errs, checkName(name))
 	for _, part := range parts {
 		part(b)
+	}
+	if b.w.def.Flow && len(b.w.def.Steps) > 1 {
+		b.errs = append(b.errs, errors.New("a flow has no steps: its function calls operations"))
 	}
 	if err := errors.Join(append(b.errs, b.w.checkFamily(), b.w.def.Prepare())...); err != nil {
 		return nil, fmt.Errorf("workflow %q: %w", name, err)
@@ -132,13 +144,28 @@ func Call(name, handler string, args any, opts ...StepOption) Part {
 }
 
 func newStep(name string, opts []StepOption) *stepBuilder {
-	s := &stepBuilder{Step: machine.Step{Name: name, MaxLost: DefaultMaxLost}}
+	s := &stepBuilder{Step: machine.Step{Name: name, MaxLost: DefaultMaxLost}, text: DefaultPolicy}
 	s.errs = append(s.errs, checkName(name))
-	Policy(DefaultPolicy)(s)
 	for _, opt := range opts {
 		opt(s)
 	}
+	s.parsePolicy()
+	if s.key != "" || s.parallel != 0 {
+		s.errs = append(s.errs, errors.New("ForKey and Parallel are options of the operations of a flow"))
+	}
 	return s
+}
+
+// parsePolicy parses the policy, if it is given as text.
+func (s *stepBuilder) parsePolicy() {
+	if s.text == "" {
+		return
+	}
+	p, err := retry.Parse(s.text)
+	if err != nil {
+		s.errs = append(s.errs, fmt.Errorf("policy: %w", err))
+	}
+	s.Policy = p
 }
 
 func (b *builder) add(s *stepBuilder) {
@@ -215,18 +242,16 @@ func After(steps ...string) StepOption {
 // possible for a step.
 func Policy(text string) StepOption {
 	return func(s *stepBuilder) {
-		p, err := retry.Parse(text)
-		if err != nil {
-			s.errs = append(s.errs, fmt.Errorf("policy: %w", err))
-			return
+		s.text = text
+		if strings.TrimSpace(text) == "" {
+			s.errs = append(s.errs, errors.New("policy: the text is empty"))
 		}
-		s.Policy = p
 	}
 }
 
 // WithPolicy sets the step's retry policy.
 func WithPolicy(p retry.Policy) StepOption {
-	return func(s *stepBuilder) { s.Policy = p }
+	return func(s *stepBuilder) { s.Policy, s.text = p, "" }
 }
 
 // Concurrency limits how many attempts of the step run at once, in all runs together.

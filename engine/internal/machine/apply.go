@@ -53,17 +53,26 @@ func (m *Machine) Apply(rec *Record) error {
 	if !ok {
 		return fmt.Errorf("%w: %s of the unknown run %s", ErrEncoding, rec.Kind, rec.Run)
 	}
-	r.Def.workflow.Totals.count(rec)
+	if !r.Def.Flow || rec.Step > 0 || rec.Kind != Begun { // the call of a function is no attempt
+		r.Def.workflow.Totals.count(rec)
+	}
 	if r.knows(m.seq) {
 		return nil
 	}
 	if err := m.warm(r); err != nil {
 		return err
 	}
-	if rec.Step >= len(r.Steps) {
-		return fmt.Errorf("%w: %s of step %d in run %s, which has %d steps", ErrEncoding, rec.Kind, rec.Step, rec.Run, len(r.Steps))
+	if !r.has(rec.Step) && rec.Kind != Called {
+		return fmt.Errorf("%w: %s of step %d in run %s, which has no such step", ErrEncoding, rec.Kind, rec.Step, rec.Run)
 	}
-	m.applyRun(r, rec)
+	if rec.Kind == Called {
+		if err := m.applyCalled(r, rec); err != nil {
+			return err
+		}
+		appendHistory(r, rec)
+	} else {
+		m.applyRun(r, rec)
+	}
 	if r.extra != nil && r.running == 0 {
 		r.extra.until = 0 // all attempts that were postponed have ended
 	}
@@ -97,7 +106,7 @@ func (t *Totals) count(rec *Record) {
 }
 
 func (m *Machine) applyRun(r *Run, rec *Record) {
-	s := &r.Steps[rec.Step]
+	s := r.Step(rec.Step)
 	if rec.Kind != Progress {
 		appendHistory(r, rec)
 	}
@@ -127,19 +136,19 @@ func (m *Machine) applyRun(r *Run, rec *Record) {
 		r.Held = false
 		m.resumeWaits(r)
 	case Forgiven:
-		for i := range r.Steps {
-			s := &r.Steps[i]
+		for n, s := range r.Live() {
 			suspect := s.queued && s.Lost > 0
 			if suspect {
-				m.dequeue(r, i)
+				m.dequeue(r, n)
 			}
 			if s.forgive(); suspect {
-				m.enqueue(r, i) // as a step without losses
+				m.enqueue(r, n) // as a step without losses
 			}
 		}
 	case Progress:
 		setProgress(r, rec.Step, bytes.Clone(rec.Data))
 	case Parked:
+		m.endAttempt(r, rec.Step)
 		m.timers.unset(r, int32(rec.Step)) // in a replay its timer may still be set
 		m.dequeue(r, rec.Step)
 		s.Status = NoHandler
@@ -150,18 +159,29 @@ func (m *Machine) applyRun(r *Run, rec *Record) {
 	case Replaced:
 		r.more().replacedBy = rec.Other
 		m.retire(r, rec.At)
+	case Suspended:
+		m.applySuspended(r, rec)
+	case Described:
+		r.flow.status = rec.Text
+	case Continued:
+		m.endAttempt(r, 0)
+		s.Status = Complete
+		r.more().replacedBy = rec.Other
+		m.setOutcome(r, Succeeded, 0, rec.At)
 	}
 }
 
 // applyEnd applies the end of an attempt.
 func (m *Machine) applyEnd(r *Run, rec *Record) {
-	s := &r.Steps[rec.Step]
-	if s.Status == Running {
-		r.running--
-		r.Def.Steps[rec.Step].queue.Running--
-	}
+	s := r.Step(rec.Step)
+	m.endAttempt(r, rec.Step)
+	isOp := r.flow != nil && rec.Step > 0
 	switch rec.Kind { //nolint:exhaustive // the others end no attempt
 	case Done:
+		if isOp {
+			m.endOp(r, rec)
+			break
+		}
 		s.Status, s.Lost = Complete, 0
 		setOutput(r, rec.Step, bytes.Clone(rec.Data))
 		r.done++
@@ -173,8 +193,12 @@ func (m *Machine) applyEnd(r *Run, rec *Record) {
 		s.Spent++
 		s.Lost = 0
 		s.Prev = rec.Prev
-		m.waitOrFail(r, rec)
-		setMemo(r, rec)
+		switch m.waitOrFail(r, rec); {
+		case r.flow == nil || rec.Reason == 0:
+			setMemo(r, rec)
+		case !isOp:
+			r.flow.redo = bytes.Clone(rec.Data)
+		}
 	case Limited:
 		s.Windows++
 		s.recount()
@@ -237,6 +261,9 @@ func (m *Machine) applyStarted(rec *Record) error {
 			r.done++
 		}
 	}
+	if d.Flow {
+		r.flow = new(flow)
+	}
 	m.add(r)
 	m.claimKey(r)
 	if m.snapshot != nil {
@@ -258,7 +285,7 @@ func (m *Machine) applyStarted(rec *Record) error {
 }
 
 func (m *Machine) applyBegun(r *Run, rec *Record) {
-	s := &r.Steps[rec.Step]
+	s := r.Step(rec.Step)
 	m.timers.unset(r, int32(rec.Step))
 	m.dequeue(r, rec.Step)
 	s.Status, s.At = Running, rec.At
@@ -267,7 +294,7 @@ func (m *Machine) applyBegun(r *Run, rec *Record) {
 		s.First = rec.At
 	}
 	r.running++
-	r.Def.Steps[rec.Step].queue.Running++
+	r.StepDef(rec.Step).queue.Running++
 	if !r.active {
 		r.active = true
 		r.Def.workflow.Active++
@@ -276,25 +303,27 @@ func (m *Machine) applyBegun(r *Run, rec *Record) {
 }
 
 func (m *Machine) applyRetry(r *Run, rec *Record) {
+	if r.flow != nil {
+		m.retryFlow(r, rec)
+	}
 	r.Outcome, r.Reason, r.Ended, r.Failing, r.retried = Undecided, 0, 0, false, true
 	r.Deadline = rec.Deadline
 	if r.Deadline != 0 {
 		m.timers.set(r, deadline, r.Deadline)
 	}
-	for i := range r.Steps {
-		s := &r.Steps[i]
+	for n, s := range r.Live() {
 		switch s.Status {
 		case Exhausted:
 			s.forgive()
-			m.wait(r, i, rec.At)
+			m.wait(r, n, rec.At)
 		case Waiting:
 			s.First = 0 // the time in which the run was dead does not count for the total timeout
 			clock := s.clock
-			m.wait(r, i, max(s.At, rec.At))
+			m.wait(r, n, max(s.At, rec.At))
 			s.clock = clock
 		case Blocked:
-			if needsMet(r, i) {
-				m.wait(r, i, rec.At)
+			if needsMet(r, n) {
+				m.wait(r, n, rec.At)
 			}
 		case Running, Complete, NoHandler:
 		}
@@ -319,8 +348,9 @@ func (m *state) applyJumped(rec *Record) {
 		}
 		for i := range r.Steps {
 			s := &r.Steps[i]
+			began := s.Attempt > 0 || i > 0 && r.flow != nil // the wait is not that for the start of the run
 			move(&s.First, by)
-			if s.Status == Running || s.Status == NoHandler || s.Status == Waiting && (s.At <= was || !s.clock && s.Attempt > 0) {
+			if s.Status == Running || s.Status == NoHandler || s.Status == Waiting && (s.At <= was || !s.clock && began) {
 				move(&s.At, by)
 			}
 			if s.timer != noTimer {
@@ -392,8 +422,10 @@ func (m *state) applyPurged(rec *Record) {
 
 // Due handles the timers that are due, at most the given number: it removes each timer and puts
 // its step into its queue. It returns the runs that have timed out, which the caller must record.
-// The move of a step into its queue is not recorded, because it follows from the step's due time.
-func (m *Machine) Due(now int64, most int) (expired []*Run) {
+// It also returns the sleeps that are over, which the caller must record by Slept. The move of a
+// step into its queue is not recorded, because it follows from the step's due time. An attempt of
+// an operation needs the function of its run: if that is suspended, it is due instead.
+func (m *Machine) Due(now int64, most int) (expired []*Run, slept []Sleep) {
 	for range most {
 		t, ok := m.timers.first()
 		if !ok || t.due > now {
@@ -404,8 +436,15 @@ func (m *Machine) Due(now int64, most int) (expired []*Run) {
 			expired = append(expired, t.run)
 			continue
 		}
-		m.enqueue(t.run, int(t.step))
+		switch r := t.run; {
+		case r.flow == nil || t.step == 0 || r.Steps[0].Status == Running && r.StepDef(int(t.step)) != &sleepStep:
+			m.enqueue(r, int(t.step))
+		case r.StepDef(int(t.step)) == &sleepStep:
+			slept = append(slept, Sleep{r, int(t.step)})
+		default:
+			m.CallAgain(r)
+		}
 		m.updateCounts(t.run)
 	}
-	return expired
+	return expired, slept
 }

@@ -104,7 +104,7 @@ func TestJumpedDoesNotOverflow(t *testing.T) {
 	if r.Deadline != math.MaxInt64 || r.Steps[0].At != math.MaxInt64 {
 		t.Errorf("deadline %d, wait until %d", r.Deadline, r.Steps[0].At)
 	}
-	if expired := w.m.Due(w.now, 9); len(expired) != 0 || r.Steps[0].queued {
+	if expired, _ := w.m.Due(w.now, 9); len(expired) != 0 || r.Steps[0].queued {
 		t.Errorf("Due = %v", expired)
 	}
 }
@@ -144,7 +144,8 @@ func TestAParkedStepDoesNotWaitForTheClock(t *testing.T) {
 	w.do(w.m.Park(r, 0, w.now), nil)
 	w.jumped(-time.Hour)
 	w.pass(time.Minute)
-	for _, run := range w.m.Due(w.now, 9) {
+	expired, _ := w.m.Due(w.now, 9)
+	for _, run := range expired {
 		w.do(w.m.Expire(run, 0, w.now), nil)
 	}
 	w.do(w.m.Retry(r.ID, "me", w.now))

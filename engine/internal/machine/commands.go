@@ -38,6 +38,8 @@ type Start struct {
 	Timeout time.Duration // 0 means the timeout of the definition
 	Outputs [][]byte      // outputs of steps that do not run again; nil for the others
 
+	Continues ID // the run that it continues, whose key it gets; zero for none
+
 	// The following fields are set only for a run that repeats another.
 
 	Previous  ID     // the run that it repeats
@@ -54,7 +56,7 @@ func (c Commands) Start(req *Start, now int64) (rec Record, existing ID, err err
 	}
 	d := c.defs[req.Hash]
 	if req.Key != "" {
-		if k, taken := c.keys[req.Key]; taken {
+		if k, taken := c.keys[req.Key]; taken && (k.id != req.Continues || req.Continues.IsZero()) {
 			if k.of != d.workflow {
 				return rec, ID{}, fmt.Errorf("%w: %q by run %s of workflow %q", ErrConflict, req.Key, k.id, k.of.Name)
 			}
@@ -67,7 +69,7 @@ func (c Commands) Start(req *Start, now int64) (rec Record, existing ID, err err
 	source, _, _ := strings.Cut(req.Source, "\x00") // in the record a zero byte separates source and key
 	rec = Record{
 		Kind: Started, Run: req.ID, At: now, Hash: req.Hash, Data: req.Input, Other: req.Previous, Outputs: req.outputs(len(d.Steps)),
-		Text: source + "\x00" + req.Key,
+		Text: source + "\x00" + req.Key, format: d.format(),
 	}
 	begin := now
 	if req.At > now {
@@ -146,9 +148,9 @@ func (c Commands) Wake(id ID, by string, now int64) (recs []Record, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for i := range r.Steps {
-		if s := &r.Steps[i]; r.Outcome == Undecided && !r.Failing && s.Status == Waiting && s.At > now {
-			recs = append(recs, Record{Kind: Woken, Run: id, Step: i, At: now, Text: by, By: retry.ByHuman})
+	for n, s := range r.Live() {
+		if r.Outcome == Undecided && !r.Failing && s.Status == Waiting && s.At > now {
+			recs = append(recs, Record{Kind: Woken, Run: id, Step: n, At: now, Text: by, By: retry.ByHuman})
 		}
 	}
 	if len(recs) == 0 {
@@ -183,11 +185,10 @@ func (c Commands) Postpone(id ID, until int64, by string, now int64) (recs []Rec
 	if err != nil {
 		return nil, err
 	}
-	for i := range r.Steps {
-		s := &r.Steps[i]
+	for n, s := range r.Live() {
 		if r.begun() && r.Outcome == Undecided && !r.Failing && (s.Status == Running || s.Status == Waiting && s.At != until) {
 			recs = append(recs, Record{
-				Kind: Postponed, Run: id, Step: i, At: now, Due: until, Delay: time.Duration(until - now), Text: by, By: retry.ByHuman, Clock: true,
+				Kind: Postponed, Run: id, Step: n, At: now, Due: until, Delay: time.Duration(until - now), Text: by, By: retry.ByHuman, Clock: true,
 			})
 		}
 	}
@@ -228,7 +229,7 @@ func (c Commands) Define(d *Definition, now int64) (rec Record, ok bool) {
 	if c.stored(d.hash) {
 		return rec, false
 	}
-	return Record{Kind: Defined, At: now, Data: d.text}, true
+	return Record{Kind: Defined, At: now, Data: d.text, format: d.format()}, true
 }
 
 // maxKept is the number of dead runs that one record of kind Purged can list as kept.
@@ -256,7 +257,7 @@ func (c Commands) Purge(ended, dead int64, keep map[ID]bool) (rec Record, ok boo
 // three: the end of the attempt timeout, the end of the step's total timeout, and the run's
 // deadline.
 func (c Commands) Attempt(r *Run, step int, now int64) Record {
-	s, p := &r.Steps[step], &r.Def.Steps[step].Policy
+	s, p := r.Step(step), &r.StepDef(step).Policy
 	end := r.Deadline
 	least := func(t int64) {
 		if end == 0 || t < end {
@@ -287,16 +288,18 @@ type Result struct {
 	Now     bool          // with Limited: the next attempt begins at once
 	Release bool          // the attempt has not failed: the process ends, or the run is paused
 	Memo    []byte        // memo for the next attempt; nil for none
+	Code    string        // of an operation: code of its failure
+	Redo    []byte        // of a function: see EncodeRedo
 }
 
 // Finish decides what follows the end of an attempt: success, failure, or a wait. ok is false if
 // the state has no such running attempt. u is a uniform random number.
 func (c Commands) Finish(res *Result, now int64, u uint64) (rec Record, ok bool) {
 	r, known := c.runs[res.Run]
-	if !known || res.Step >= len(r.Steps) {
+	if !known || !r.has(res.Step) {
 		return rec, false
 	}
-	s := &r.Steps[res.Step]
+	s := r.Step(res.Step)
 	if s.Status != Running || int(s.Attempt) != res.Attempt {
 		return rec, false
 	}
@@ -337,14 +340,15 @@ func late(res *Result) string {
 // failedRecord completes the record of a failed attempt. The policy decides whether the step
 // waits or gives up.
 func failedRecord(rec *Record, r *Run, res *Result, u uint64) {
-	s := &r.Steps[res.Step]
+	s := r.Step(res.Step)
 	state := retry.State{Attempt: int(s.Spent) + 1, Prev: s.Prev, Elapsed: time.Duration(rec.At - s.First), Left: timeLeft(r, rec.At)}
 	if healthy(r, res.Step, rec.At) {
 		state.Attempt, state.Prev, state.Elapsed = 1, 0, time.Duration(rec.At-s.At)
 	}
-	d := retry.Decide(r.Def.Steps[res.Step].Policy, state, res.Outcome, retry.Gates{}, u)
+	d := retry.Decide(r.StepDef(res.Step).Policy, state, res.Outcome, retry.Gates{}, u)
 	rec.Kind, rec.Text, rec.Data, rec.Prev = Failed, res.Error, res.Memo, d.Prev
-	if rec.Reason = d.Stop; d.Stop == 0 {
+	setFailure(rec, r, res, d.Stop)
+	if d.Stop == 0 {
 		rec.Delay, rec.By, rec.Due = d.Wait, d.By, later(rec.At, d.Wait)
 	}
 }
@@ -353,7 +357,7 @@ func failedRecord(rec *Record, r *Run, res *Result, u uint64) {
 // said when to come back. Such an attempt uses one of the step's windows: see Step.Windows. The
 // step gives up if no window is left, or if the wait is longer than the policy allows.
 func limitedRecord(rec *Record, r *Run, res *Result, u uint64) {
-	def := &r.Def.Steps[res.Step]
+	def := r.StepDef(res.Step)
 	p := def.Policy
 	p.Attempts, p.TotalTimeout = retry.Unlimited, 0
 	after := res.Snooze
@@ -363,18 +367,31 @@ func limitedRecord(rec *Record, r *Run, res *Result, u uint64) {
 	d := retry.Decide(p, retry.State{Attempt: 1, Left: timeLeft(r, rec.At)}, retry.Outcome{After: max(after, 1)}, retry.Gates{}, u)
 	rec.Kind, rec.Text, rec.Data = Failed, res.Error, res.Memo
 	switch {
-	case int(r.Steps[res.Step].Windows) >= cmp.Or(def.Windows, DefaultWindows):
-		rec.Reason = retry.StopWindows
+	case int(r.Step(res.Step).Windows) >= cmp.Or(def.Windows, DefaultWindows):
+		setFailure(rec, r, res, retry.StopWindows)
 	case d.Stop == retry.StopServerWait:
-		rec.Reason = d.Stop
+		setFailure(rec, r, res, d.Stop)
 		rec.Text = fmt.Sprintf("%s; that is %v ahead, and server-wait grants %v", res.Error, after.Round(time.Second), cmp.Or(p.ServerWait, retry.DefaultServerWait))
 	case d.Stop != 0:
-		rec.Reason = d.Stop
+		setFailure(rec, r, res, d.Stop)
 	default:
 		rec.Kind, rec.Delay, rec.By, rec.Due, rec.Clock = Limited, d.Wait, d.By, later(rec.At, d.Wait), res.Until != 0
 		if res.Now {
 			rec.Delay, rec.Due, rec.Clock = 0, rec.At, false
 		}
+	}
+}
+
+// setFailure sets why the step gives up. In a flow the record has no memo then: it has the code
+// of a failed operation, or the operations that made the function fail.
+func setFailure(rec *Record, r *Run, res *Result, why retry.Reason) {
+	rec.Reason = why
+	switch {
+	case why == 0 || r.flow == nil:
+	case rec.Step == 0:
+		rec.Data = res.Redo
+	default:
+		rec.Data = []byte(cmp.Or(res.Code, why.String()))
 	}
 }
 
@@ -390,16 +407,18 @@ func timeLeft(r *Run, now int64) time.Duration {
 // healthy reports whether the attempt that ends at this time has lasted for the policy's
 // ResetAfter, so that earlier failures do not count any more.
 func healthy(r *Run, step int, at int64) bool {
-	after := r.Def.Steps[step].Policy.ResetAfter
-	return after > 0 && at-r.Steps[step].At >= int64(after)
+	after := r.StepDef(step).Policy.ResetAfter
+	return after > 0 && at-r.Step(step).At >= int64(after)
 }
 
 // outcomeAfter returns the outcome of the run after the end of an attempt; Undecided if the
 // run has not ended.
 func outcomeAfter(r *Run, rec *Record) Outcome {
 	switch {
-	case r.Outcome != Undecided || r.running > 1:
+	case r.Outcome != Undecided || r.running > 1 || r.flow != nil && rec.Step > 0:
 		return Undecided
+	case r.flow != nil && rec.Kind == Done:
+		return Succeeded
 	case rec.Kind == Done && int(r.done)+1 == len(r.Steps):
 		return Succeeded
 	case r.Failing || rec.Reason != 0:
@@ -413,14 +432,14 @@ func outcomeAfter(r *Run, rec *Record) Outcome {
 // last attempt ran alone: otherwise another attempt may have ended the process. With a MaxLost
 // of 0 it gives up at the first loss.
 func (c Commands) Lose(r *Run, step int, now int64, alone bool) Record {
-	s, most := &r.Steps[step], r.Def.Steps[step].MaxLost
+	s, most := r.Step(step), r.StepDef(step).MaxLost
 	lost := int(s.Lost) + 1
 	rec := Record{Kind: Lost, Run: r.ID, Step: step, At: now, Attempt: int(s.Attempt)}
 	switch {
 	case r.Outcome != Undecided:
 		rec.Due = now
 	case most == 0 || lost > most && alone:
-		rec.Reason = retry.StopLost
+		setFailure(&rec, r, &Result{}, retry.StopLost)
 	default:
 		rec.By, rec.Delay, rec.Due = retry.ByEngine, lostDelay(lost), later(now, lostDelay(lost))
 	}
@@ -451,7 +470,7 @@ func (c Commands) RanAlone(r *Run, step int) bool {
 			isolated = rec.Delay
 		}
 	}
-	return isolated > 0 && c.at < later(r.Steps[step].At, isolated)
+	return isolated > 0 && c.at < later(r.Step(step).At, isolated)
 }
 
 // Expire decides that a run has timed out. If the run was in a queue because a limit was reached,
@@ -492,7 +511,7 @@ func queuedSince(r *Run) (at int64, queued bool) {
 // running.
 func (c Commands) Report(id ID, step, attempt int, progress json.RawMessage, now int64) (rec Record, ok bool) {
 	r, known := c.runs[id]
-	if !known || step >= len(r.Steps) || r.Steps[step].Status != Running || int(r.Steps[step].Attempt) != attempt {
+	if !known || !r.has(step) || r.Step(step).Status != Running || int(r.Step(step).Attempt) != attempt {
 		return rec, false
 	}
 	return Record{Kind: Progress, Run: id, Step: step, Attempt: attempt, At: now, Data: progress}, true
@@ -500,10 +519,15 @@ func (c Commands) Report(id ID, step, attempt int, progress json.RawMessage, now
 
 // Park decides that a step waits until its handler is registered.
 func (c Commands) Park(r *Run, step int, now int64) Record {
-	return Record{Kind: Parked, Run: r.ID, Step: step, At: now, Text: r.Def.Steps[step].Handler}
+	return Record{Kind: Parked, Run: r.ID, Step: step, At: now, Text: r.StepDef(step).Handler}
 }
 
 // Unpark decides that a parked step continues, because its handler is registered now.
 func (c Commands) Unpark(r *Run, step int, now int64) Record {
 	return Record{Kind: Unparked, Run: r.ID, Step: step, At: now}
+}
+
+// Succeeded reports whether the attempt succeeded.
+func (r *Result) Succeeded() bool {
+	return !r.Failed && !r.Release && !r.Limited && r.Snooze == 0 && r.Until == 0
 }

@@ -377,7 +377,7 @@ func TestRetryWaitsForAttemptsToEnd(t *testing.T) {
 	r := w.start(w.define(steps(t, "one", "a: fixed(1s) attempts=3")), Start{Timeout: time.Second})
 	w.attempt(r)
 	w.pass(time.Second)
-	expired := w.m.Due(w.now, 10)
+	expired, _ := w.m.Due(w.now, 10)
 	if len(expired) != 1 || expired[0] != r {
 		t.Fatalf("Due = %v, want the run", expired)
 	}

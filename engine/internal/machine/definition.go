@@ -24,7 +24,10 @@ type Definition struct {
 	Name    string        `json:"name"`
 	Timeout time.Duration `json:"timeout_ns,omitempty"` // timeout of a run; 0 means none
 	Steps   []Step        `json:"steps"`
-	OnEnd   *Definition   `json:"on_end,omitempty"` // definition of the run to start when a run ends; nil for none
+	OnEnd   *Definition   `json:"on_end,omitempty"`  // definition of the run to start when a run ends; nil for none
+	Flow    bool          `json:"flow,omitempty"`    // the workflow is a function: see flow.go
+	Version string        `json:"version,omitempty"` // version of the function
+	Op      bool          `json:"op,omitempty"`      // the only step is an operation of the flow Name
 
 	hash     Hash
 	text     []byte
@@ -51,6 +54,10 @@ type Step struct {
 
 // Refused has the keys of a retry policy that are not supported for steps.
 var Refused = []string{"hedge", "budget"}
+
+// FunctionRefused has the keys of a retry policy that are not supported for the function of a
+// flow, which may wait for days.
+var FunctionRefused = []string{"attempt-timeout", "total-timeout"}
 
 // DefaultWindows is how often attempts of a step may return Limited if Step.Windows is 0.
 const DefaultWindows = 10
@@ -79,6 +86,11 @@ func (d *Definition) Prepare() error {
 	}
 	if err := errors.Join(found...); err != nil {
 		return err
+	}
+	if d.Flow {
+		if err := d.Steps[0].Policy.Refuse("function", FunctionRefused...); err != nil {
+			return err
+		}
 	}
 	if at := d.cycle(); at != "" {
 		return fmt.Errorf("step %q: needs itself, through other steps", at)
@@ -259,6 +271,16 @@ func (s *definitionSet) stored(h Hash) bool {
 	return stored
 }
 
+// format returns the format that can store all definitions.
+func (s *definitionSet) format() byte {
+	for _, d := range s.defs {
+		if f := d.format(); f != firstFormat {
+			return f
+		}
+	}
+	return firstFormat
+}
+
 // use notes that the definition was used at this time.
 func (s *definitionSet) use(h Hash, at int64) { s.used[h] = max(s.used[h], at) }
 
@@ -298,4 +320,12 @@ func (s *definitionSet) purge(before int64) {
 			delete(s.defs, h)
 		}
 	}
+}
+
+// format returns the format of an entry that has the definition, or a run of it.
+func (d *Definition) format() byte {
+	if d.Flow || d.Op {
+		return flowFormat
+	}
+	return firstFormat
 }

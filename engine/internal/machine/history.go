@@ -95,9 +95,10 @@ func (r *Run) Records() iter.Seq[Record] {
 func (r *Run) Situation() (step, text string, at time.Time) {
 	var last int64
 	best := -1
-	for i := range r.Steps {
-		if best < 0 || r.Steps[i].Status.displayRank() > r.Steps[best].Status.displayRank() {
-			best = i
+	for n, s := range r.Live() {
+		// Of two, show the first step of a workflow, but the operation rather than the function.
+		if best < 0 || s.Status.displayRank() > r.Step(best).Status.displayRank() || best == 0 && r.flow != nil && s.Status == r.Steps[0].Status {
+			best = n
 		}
 	}
 	cutOff := false // the run timed out while an attempt was running
@@ -128,7 +129,7 @@ func (r *Run) Situation() (step, text string, at time.Time) {
 	case r.Outcome == Succeeded:
 		text = ""
 	case best >= 0:
-		step = r.Def.Steps[best].Name
+		step = r.StepName(best)
 	}
 	return step, text, time.Unix(0, last)
 }

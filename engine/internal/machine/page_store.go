@@ -59,6 +59,9 @@ func chill(r *Run, frame, at uint32) {
 	if r.extra != nil {
 		r.extra.outputs = nil
 	}
+	if r.flow != nil {
+		r.flow.results = nil
+	}
 	r.coldFrame, r.coldAt = frame, at
 }
 
@@ -128,6 +131,9 @@ func refill(r, decoded *Run) {
 	if decoded.extra != nil && decoded.extra.outputs != nil {
 		r.more().outputs = decoded.extra.outputs
 	}
+	if r.flow != nil && decoded.flow != nil {
+		r.flow.results = decoded.flow.results
+	}
 }
 
 // Copy returns a complete copy of the run that is not part of the state.
@@ -168,6 +174,10 @@ func (p *pageStore) whole(r *Run) (*Run, error) {
 	if r.extra != nil {
 		x := *r.extra
 		w.extra = &x
+	}
+	if r.flow != nil {
+		f := *r.flow
+		w.flow = &f
 	}
 	refill(&w, decoded)
 	return &w, nil

@@ -155,7 +155,8 @@ func (g *game) turn() {
 // command records a random command.
 func (g *game) command() {
 	g.t.Helper()
-	for _, r := range g.m.Due(g.now, 1+g.rng.IntN(20)) {
+	expired, _ := g.m.Due(g.now, 1+g.rng.IntN(20))
+	for _, r := range expired {
 		g.emit(g.m.Expire(r, 0, g.now))
 	}
 	switch p := g.rng.IntN(100); {
@@ -579,7 +580,8 @@ func (g *game) quiesce() {
 		}
 	}
 	for idle, n := 0, 0; n < 20_000; n++ {
-		for _, r := range g.m.Due(g.now, 1<<30) {
+		expired, _ := g.m.Due(g.now, 1<<30)
+		for _, r := range expired {
 			g.emit(g.m.Expire(r, 0, g.now))
 		}
 		g.dispatch()

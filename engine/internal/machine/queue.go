@@ -93,7 +93,7 @@ type queueSet struct {
 
 // enqueue puts a step that is due into its queue.
 func (s *queueSet) enqueue(run *Run, step int) {
-	ss := &run.Steps[step]
+	ss := run.Step(step)
 	if ss.queued {
 		return
 	}
@@ -102,7 +102,7 @@ func (s *queueSet) enqueue(run *Run, step int) {
 		s.addSuspect(stepRef{run, int32(step)})
 		return
 	}
-	q := run.Def.Steps[step].queue
+	q := run.StepDef(step).queue
 	if run.active {
 		q.begun.push(stepRef{run, int32(step)})
 	} else {
@@ -118,7 +118,7 @@ func (s *queueSet) enqueue(run *Run, step int) {
 // skipped. When many entries are marked, the queue is compacted: each entry keeps a run in
 // memory, and a queue may be blocked for a long time.
 func (s *queueSet) dequeue(run *Run, step int) {
-	ss := &run.Steps[step]
+	ss := run.Step(step)
 	if !ss.queued {
 		return
 	}
@@ -127,7 +127,7 @@ func (s *queueSet) dequeue(run *Run, step int) {
 		s.removeSuspect(stepRef{run, int32(step)})
 		return
 	}
-	q := run.Def.Steps[step].queue
+	q := run.StepDef(step).queue
 	if q.gone++; q.gone > 64 && q.gone > q.Len()/2 {
 		q.begun.compact()
 		q.fresh.compact()
@@ -138,18 +138,18 @@ func (s *queueSet) dequeue(run *Run, step int) {
 // requeue moves the queued steps of a run between the two parts of their queues, after
 // Run.HasPlace has changed.
 func (s *queueSet) requeue(run *Run) {
-	for i := range run.Steps {
-		if ss := &run.Steps[i]; ss.queued && ss.Lost == 0 {
+	for n, ss := range run.Live() {
+		if ss.queued && ss.Lost == 0 {
 			ss.queued = false
-			s.enqueue(run, i)
+			s.enqueue(run, n)
 		}
 	}
 }
 
 // waits reports whether the step is still in its queue.
 func (p stepRef) waits() bool {
-	s := &p.run.Steps[p.step]
-	return s.queued && s.Lost == 0
+	s := p.run.Step(int(p.step))
+	return s != nil && s.queued && s.Lost == 0
 }
 
 // compact removes the entries of steps that have left the queue.
@@ -198,8 +198,8 @@ func (f *fifo) next(active bool) (*Run, int, bool) {
 // the queue is empty.
 func (q *Queue) Oldest() (at int64, ok bool) {
 	for active, f := range map[bool]*fifo{true: &q.begun, false: &q.fresh} {
-		if run, step, there := f.next(active); there && (!ok || run.Steps[step].At < at) {
-			at, ok = run.Steps[step].At, true
+		if run, step, there := f.next(active); there && (!ok || run.Step(step).At < at) {
+			at, ok = run.Step(step).At, true
 		}
 	}
 	return at, ok
@@ -238,17 +238,17 @@ func lostDelay(lost int) time.Duration {
 }
 
 // Losses returns the number of attempts of the step that were lost in a row.
-func (r *Run) Losses(step int) int { return int(r.Steps[step].Lost) }
+func (r *Run) Losses(step int) int { return int(r.Step(step).Lost) }
 
 // NeedsIsolation reports whether the next attempt of the step has to run alone in its process.
 func (r *Run) NeedsIsolation(step int) bool {
-	s := &r.Steps[step]
+	s := r.Step(step)
 	return s.Lost > 0 && int(s.Lost) >= isolatedAfter(r, step)
 }
 
 // isolatedAfter returns after how many losses the step has to run alone.
 func isolatedAfter(r *Run, step int) int {
-	return min(max(r.Def.Steps[step].MaxLost, 1), aloneAfter)
+	return min(max(r.StepDef(step).MaxLost, 1), aloneAfter)
 }
 
 // Isolation returns how long a step that has to run alone keeps other attempts from beginning:
@@ -259,7 +259,7 @@ func (r *Run) Isolation(step int) time.Duration {
 }
 
 // Queue returns the queue of the step.
-func (r *Run) Queue(step int) *Queue { return r.Def.Steps[step].queue }
+func (r *Run) Queue(step int) *Queue { return r.StepDef(step).queue }
 
 // Suspects yields the due steps whose last attempt was lost because the process died. Steps with
 // fewer losses come first, and steps that have to run alone come last. The state must not change
@@ -299,7 +299,7 @@ func compareSuspects(a, b stepRef) int {
 	return cmp.Or(cmp.Compare(lossesA, lossesB), cmp.Compare(turnA, turnB), cmp.Compare(a.due(), b.due()))
 }
 
-func (p stepRef) due() int64 { return p.run.Steps[p.step].At }
+func (p stepRef) due() int64 { return p.run.Step(int(p.step)).At }
 
 // turn returns a hash of the run, the step and its losses, which compareSuspects orders by.
 func (p stepRef) turn() uint64 {

@@ -43,13 +43,17 @@ const (
 	Freed                     // the run is resumed; Text says by whom
 	Postponed                 // a user moved a wait to Due; Text says who
 	Forgiven                  // a user reset the counters of the run; Text says who
+	Called                    // the function of a flow called the operation Text; Hash is its definition, Due the end of a sleep, Data its result
+	Suspended                 // a call of the function ended, because it waits for operations; it is called again when Count of them have ended
+	Described                 // the function set the status of the run to Text
+	Continued                 // the run ended, and the run Other continues its work
 	kinds
 )
 
 var kindNames = [...]string{
 	"", "opened", "defined", "started", "begun", "done", "failed", "snoozed", "lost", "released", "canceled", "expired",
 	"retried", "woken", "progress", "parked", "unparked", "late", "jumped", "purged", "cron", "replaced", "omitted",
-	"limited", "paused", "resumed", "postponed", "reset",
+	"limited", "paused", "resumed", "postponed", "reset", "called", "suspended", "described", "continued",
 }
 
 // String returns the kind's name.
@@ -78,8 +82,11 @@ type Record struct {
 	Text     string
 	Data     []byte
 	Ends     Outcome  // the outcome that the record gives the run; Undecided if none
+	Count    int      // Suspended: number of operations
 	Clock    bool     // Due is a point of the wall clock, which stays the same when the clock is set
 	Outputs  [][]byte // outputs of the steps that do not run again; nil for the others
+
+	format byte // format of the entry that the record needs; 0 means the oldest
 }
 
 // The bits that say which fields of a record are encoded. The numbers are stored.
@@ -100,6 +107,7 @@ const (
 	hasOutputs
 	hasEnds
 	isClock
+	hasCount
 	hasAll = 1<<iota - 1
 )
 
@@ -125,6 +133,7 @@ func (r *Record) mask() (m uint64) {
 	set(r.Outputs != nil, hasOutputs)
 	set(r.Ends != 0, hasEnds)
 	set(r.Clock, isClock)
+	set(r.Count != 0, hasCount)
 	return m
 }
 
@@ -188,6 +197,9 @@ func (r *Record) append(b []byte, base int64) []byte {
 	if m&hasEnds != 0 {
 		b = append(b, byte(r.Ends))
 	}
+	if m&hasCount != 0 {
+		b = binary.AppendUvarint(b, uint64(r.Count))
+	}
 	return b
 }
 
@@ -245,6 +257,9 @@ func (r *Record) read(in *codec.Reader, base int64) {
 	if m&hasEnds != 0 {
 		r.Ends = Outcome(in.Byte())
 	}
+	if m&hasCount != 0 {
+		r.Count = in.Number()
+	}
 	r.Clock = m&isClock != 0
 }
 
@@ -277,9 +292,14 @@ func readOutputs(in *codec.Reader) [][]byte {
 	return outputs
 }
 
-// Format is the version of the stored formats. Entries and snapshots with a newer version are
-// rejected with ErrFormat.
-const Format = 1
+// The versions of the stored formats. Entries and snapshots with a newer version than Format
+// are rejected with ErrFormat. Entries and snapshots without flows are written in the oldest
+// version, so that an older program can read them.
+const (
+	firstFormat = 1
+	flowFormat  = 2 // with flows
+	Format      = flowFormat
+)
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -293,13 +313,20 @@ type Entry struct {
 // boot of the machine: both together show later whether the wall clock was set.
 func (e *Entry) Reset(at, sinceBoot int64) {
 	e.base = at
-	e.data = append(e.data[:0], Format)
+	e.data = append(e.data[:0], firstFormat)
 	e.data = binary.AppendVarint(e.data, at)
 	e.data = binary.AppendVarint(e.data, sinceBoot)
 }
 
 // Add adds a record to the entry.
-func (e *Entry) Add(r *Record) { e.data = r.append(e.data, e.base) }
+func (e *Entry) Add(r *Record) {
+	format := r.format
+	if r.Kind >= Called {
+		format = flowFormat
+	}
+	e.data[0] = max(e.data[0], format)
+	e.data = r.append(e.data, e.base)
+}
 
 // Size returns the size of the entry that Bytes would return.
 func (e *Entry) Size() int { return len(e.data) + crc32.Size }
@@ -349,8 +376,8 @@ func entryBody(data []byte) ([]byte, error) {
 	if crc32.Checksum(body, castagnoli) != sum {
 		return nil, fmt.Errorf("%w: checksum of the entry is wrong", ErrEncoding)
 	}
-	if body[0] != Format {
-		return nil, fmt.Errorf("%w: entry has format %d, this version knows %d", ErrFormat, body[0], Format)
+	if body[0] < firstFormat || body[0] > Format {
+		return nil, fmt.Errorf("%w: entry has format %d, this version knows formats up to %d", ErrFormat, body[0], Format)
 	}
 	return body, nil
 }

@@ -84,6 +84,7 @@ type Run struct {
 	Archived bool         // the engine has archived the run; this package does not use it
 
 	*extra
+	flow    *flow  // nil if the run is not that of a flow
 	version uint64 // number of the entry that changed the run last
 	index   int32  // index in runIndex.all
 	timer   int32  // index of the deadline's timer; noTimer if it is not set
@@ -206,17 +207,23 @@ func (r *Run) more() *extra {
 
 func setOutput(r *Run, step int, out []byte) { setPart(&r.more().outputs, r, step, out) }
 
-func setProgress(r *Run, step int, p []byte) { setPart(&r.more().progress, r, step, p) }
+func setProgress(r *Run, step int, p []byte) {
+	if r.flow != nil && step > 0 {
+		r.flow.ops[r.flow.index(step)].progress = p
+		return
+	}
+	setPart(&r.more().progress, r, step, p)
+}
 
 func setPart(parts *[][]byte, r *Run, step int, p []byte) {
 	if *parts == nil {
-		*parts = make([][]byte, len(r.Steps))
+		*parts = make([][]byte, len(r.Def.Steps))
 	}
 	(*parts)[step] = p
 }
 
 // InQueue reports whether the step is due, and waits until a limit allows its attempt to begin.
-func (r *Run) InQueue(step int) bool { return r.Steps[step].queued }
+func (r *Run) InQueue(step int) bool { return r.Step(step).queued }
 
 // HasPlace reports whether the run counts towards the limit of the workflow's concurrent runs: it
 // has begun, has not ended, and is not paused or parked.
@@ -314,6 +321,9 @@ func (r *Run) IsCold() bool { return r.coldFrame != 0 }
 
 // Attempts returns the number of attempts of all steps.
 func (r *Run) Attempts() (n int) {
+	if r.flow != nil {
+		n = int(r.flow.attempts) - int(r.Steps[0].Attempt) // calls of the function are no attempts
+	}
 	for i := range r.Steps {
 		n += int(r.Steps[i].Attempt)
 	}

@@ -17,6 +17,7 @@ const (
 	runIdle     = 4 // not Run.active
 	runUntil    = 8 // extra.until follows
 	runRetried  = 16
+	runFlow     = 32   // the operations follow
 	stepClock   = 0x80 // StepState.clock
 	stepWindows = 0x40 // StepState.Windows follows
 )
@@ -38,7 +39,7 @@ func (r *Run) Encode(b []byte) []byte {
 	b = binary.AppendVarint(b, r.Deadline)
 	b = binary.AppendVarint(b, r.Ended)
 	flags := bitIf(r.Failing, runFailing) | bitIf(r.Held, runHeld) | bitIf(!r.active, runIdle) |
-		bitIf(r.extra.read().until != 0, runUntil) | bitIf(r.retried, runRetried)
+		bitIf(r.extra.read().until != 0, runUntil) | bitIf(r.retried, runRetried) | bitIf(r.flow != nil, runFlow)
 	b = append(b, byte(r.Outcome), byte(r.Reason), flags)
 	if flags&runUntil != 0 {
 		b = binary.AppendVarint(b, r.extra.until)
@@ -46,6 +47,9 @@ func (r *Run) Encode(b []byte) []byte {
 	b = codec.AppendBytes(b, r.Key)
 	b = codec.AppendBytes(b, r.Input)
 	b = codec.AppendBytes(b, r.History)
+	if r.flow != nil {
+		b = r.flow.append(b)
+	}
 	for i := range r.Steps {
 		s := &r.Steps[i]
 		flags := byte(s.Status) | bitIf(s.clock, stepClock) | bitIf(s.Windows > 0, stepWindows)
@@ -106,7 +110,10 @@ func copyParts(r *Run) {
 	r.Input = append([]byte(nil), r.Input...)
 	r.History = append([]byte(nil), r.History...)
 	if r.extra != nil {
-		r.extra.outputs = cloned(r.extra.outputs, len(r.Steps))
+		r.extra.outputs = cloned(r.extra.outputs, len(r.Def.Steps))
+	}
+	if r.flow != nil {
+		r.flow.results = append([]byte(nil), r.flow.results...)
 	}
 }
 
@@ -134,7 +141,15 @@ func (d *runDecoder) parseRun(in *codec.Reader) (*Run, error) {
 	r.Key = string(in.Bytes())
 	r.Input = in.Bytes()
 	r.History = in.Bytes()
-	r.Steps = make([]StepState, len(def.Steps))
+	steps := len(def.Steps)
+	if flags&runFlow != 0 {
+		var err error
+		if r.flow, err = d.readFlow(in); err != nil {
+			return nil, err
+		}
+		steps += len(r.flow.ops)
+	}
+	r.Steps = make([]StepState, steps)
 	for i := range r.Steps {
 		s := &r.Steps[i]
 		s.timer = noTimer
@@ -159,7 +174,7 @@ func (d *runDecoder) parseRun(in *codec.Reader) (*Run, error) {
 	if in.Byte() == 1 {
 		x := r.more()
 		x.outputs = readOutputs(in)
-		x.progress = cloned(readOutputs(in), len(r.Steps))
+		x.progress = cloned(readOutputs(in), len(r.Def.Steps))
 		x.previous = in.Array()
 		x.replacedBy = in.Array()
 		x.source = string(in.Bytes())

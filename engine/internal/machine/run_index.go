@@ -47,8 +47,8 @@ func (x *runIndex) Orphans(yield func(*Run, int)) {
 		if r.running == 0 {
 			continue
 		}
-		for i := range r.Steps {
-			if r.Steps[i].Status == Running {
+		for i, s := range r.Live() {
+			if s.Status == Running {
 				yield(r, i)
 			}
 		}

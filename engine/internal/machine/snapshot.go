@@ -189,7 +189,7 @@ func Verify(stream io.Reader) error {
 
 // encodeState returns the content of the first frame of a snapshot: the state without the runs.
 func encodeState(m *state) []byte {
-	b := []byte{Format}
+	b := []byte{m.format()}
 	b = binary.AppendUvarint(b, m.seq)
 	b = binary.AppendVarint(b, m.at)
 	b = binary.AppendVarint(b, m.sinceBoot)
@@ -287,8 +287,8 @@ func restore(stream io.Reader, now int64, cold bool) (*Machine, error) {
 
 // decodeState decodes the content of the first frame of a snapshot: the state without the runs.
 func decodeState(m *state, body []byte) error {
-	if len(body) == 0 || body[0] != Format {
-		return fmt.Errorf("%w: a snapshot that is not of format %d", ErrFormat, Format)
+	if len(body) == 0 || body[0] < firstFormat || body[0] > Format {
+		return fmt.Errorf("%w: the format of a snapshot is none of %d to %d", ErrFormat, firstFormat, Format)
 	}
 	r := codec.Reader{Data: body[1:]}
 	m.seq = r.Uvarint()

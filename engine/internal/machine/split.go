@@ -196,6 +196,18 @@ func (d *distribution) moveRun(m *Machine, r *Run) error {
 	hash := r.Def.hash
 	to.Learn(hash, m)
 	r.Def = to.defs[hash]
+	if r.flow != nil {
+		for i, o := range r.flow.ops {
+			if o.def == nil {
+				continue
+			}
+			def, err := to.operation(o.def.text)
+			if err != nil {
+				return err
+			}
+			r.flow.ops[i].def = def
+		}
+	}
 	r.version, r.snap, r.done, r.timer = 0, 0, 0, noTimer
 	r.dirty, r.Archived = false, false
 	for i := range r.Steps {

@@ -72,10 +72,10 @@ func (m *state) remove(r *Run) {
 		m.snapshot.writeRemoved(r)
 	}
 	m.timers.unset(r, deadline)
-	for i := range r.Steps {
-		m.timers.unset(r, int32(i))
-		m.dequeue(r, i)
-		m.unpark(r, i)
+	for n := range r.Live() {
+		m.timers.unset(r, int32(n))
+		m.dequeue(r, n)
+		m.unpark(r, n)
 	}
 	m.drop(r)
 	r.Def.runs--
@@ -86,18 +86,17 @@ func (m *state) remove(r *Run) {
 func (m *state) install(r *Run) {
 	r.restored = true
 	m.add(r)
-	for i := range r.Steps {
-		s := &r.Steps[i]
+	for n, s := range r.Live() {
 		switch s.Status {
 		case Running:
-			r.Def.Steps[i].queue.Running++
+			r.StepDef(n).queue.Running++
 		case Complete:
 			r.done++
 		case NoHandler:
-			m.park(r, i)
+			m.park(r, n)
 		case Waiting:
 			if r.waits() {
-				m.timers.set(r, int32(i), s.At)
+				m.timers.set(r, int32(n), s.At)
 			}
 		case Blocked, Exhausted:
 		}
@@ -111,7 +110,7 @@ func (m *state) install(r *Run) {
 	switch {
 	case !r.Finished():
 		m.claimKey(r)
-	case r.version > m.seq: // it finished after the snapshot began: the stored state does not have the expiry of its key
+	case r.version > m.seq && !r.continued(): // it finished after the snapshot began: the stored state does not have the expiry of its key
 		m.retire(r, lastRecorded(r))
 	}
 	if r.Finished() {
@@ -127,7 +126,7 @@ func (m *state) endIfDone(r *Run, at int64) {
 	case r.running > 0:
 	case r.Outcome != Undecided:
 		m.close(r, at)
-	case int(r.done) == len(r.Steps):
+	case int(r.done) == len(r.Def.Steps):
 		m.setOutcome(r, Succeeded, 0, at)
 	case r.Failing:
 		m.setOutcome(r, Dead, r.Reason, at)
@@ -139,10 +138,10 @@ func (m *state) setOutcome(r *Run, o Outcome, why retry.Reason, at int64) {
 	r.Outcome, r.Reason, r.Ended, r.Held = o, why, at, false
 	m.stopWaits(r)
 	m.timers.unset(r, deadline)
-	for i := range r.Steps {
-		if r.Steps[i].Status == NoHandler {
-			m.unpark(r, i)
-			r.Steps[i].Status = Waiting
+	for n, s := range r.Live() {
+		if s.Status == NoHandler {
+			m.unpark(r, n)
+			s.Status = Waiting
 		}
 	}
 	if r.running == 0 {
@@ -169,7 +168,10 @@ func (m *state) close(r *Run, at int64) {
 		r.active = false
 		r.Def.workflow.Active--
 	}
-	if r.Outcome != Dead {
+	switch {
+	case r.continued(): // its key goes over to the next run
+		m.use(r.Def.hash, at)
+	case r.Outcome != Dead:
 		m.retire(r, at)
 	}
 }
@@ -210,13 +212,16 @@ func setMemo(r *Run, rec *Record) {
 
 // waitOrFail applies the decision after a failed or lost attempt: the step waits, or gives up.
 func (m *state) waitOrFail(r *Run, rec *Record) {
-	if rec.Reason != 0 {
-		r.Steps[rec.Step].Status = Exhausted
+	switch {
+	case rec.Reason != 0 && r.flow != nil && rec.Step > 0:
+		m.endOp(r, rec)
+	case rec.Reason != 0:
+		r.Step(rec.Step).Status = Exhausted
 		if !r.Failing {
 			r.Failing, r.Reason = true, rec.Reason
 			m.stopWaits(r)
 		}
-	} else {
+	default:
 		m.wait(r, rec.Step, rec.Due)
 	}
 }
@@ -224,7 +229,7 @@ func (m *state) waitOrFail(r *Run, rec *Record) {
 // wait makes the step wait until the time. If the run is failing, paused or has ended, its timer
 // is set only when the run is retried or resumed.
 func (m *state) wait(r *Run, step int, due int64) {
-	s := &r.Steps[step]
+	s := r.Step(step)
 	s.Status, s.At, s.clock = Waiting, due, false
 	m.dequeue(r, step)
 	if r.waits() {
@@ -235,24 +240,24 @@ func (m *state) wait(r *Run, step int, due int64) {
 // waitFor makes the step wait until rec.Due, and keeps the memo of the record.
 func (m *state) waitFor(r *Run, rec *Record) {
 	m.wait(r, rec.Step, rec.Due)
-	r.Steps[rec.Step].clock = rec.Clock
+	r.Step(rec.Step).clock = rec.Clock
 	setMemo(r, rec)
 }
 
 // resumeWaits sets the timers of a resumed run again.
 func (m *state) resumeWaits(r *Run) {
-	for i := range r.Steps {
-		if s := &r.Steps[i]; s.Status == Waiting && r.waits() {
-			m.timers.set(r, int32(i), s.At)
+	for n, s := range r.Live() {
+		if s.Status == Waiting && r.waits() {
+			m.timers.set(r, int32(n), s.At)
 		}
 	}
 }
 
 // stopWaits removes the steps of a run from the timers and queues.
 func (m *state) stopWaits(r *Run) {
-	for i := range r.Steps {
-		m.timers.unset(r, int32(i))
-		m.dequeue(r, i)
+	for n := range r.Live() {
+		m.timers.unset(r, int32(n))
+		m.dequeue(r, n)
 	}
 }
 
@@ -340,7 +345,7 @@ func (s *parkedSet) ParkedHandlers() map[string]int {
 }
 
 func (s *parkedSet) park(r *Run, step int) {
-	h := r.Def.Steps[step].Handler
+	h := r.StepDef(step).Handler
 	if s.parked[h] == nil {
 		s.parked[h] = map[stepRef]struct{}{}
 	}
@@ -348,7 +353,7 @@ func (s *parkedSet) park(r *Run, step int) {
 }
 
 func (s *parkedSet) unpark(r *Run, step int) {
-	h := r.Def.Steps[step].Handler
+	h := r.StepDef(step).Handler
 	delete(s.parked[h], stepRef{r, int32(step)})
 	if len(s.parked[h]) == 0 {
 		delete(s.parked, h)

@@ -25,7 +25,7 @@ func (t *timer) index() *int32 {
 	if t.step == deadline {
 		return &t.run.timer
 	}
-	return &t.run.Steps[t.step].timer
+	return &t.run.Step(int(t.step)).timer
 }
 
 // Next returns when the first timer is due; math.MaxInt64 if there is none.

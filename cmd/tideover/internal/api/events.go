@@ -58,7 +58,7 @@ type eventFilter struct {
 // filter parses the query of a request for events.
 func (h eventStream) filter(r *request) (f eventFilter, err error) {
 	q := r.query("after", "run", "workflow", "kind", "follow")
-	f = eventFilter{workflow: q.values["workflow"], follow: q.yes("follow", true), after: engine.Now}
+	f = eventFilter{workflow: q.values["workflow"], follow: q.yes("follow", true), after: engine.NewEvents}
 	if q.err != nil {
 		return f, q.err
 	}
@@ -85,7 +85,7 @@ func (h eventStream) parsePosition(text string, f *eventFilter) error {
 	}
 	number, process, ok := strings.Cut(text, "-")
 	n, err := strconv.ParseUint(number, 10, 64)
-	if err != nil || n == engine.Now {
+	if err != nil || n == engine.NewEvents {
 		return control.Invalid("after", "%q is neither the number of an event nor now", control.Excerpt(text))
 	}
 	if f.after = n; ok && process != h.process {
@@ -119,7 +119,7 @@ func (h eventStream) events(r *request) (any, error) {
 	if !f.follow {
 		cancel() // the engine still yields the events that it has kept
 	}
-	if f.after == engine.Now {
+	if f.after == engine.NewEvents {
 		f.after = h.runs.LastEvent()
 	}
 	out := &eventWriter{handler: h, stream: newStream(r), filter: f, position: h.id(f.after)}

@@ -26,7 +26,7 @@ func (f feedback) follow(ctx context.Context) {
 	if set == nil {
 		return
 	}
-	events := e.Events(ctx, engine.Now) // before publishAll, so that no event is missed in between
+	events := e.Events(ctx, engine.NewEvents) // before publishAll, so that no event is missed in between
 	f.publishAll(ctx)
 	for ev, missed := range events {
 		if missed > 0 {

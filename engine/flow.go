@@ -1,0 +1,418 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/retry"
+)
+
+// Flow is a call of the function of a workflow that is code: see [NewFlow]. The function
+// passes it to [Do], [Map], [Sleep] and the other operations. It is valid until the function
+// returns, and only in the goroutine of the function.
+type Flow struct {
+	call    *flowCall
+	asked   map[string]bool             // identities of the operations that the function has called
+	ended   map[string]machine.OpResult // stored results, by identity
+	pending map[string]int              // numbers of the operations that have not ended, by identity
+	removed []string                    // names of Removed
+	count   int                         // number of operations that the run has called
+}
+
+// The errors of wrong uses of a [Flow]. A run whose function got one of them waits in state
+// needs-handler until code without the mistake is deployed, even if the function ignores the
+// error.
+var (
+	// ErrSameOperation says that the function called an operation with the identity of
+	// an earlier one: same kind, same name, same [ForKey].
+	ErrSameOperation = errors.New("called twice")
+
+	// ErrSecondGoroutine says that a goroutine other than that of the function used the
+	// Flow. Use [Map] for operations side by side.
+	ErrSecondGoroutine = errors.New("called from a second goroutine; use engine.Map for operations side by side")
+
+	// ErrFlowInOperation says that an operation used the Flow of the function. An
+	// operation can't call other operations.
+	ErrFlowInOperation = errors.New("called inside another operation; an operation can't use the flow")
+)
+
+// ErrFlowOver says that a Flow was used after its function returned or was suspended, for
+// example in a deferred call.
+var ErrFlowOver = errors.New("the call of the function is over")
+
+// NewFlow returns a workflow that consists of one function. The function calls operations
+// by [Do], [Map], [Sleep] and the others. The result of each operation is stored. After a
+// long wait, or when the process was killed, the function is called again from its
+// beginning, and operations that have ended return their stored results without running.
+//
+// So the function must follow one rule: which operations it calls, and with what, follows
+// only from the input and from results of operations. Use [Now] and [Random] instead of the
+// clock and random numbers. A run that breaks the rule waits in state needs-handler, with
+// the name of the operation; it never runs wrong code.
+//
+// If the function returns an error, the run is dead. If it panics, it is called again as its
+// retry policy says. Parts may be options of a workflow and one [Function].
+func NewFlow[In, Out any](name string, do func(*Flow, In) (Out, error), parts ...Part) (*Workflow, error) {
+	return NewWorkflow(name, append([]Part{flowPart(do)}, parts...)...)
+}
+
+// MustFlow is [NewFlow] for a package variable. It panics if the workflow has errors.
+func MustFlow[In, Out any](name string, do func(*Flow, In) (Out, error), parts ...Part) *Workflow {
+	w, err := NewFlow(name, do, parts...)
+	if err != nil {
+		panic(err)
+	}
+	return w
+}
+
+// flowPart makes the workflow a flow with this function.
+func flowPart[In, Out any](do func(*Flow, In) (Out, error)) Part {
+	return func(b *builder) {
+		s := newStep(machine.Function, nil)
+		s.Handler = flowPrefix + b.w.def.Name
+		in := reflect.TypeFor[In]()
+		s.errs = append(s.errs, errors.Join(checkType(in, "input"), checkType(reflect.TypeFor[Out](), "output")))
+		if do == nil {
+			s.errs = append(s.errs, errors.New("no function"))
+		}
+		b.w.input, b.w.def.Flow = in, true
+		b.w.function = func(f *Flow, input json.RawMessage) ([]byte, error) {
+			var in In
+			if len(input) > 0 {
+				if err := json.Unmarshal(input, &in); err != nil {
+					return nil, fmt.Errorf("input of the run: %w", err)
+				}
+			}
+			out, err := do(f, in)
+			if err != nil {
+				return nil, err
+			}
+			text, err := json.Marshal(out)
+			if err != nil {
+				return nil, fmt.Errorf("output of the function: %w", err)
+			}
+			return text, nil
+		}
+		b.add(s)
+	}
+}
+
+// flowPrefix is the prefix of the handler of a flow's function.
+const flowPrefix = "flow:"
+
+// Function sets options of the function of a flow: [Policy] and [WithPolicy] say how often
+// it is called again after a panic, [MaxLost] limits the calls in a row in which the process
+// died, and [Version] is what [Flow.Version] returns in runs that start from now on.
+func Function(opts ...StepOption) Part {
+	return func(b *builder) {
+		if !b.w.def.Flow {
+			b.errs = append(b.errs, errors.New("function: only a workflow that NewFlow makes has one"))
+			return
+		}
+		s := &stepBuilder{Step: b.w.def.Steps[0]}
+		for _, opt := range opts {
+			opt(s)
+		}
+		s.parsePolicy()
+		if len(s.Needs) > 0 || s.concurrency != 0 || s.key != "" || s.parallel != 0 {
+			s.errs = append(s.errs, errors.New("only Policy, WithPolicy, MaxLost and Version are options of a function; use MaxRuns to limit the runs"))
+		}
+		for _, err := range s.errs {
+			if err != nil {
+				b.errs = append(b.errs, fmt.Errorf("function: %w", err))
+			}
+		}
+		b.w.def.Steps[0], b.w.def.Version = s.Step, s.version
+	}
+}
+
+// Version returns the version of the function with which the run was started: see
+// [Function].
+func (f *Flow) Version() string { return f.call.version }
+
+// Run returns the id of the run.
+func (f *Flow) Run() string { return f.call.run.String() }
+
+// OpError is the failure of an operation. It is stored, so a function that is called again
+// gets the same error.
+type OpError struct {
+	Name string // name of the operation, with its key or index
+	Code string // code of the failure: that of [Coded], or why the operation gave up
+	Text string // the last error
+}
+
+func (e *OpError) Error() string { return fmt.Sprintf("operation %s: %s", e.Name, e.Text) }
+
+// Coded adds a code to an error that an operation returns. The function gets the code as
+// [OpError.Code] if the operation gives up after this error. Coded returns nil if err is nil.
+func Coded(code string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &coded{err, code}
+}
+
+type coded struct {
+	error
+	code string
+}
+
+func (c *coded) Unwrap() error { return c.error }
+
+// ForKey distinguishes operations with the same name, for example in a loop. The key is
+// part of the operation's identity, and must be the same when the function is called again:
+// use the id of what the operation works on, and not a position that may change.
+func ForKey(key string) StepOption {
+	return func(s *stepBuilder) {
+		if key == "" || len(key) > maxKey || strings.ContainsFunc(key, func(r rune) bool { return r < ' ' }) {
+			s.errs = append(s.errs, fmt.Errorf("key: %q must have 1 to %d bytes without control characters", key, maxKey))
+		}
+		s.key = key
+	}
+}
+
+const maxKey = 128
+
+// Parallel limits how many operations of a [Map] run side by side. 0 means 16; at most 1000.
+func Parallel(n int) StepOption {
+	return func(s *stepBuilder) {
+		if n < 0 || n > maxParallel {
+			s.errs = append(s.errs, fmt.Errorf("parallel: %d is not between 0 and %d", n, maxParallel))
+		}
+		s.parallel = n
+	}
+}
+
+const (
+	maxParallel     = 1000
+	defaultParallel = 16
+)
+
+// Do executes an operation: it calls the function do, stores its result and returns it. Each
+// operation has its own retry policy, timeouts and attempts, like a step: see [Policy],
+// [MaxLost], [HeartbeatTimeout] and [MaxWindows]. The function do may return the same errors as
+// the handler of a step. It must not use f.
+//
+// If the operation gives up, the error is an [*OpError].
+func Do[T any](f *Flow, name string, do func(context.Context) (T, error), opts ...StepOption) (v T, err error) {
+	o, err := f.operation("do", name, opts)
+	if err != nil {
+		return v, err
+	}
+	defer f.call.busy.Store(false)
+	g := &opGroup{name: o.identity, def: o.def, n: 1, parallel: 1, do: func(ctx context.Context, _ int) ([]byte, error) { return encoded(do(ctx)) }}
+	if err := f.perform(g); err != nil {
+		return v, err
+	}
+	return decoded[T](g, 0)
+}
+
+// encoded returns the JSON of a value, or the error.
+func encoded[T any](v T, err error) ([]byte, error) {
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, retry.Permanent(fmt.Errorf("result of the operation: %w", err))
+	}
+	return text, nil
+}
+
+// decoded returns the result of an operation of the group.
+func decoded[T any](g *opGroup, i int) (v T, err error) {
+	res := &g.results[i]
+	if res.Reason != 0 {
+		return v, &OpError{Name: label(res.Name), Code: res.Code, Text: res.Text}
+	}
+	if err := json.Unmarshal(res.Data, &v); err != nil {
+		return v, &OpError{Name: label(res.Name), Code: "result", Text: fmt.Sprintf("its stored result can't be read as %T: %v", v, err)}
+	}
+	return v, nil
+}
+
+// MapError is the error of a [Map] with failed operations.
+type MapError struct {
+	Name   string
+	Errors map[int]*OpError // failures by index of the item
+}
+
+func (e *MapError) Error() string {
+	first := -1
+	for i := range e.Errors {
+		if first < 0 || i < first {
+			first = i
+		}
+	}
+	if len(e.Errors) == 1 {
+		return e.Errors[first].Error()
+	}
+	return fmt.Sprintf("%d operations of %s failed, the first: %v", len(e.Errors), e.Name, e.Errors[first])
+}
+
+// Unwrap returns the failures.
+func (e *MapError) Unwrap() (errs []error) {
+	for _, err := range e.Errors {
+		errs = append(errs, err)
+	}
+	return errs
+}
+
+// Map executes one operation for each item, [Parallel] of them side by side, and returns their
+// results. If an operation fails, Map begins no more, waits for those that run, and
+// returns the results so far and a [*MapError]. The items must be the same when the function
+// is called again: otherwise the run waits in state needs-handler.
+func Map[T, R any](f *Flow, name string, items []T, do func(context.Context, T) (R, error), opts ...StepOption) ([]R, error) {
+	outcomes, g, err := mapItems(f, name, items, do, false, opts)
+	if err != nil {
+		return nil, err
+	}
+	results := make([]R, len(items))
+	failed := map[int]*OpError{}
+	for i := range outcomes {
+		results[i] = outcomes[i].Value
+		if outcomes[i].Err != nil {
+			failed[i] = outcomes[i].Err
+		}
+	}
+	if len(failed) > 0 {
+		return results, &MapError{label(g.name), failed}
+	}
+	return results, nil
+}
+
+// Outcome is the outcome of one operation of a [Collect].
+type Outcome[R any] struct {
+	Value R
+	Err   *OpError // nil if the operation succeeded
+}
+
+// Collect is [Map] that executes all operations, whether some fail or not, and returns the
+// outcome of each. Its error only says that the call itself was wrong.
+func Collect[T, R any](f *Flow, name string, items []T, do func(context.Context, T) (R, error), opts ...StepOption) ([]Outcome[R], error) {
+	outcomes, _, err := mapItems(f, name, items, do, true, opts)
+	return outcomes, err
+}
+
+func mapItems[T, R any](f *Flow, name string, items []T, do func(context.Context, T) (R, error), all bool, opts []StepOption) ([]Outcome[R], *opGroup, error) {
+	o, err := f.operation("map", name, opts)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.call.busy.Store(false)
+	texts := make([][]byte, len(items))
+	for i := range items {
+		if texts[i], err = json.Marshal(items[i]); err != nil {
+			return nil, nil, f.misuse(o.identity, fmt.Errorf("item %d: %w", i, err))
+		}
+	}
+	if err := f.checkItems(o.identity, texts); err != nil {
+		return nil, nil, err
+	}
+	g := &opGroup{
+		name: o.identity, def: o.def, n: len(items), parallel: o.parallel, all: all, isMap: true,
+		do: func(ctx context.Context, i int) ([]byte, error) { return encoded(do(ctx, items[i])) },
+	}
+	if err := f.perform(g); err != nil {
+		return nil, nil, err
+	}
+	outcomes := make([]Outcome[R], len(items))
+	for i := range items {
+		if g.results[i].Name == "" {
+			continue // it was not begun, because another one failed
+		}
+		v, err := decoded[R](g, i)
+		outcomes[i].Value = v
+		outcomes[i].Err, _ = errors.AsType[*OpError](err)
+	}
+	return outcomes, g, nil
+}
+
+// Sleep waits. The wait survives the process, and is never shortened; a long one costs no
+// goroutine and no memory beside the state of the run.
+func Sleep(f *Flow, name string, d time.Duration, opts ...StepOption) error {
+	o, err := f.operation("sleep", name, opts)
+	if err != nil {
+		return err
+	}
+	defer f.call.busy.Store(false)
+	return f.perform(&opGroup{name: o.identity, n: 1, parallel: 1, sleep: max(d, 0)})
+}
+
+// Now returns the current time. It is recorded: when the function is called again, Now
+// returns the same time. It has a name because it is an operation.
+func Now(f *Flow, name string, opts ...StepOption) (time.Time, error) {
+	return recorded(f, "now", name, opts, func() time.Time { return time.Now().UTC().Round(0) })
+}
+
+// Random returns a random number. It is recorded: when the function is called again, Random
+// returns the same number. It has a name because it is an operation.
+func Random(f *Flow, name string, opts ...StepOption) (uint64, error) {
+	return recorded(f, "random", name, opts, rand.Uint64)
+}
+
+// recorded returns a value that is recorded when the function asks for it first.
+func recorded[T any](f *Flow, kind, name string, opts []StepOption, value func() T) (v T, err error) {
+	o, err := f.operation(kind, name, opts)
+	if err != nil {
+		return v, err
+	}
+	defer f.call.busy.Store(false)
+	if res, ok := f.ended[o.identity]; ok {
+		return v, json.Unmarshal(res.Data, &v)
+	}
+	v = value()
+	text, err := json.Marshal(v)
+	if err != nil {
+		return v, err
+	}
+	return v, f.record(o.identity, text)
+}
+
+// SetStatus sets a short text that is shown with the run, for example "packing 3 of 7".
+func SetStatus(f *Flow, status string) {
+	f.call.status.Store(new(status))
+}
+
+// Again returns an error with which the function ends this run, and begins a fresh run of the
+// same workflow with another input: for loops without end, since the operations of one run
+// are limited. The new run gets the key of this one. [Engine.Wait] waits for the last run of
+// the chain.
+func Again(f *Flow, input any) error {
+	text, err := json.Marshal(input)
+	if err != nil {
+		return fmt.Errorf("again: %w: %w", ErrInput, err)
+	}
+	return &again{text}
+}
+
+type again struct{ input json.RawMessage }
+
+func (*again) Error() string { return "the run continues with another input" }
+
+// Renamed says that an operation has another name since an earlier version of the function. Runs
+// with a stored result of the old name use it for the new name. Call it before the operation.
+// A name with a key is written as name[key].
+func Renamed(f *Flow, before, now string) {
+	f.renameStored(before, now)
+}
+
+// Removed says that the function does not call operations with these names any more. Their stored
+// results are not used. A name with a key is written as name[key]; that of a [Map] includes its
+// operations.
+func Removed(f *Flow, names ...string) {
+	f.removed = append(f.removed, names...)
+}
+
+// label returns the identity of an operation as it is shown: without its kind.
+func label(identity string) string {
+	_, name, _ := strings.Cut(identity, ":")
+	return name
+}

@@ -1,0 +1,549 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"reflect"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/retry"
+)
+
+// flowCall is one call of the function of a flow, in a goroutine of its own. The owner of the
+// shard starts it, and ends it when the run ends or all operations that the function waits
+// for have long waits.
+type flowCall struct {
+	sh       *shard
+	run      machine.ID
+	workflow *Workflow
+	number   int // number of the call: the attempt of step 0
+	version  string
+	input    json.RawMessage
+	results  []byte         // encoded results of the operations that have ended
+	pending  map[string]int // operations that have not ended
+	count    int            // number of operations that were called
+	size     atomic.Int64   // bytes of the results
+	suspect  *attempt       // stands for the call in the quarantine; nil if the function is not a suspect
+
+	busy    atomic.Bool // an operation is being called
+	exiting atomic.Bool // the goroutine is ending, because the owner has stopped it
+	ended   atomic.Bool // the end of the call was sent to the owner
+	stopped chan struct{}
+	once    sync.Once
+	cause   error // why the owner has stopped the call; valid after stopped is closed
+
+	mu    sync.Mutex
+	wrong error // first wrong use of the flow
+
+	status atomic.Pointer[string] // what SetStatus set last; nil if nothing
+
+	// The owner's goroutine uses the following fields.
+
+	group *opGroup          // operations that the function waits for; nil for none
+	ops   map[int]groupItem // operations of the group that have not ended, by number
+	shown string            // the status of the run as it is stored
+}
+
+// groupItem is one operation of a group.
+type groupItem struct {
+	*opGroup
+	index int
+}
+
+// opGroup is a set of operations that the function waits for: one operation of Do or Sleep, or
+// all of a Map.
+type opGroup struct {
+	name     string              // identity of the operation or of the map
+	def      *machine.Definition // policy and limits; nil for a sleep
+	sleep    time.Duration
+	n        int // number of operations
+	parallel int
+	isMap    bool
+	all      bool // continue after a failure
+	do       func(ctx context.Context, i int) ([]byte, error)
+	results  []machine.OpResult // of the operations that have ended; the others have no Name
+	numbers  map[int]int        // numbers of the operations that were called before, by index
+	over     chan struct{}      // closed when no operation runs and none is to begin
+	once     sync.Once
+
+	// The owner's goroutine uses the following fields.
+
+	next    int // index of the next operation to begin
+	running int // operations that have begun and have not ended
+	failed  bool
+}
+
+// identity returns the identity of an operation of the group.
+func (g *opGroup) identity(i int) string {
+	if !g.isMap {
+		return g.name
+	}
+	return "item:" + label(g.name) + "#" + strconv.Itoa(i)
+}
+
+// end wakes the function.
+func (g *opGroup) end() { g.once.Do(func() { close(g.over) }) }
+
+// main calls the function, and reports the end of the call to the owner. It is the first function
+// of its goroutine: see callerOf.
+func (c *flowCall) main() {
+	defer c.sh.attempts.Done()
+	end := flowEnd{result: &machine.Result{Failed: true, Error: "the function ended its goroutine (runtime.Goexit)"}}
+	defer func() { // also when the goroutine ends by runtime.Goexit
+		if c.exiting.Load() {
+			end = c.stopEnd()
+		}
+		c.report(end)
+	}()
+	f := c.newFlow()
+	end = c.result(f, func() ([]byte, error) { return c.workflow.function(f, c.input) })
+}
+
+// newFlow returns the Flow of the call, with the stored results.
+func (c *flowCall) newFlow() *Flow {
+	f := &Flow{call: c, asked: map[string]bool{}, ended: map[string]machine.OpResult{}, pending: c.pending, count: c.count}
+	for res := range machine.ReadResults(c.results) {
+		f.ended[res.Name] = res
+	}
+	return f
+}
+
+// flowEnd says how a call of a function ended.
+type flowEnd struct {
+	result   *machine.Result
+	mismatch string          // not "": the run waits for other code
+	again    json.RawMessage // not nil: the run ends, and another one continues with this input
+	quiet    bool            // the owner has recorded the end already
+}
+
+// result calls the function and returns how the call ended.
+func (c *flowCall) result(f *Flow, call func() ([]byte, error)) (end flowEnd) {
+	defer func() {
+		if p := recover(); p != nil {
+			end = flowEnd{result: &machine.Result{Failed: true, Error: c.sh.errorText(fmt.Sprintf("panic: %v\n%s", p, stack()))}}
+		}
+	}()
+	out, err := call()
+	if wrong := c.firstWrong(); wrong != nil {
+		return flowEnd{mismatch: wrong.Error()}
+	}
+	if name := f.unasked(); name != "" {
+		return flowEnd{mismatch: fmt.Sprintf("the run has a stored operation %q that the function did not call: deploy code that calls it, or say engine.Renamed or engine.Removed", name)}
+	}
+	if next, ok := errors.AsType[*again](err); ok {
+		return flowEnd{again: next.input}
+	}
+	if err == nil && len(out) > c.sh.cfg.MaxPayload {
+		err = fmt.Errorf("output of the function: %d bytes, at most %d can be stored; store it elsewhere and return a reference", len(out), c.sh.cfg.MaxPayload)
+	}
+	if err != nil {
+		return flowEnd{result: &machine.Result{
+			Failed: true, Outcome: retry.Outcome{Class: retry.ClassPermanent}, Error: c.sh.errorText(err.Error()), Redo: machine.EncodeRedo(f.failures(err)),
+		}}
+	}
+	return flowEnd{result: &machine.Result{Output: out}}
+}
+
+// failures returns the numbers of the failed operations that made the function return the error:
+// a retry of the run executes them again.
+func (f *Flow) failures(err error) (numbers []int) {
+	failed := map[string]bool{}
+	if m, ok := errors.AsType[*MapError](err); ok {
+		for _, e := range m.Errors {
+			failed[e.Name] = true
+		}
+	} else if e, ok := errors.AsType[*OpError](err); ok {
+		failed[e.Name] = true
+	}
+	last := machine.OpResult{}
+	for _, res := range f.ended {
+		if res.Reason != 0 && failed[label(res.Name)] {
+			numbers = append(numbers, res.Number)
+		}
+		if res.Ended > last.Ended || res.Ended == last.Ended && res.Number > last.Number {
+			last = res
+		}
+	}
+	if len(numbers) == 0 && last.Reason != 0 { // the function did not wrap the error
+		numbers = append(numbers, last.Number)
+	}
+	slices.Sort(numbers)
+	return numbers
+}
+
+// unasked returns the label of a stored operation that the function did not call; "" if there is
+// none.
+func (f *Flow) unasked() string {
+	removed := func(name string) bool {
+		item, _, _ := strings.Cut(name, "#")
+		return slices.Contains(f.removed, name) || slices.Contains(f.removed, item)
+	}
+	var names []string
+	missing := func(identity string) {
+		name := label(identity)
+		if of, _, ok := strings.Cut(name, "#"); ok && f.asked["map:"+of] {
+			return
+		}
+		if !f.asked[identity] && !removed(name) {
+			names = append(names, name)
+		}
+	}
+	for identity := range f.ended {
+		missing(identity)
+	}
+	for identity := range f.pending {
+		missing(identity)
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return slices.Min(names)
+}
+
+// renameStored gives stored operations the new name.
+func (f *Flow) renameStored(before, now string) {
+	renamed := func(identity string) (string, bool) {
+		kind, name, _ := strings.Cut(identity, ":")
+		base, index, isItem := strings.Cut(name, "#")
+		if base != before {
+			return "", false
+		}
+		if isItem {
+			return kind + ":" + now + "#" + index, true
+		}
+		return kind + ":" + now, true
+	}
+	for identity, res := range f.ended {
+		if name, ok := renamed(identity); ok {
+			delete(f.ended, identity)
+			res.Name = name
+			f.ended[name] = res
+		}
+	}
+	for identity, n := range f.pending {
+		if name, ok := renamed(identity); ok {
+			delete(f.pending, identity)
+			f.pending[name] = n
+		}
+	}
+}
+
+// stopEnd returns the end of a call that the owner has stopped.
+func (c *flowCall) stopEnd() flowEnd {
+	<-c.stopped
+	switch {
+	case errors.Is(c.cause, errSuspended):
+		return flowEnd{quiet: true}
+	case errors.Is(c.cause, errRunOver):
+		return flowEnd{result: &machine.Result{Failed: true, Error: c.cause.Error()}}
+	}
+	return flowEnd{result: &machine.Result{Release: true, Error: c.cause.Error()}}
+}
+
+// errSuspended stops a call whose function waits for operations with long waits.
+var errSuspended = errors.New("the function is suspended")
+
+// report sends the end of the call to the owner. Only the first call has an effect.
+func (c *flowCall) report(end flowEnd) {
+	if !c.ended.CompareAndSwap(false, true) || end.quiet {
+		return
+	}
+	select {
+	case c.sh.others <- &request{do: func(t *turn) error { t.o.sh.dispatcher.endCall(c, end); return nil }}:
+	case <-c.sh.done:
+	}
+}
+
+// stop makes the goroutine end when it calls the next operation, or at once if it waits for one.
+// A function that does neither has the grace time.
+func (c *flowCall) stop(cause error) {
+	c.once.Do(func() {
+		c.cause = cause
+		close(c.stopped)
+		if errors.Is(cause, errSuspended) || errors.Is(cause, ErrShutdown) || errors.Is(cause, ErrClosed) {
+			return
+		}
+		time.AfterFunc(c.sh.cfg.Grace, func() {
+			c.report(flowEnd{result: &machine.Result{
+				Failed: true, Outcome: retry.Outcome{Class: retry.ClassStuck},
+				Error: fmt.Sprintf("the function has not called an operation or returned for %v after its call was stopped: %v", c.sh.cfg.Grace, cause),
+			}})
+		})
+	})
+}
+
+// exit ends the goroutine. Deferred calls of the function run.
+func (c *flowCall) exit() {
+	c.exiting.Store(true)
+	runtime.Goexit()
+}
+
+// exitIfStopped ends the goroutine if the owner has stopped the call.
+func (c *flowCall) exitIfStopped() {
+	select {
+	case <-c.stopped:
+		c.exit()
+	default:
+	}
+}
+
+// send sends a request to the owner, without waiting for an answer. The owner handles the
+// requests of a call in their order.
+func (c *flowCall) send(do func(*turn)) {
+	select {
+	case c.sh.others <- &request{do: func(t *turn) error { do(t); return nil }}:
+	case <-c.stopped:
+		c.exit()
+	case <-c.sh.done:
+		c.once.Do(func() { c.cause = ErrClosed; close(c.stopped) })
+		c.exit()
+	}
+}
+
+// firstWrong returns the first wrong use of the flow.
+func (c *flowCall) firstWrong() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.wrong
+}
+
+// misuse notes a wrong use of the flow, and returns it as an error.
+func (f *Flow) misuse(identity string, err error) error {
+	err = fmt.Errorf("operation %s: %w", label(identity), err)
+	f.call.mu.Lock()
+	defer f.call.mu.Unlock()
+	f.call.wrong = cmp.Or(f.call.wrong, err)
+	return err
+}
+
+// operation is an operation that the function calls.
+type operation struct {
+	identity string
+	def      *machine.Definition // nil if it has no attempts
+	parallel int
+}
+
+// operation checks the call of an operation: its name and options, and that the flow is used as
+// it must be. After success the caller must clear flowCall.busy.
+func (f *Flow) operation(kind, name string, opts []StepOption) (o operation, err error) {
+	c := f.call
+	o.identity = kind + ":" + name
+	if c.exiting.Load() || c.ended.Load() {
+		return o, fmt.Errorf("operation %s: %w", name, ErrFlowOver)
+	}
+	switch callerOf() {
+	case inOperation:
+		return o, f.misuse(o.identity, ErrFlowInOperation)
+	case elsewhere:
+		return o, f.misuse(o.identity, ErrSecondGoroutine)
+	}
+	if !c.busy.CompareAndSwap(false, true) {
+		return o, f.misuse(o.identity, ErrSecondGoroutine)
+	}
+	c.exitIfStopped()
+	s, err := c.workflow.operation(kind, name, opts)
+	if err == nil && s.key != "" {
+		o.identity += "[" + s.key + "]"
+	}
+	if err == nil && f.asked[o.identity] {
+		err = ErrSameOperation
+	}
+	if err != nil {
+		c.busy.Store(false)
+		return o, f.misuse(o.identity, err)
+	}
+	f.asked[o.identity] = true
+	o.def, o.parallel = s.def, cmp.Or(s.parallel, defaultParallel)
+	return o, nil
+}
+
+// perform executes the operations of a group that have no stored result, and waits for them.
+func (f *Flow) perform(g *opGroup) error {
+	c := f.call
+	g.results, g.numbers, g.over = make([]machine.OpResult, g.n), map[int]int{}, make(chan struct{})
+	fresh := 0
+	for i := range g.n {
+		identity := g.identity(i)
+		if res, ok := f.ended[identity]; ok {
+			g.results[i] = res
+			g.failed = g.failed || res.Reason != 0
+			continue
+		}
+		if number, ok := f.pending[identity]; ok {
+			g.numbers[i] = number
+		} else {
+			fresh++
+		}
+	}
+	if len(g.numbers) == 0 && (fresh == 0 || g.failed && !g.all) {
+		return nil
+	}
+	if f.count += fresh; f.count > machine.MaxOps {
+		return &OpError{Name: label(g.name), Code: "too-many-operations", Text: fmt.Sprintf("a run can have at most %d operations; begin another run by engine.Again", machine.MaxOps)}
+	}
+	c.send(func(t *turn) { t.o.sh.dispatcher.startGroup(c, g) })
+	select {
+	case <-g.over:
+	case <-c.stopped:
+		c.exit()
+	}
+	for i := range g.results {
+		if name := g.results[i].Name; name != "" {
+			f.ended[name] = g.results[i]
+		}
+	}
+	return nil
+}
+
+// record stores an operation that ends with its call.
+func (f *Flow) record(identity string, data []byte) error {
+	c := f.call
+	if f.count++; f.count > machine.MaxOps {
+		return &OpError{Name: label(identity), Code: "too-many-operations", Text: fmt.Sprintf("a run can have at most %d operations; begin another run by engine.Again", machine.MaxOps)}
+	}
+	f.ended[identity] = machine.OpResult{Name: identity, Data: data}
+	c.send(func(t *turn) { t.o.sh.dispatcher.recordOp(c, &machine.OpCall{Name: identity, Data: data}) })
+	return nil
+}
+
+// checkItems compares the items of a Map with those that are stored, or stores the hashes of the
+// items.
+func (f *Flow) checkItems(identity string, items [][]byte) error {
+	hashes := make([]byte, 0, 8*len(items))
+	for _, item := range items {
+		h := fnv.New64a()
+		_, _ = h.Write(item) // never fails
+		hashes = h.Sum(hashes)
+	}
+	text, err := json.Marshal(hashes)
+	if err != nil {
+		return err
+	}
+	stored, ok := f.ended[identity]
+	if !ok {
+		return f.record(identity, text)
+	}
+	var before []byte
+	if err := json.Unmarshal(stored.Data, &before); err != nil {
+		return f.misuse(identity, fmt.Errorf("its stored items can't be read: %w", err))
+	}
+	if len(before) != len(hashes) {
+		return f.misuse(identity, fmt.Errorf("has %d items, but the stored operation has %d: the items must follow from the input and from results of operations", len(items), len(before)/8))
+	}
+	for i := range items {
+		if !slices.Equal(before[8*i:8*i+8], hashes[8*i:8*i+8]) {
+			return f.misuse(identity, fmt.Errorf("item %d is not the same as in the stored operation: the items must follow from the input and from results of operations", i))
+		}
+	}
+	return nil
+}
+
+// opSpec is an operation as its options describe it.
+type opSpec struct {
+	def      *machine.Definition
+	key      string
+	parallel int
+}
+
+// opKey identifies the definition of an operation in the cache of a workflow.
+type opKey struct {
+	name      string
+	policy    string
+	heartbeat time.Duration
+	maxLost   int
+	windows   int
+}
+
+// maxCachedOps limits the cache of a workflow. A function that makes names up has no use of it.
+const maxCachedOps = 1000
+
+// operation returns an operation with these options. The definitions of operations are cached.
+func (w *Workflow) operation(kind, name string, opts []StepOption) (s opSpec, err error) {
+	b := stepBuilder{Step: machine.Step{Name: name, MaxLost: DefaultMaxLost}, text: DefaultPolicy}
+	for _, opt := range opts {
+		opt(&b)
+	}
+	switch {
+	case len(b.Needs) > 0:
+		err = errors.New("after: an operation begins when the function calls it")
+	case b.concurrency != 0:
+		err = errors.New("concurrency: an operation can't have this limit; use MaxRuns or Config.Concurrency")
+	case b.version != "":
+		err = errors.New("version: use the option of the function")
+	case b.parallel != 0 && kind != "map":
+		err = errors.New("parallel: only Map and Collect have this option")
+	}
+	if err := errors.Join(append(b.errs, err)...); err != nil {
+		return s, err
+	}
+	s.key, s.parallel = b.key, b.parallel
+	if kind != "do" && kind != "map" {
+		return s, checkName(name)
+	}
+	key := opKey{name, b.text, b.Heartbeat, b.MaxLost, b.Windows}
+	if def, ok := w.ops.Load(key); ok && b.text != "" {
+		s.def = def.(*machine.Definition)
+		return s, nil
+	}
+	if b.text != "" {
+		if b.Policy, err = retry.Parse(b.text); err != nil {
+			return s, fmt.Errorf("policy: %w", err)
+		}
+	}
+	b.Handler = "operation"
+	s.def = &machine.Definition{Name: w.def.Name, Op: true, Steps: []machine.Step{b.Step}}
+	if err := errors.Join(checkName(name), s.def.Prepare()); err != nil {
+		return s, err
+	}
+	if b.text != "" && w.cached.Load() < maxCachedOps {
+		w.cached.Add(1)
+		w.ops.Store(key, s.def)
+	}
+	return s, nil
+}
+
+// caller says which goroutine calls an operation.
+type caller int
+
+const (
+	inFunction caller = iota
+	inOperation
+	elsewhere
+)
+
+// callerOf returns whether the current goroutine is that of a flow's function or of an attempt,
+// by the function that the goroutine began with.
+func callerOf() caller {
+	pcs := make([]uintptr, 64)
+	n := runtime.Callers(2, pcs)
+	for n == len(pcs) {
+		pcs = make([]uintptr, 4*len(pcs))
+		n = runtime.Callers(2, pcs)
+	}
+	for _, pc := range slices.Backward(pcs[:n]) { // the last ones are those that the goroutine began with
+		switch runtime.FuncForPC(pc - 1).Entry() {
+		case functionEntry:
+			return inFunction
+		case attemptEntry:
+			return inOperation
+		}
+	}
+	return elsewhere
+}
+
+// The entries of the functions that goroutines of functions and attempts begin with.
+var (
+	functionEntry = reflect.ValueOf((*flowCall).main).Pointer()
+	attemptEntry  = reflect.ValueOf((*attempt).run).Pointer()
+)

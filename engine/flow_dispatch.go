@@ -1,0 +1,283 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/retry"
+)
+
+// suspendAfter is how long all operations that a function waits for must have to wait, at least,
+// for the call of the function to end until then.
+const suspendAfter = time.Second
+
+// minFunctions is the smallest limit of function calls at once. They wait for their operations,
+// and need no processor: the limit is for the memory that they use.
+const minFunctions = 1024
+
+// callFunction records that the function of a run is called. It is called when the record is
+// stored. trial is nil if the function is not a suspect.
+func (d *dispatcher) callFunction(run *machine.Run, w *Workflow, trial *trial, rec *machine.Record) {
+	d.o.turn.must(rec)
+	count, size := run.CalledOps()
+	c := &flowCall{
+		sh: d.sh, run: run.ID, workflow: w, number: rec.Attempt, version: run.Def.Version, input: slices.Clone(run.Input),
+		results: run.Results(), pending: run.Pending(), count: count, stopped: make(chan struct{}),
+		ops: map[int]groupItem{}, shown: run.Status(),
+	}
+	c.size.Store(int64(size))
+	if trial != nil {
+		// The quarantine needs an attempt. This one has no place, and no handler.
+		c.suspect = &attempt{sh: d.sh, key: attemptKey{run.ID, 0}, number: rec.Attempt, trial: trial}
+		c.suspect.ctx, c.suspect.cancel = context.WithCancelCause(context.Background())
+		c.suspect.ended.Store(true)
+		c.suspect.left.Store(true)
+		d.running[c.suspect.key] = c.suspect
+	}
+	d.flows[run.ID] = c
+	d.calls = append(d.calls, c)
+}
+
+// startGroup begins the operations that the function of a call waits for.
+func (d *dispatcher) startGroup(c *flowCall, g *opGroup) {
+	if d.flows[c.run] != c {
+		return // the call is over
+	}
+	c.group = g
+	d.continueGroup(c)
+}
+
+// continueGroup begins the next operations of the group, as many as may run side by side. If none
+// is left, it wakes the function. If all wait for long, it suspends the function.
+func (d *dispatcher) continueGroup(c *flowCall) {
+	g, t := c.group, &d.o.turn
+	run, ok := d.o.m.Run(c.run)
+	if g == nil || !ok || run.Outcome != machine.Undecided {
+		return
+	}
+	d.recordStatus(c, run)
+	for ; g.running < g.parallel && g.next < g.n; g.next++ {
+		i := g.next
+		number, called := g.numbers[i]
+		if g.results[i].Name != "" || !called && g.failed && !g.all {
+			continue
+		}
+		if !called {
+			number = d.callOp(run, g.opCall(i, t.now))
+		}
+		c.ops[number] = groupItem{g, i}
+		g.running++
+		d.o.m.Offer(run, number, t.now)
+	}
+	if g.running == 0 {
+		c.group = nil
+		g.end()
+		return
+	}
+	d.suspendIdle(c, run)
+}
+
+// opCall returns the call of an operation of the group.
+func (g *opGroup) opCall(i int, now int64) *machine.OpCall {
+	call := &machine.OpCall{Name: g.identity(i), Def: g.def}
+	if g.def == nil {
+		call.Due = calendar(time.Unix(0, now).Add(g.sleep))
+	}
+	return call
+}
+
+// callOp records the call of an operation, and returns its number.
+func (d *dispatcher) callOp(run *machine.Run, call *machine.OpCall) int {
+	t := &d.o.turn
+	if call.Def != nil {
+		_ = t.define(call.Def) // an error stops the shard
+	}
+	rec := d.o.m.Call(run, call, t.now)
+	t.must(&rec)
+	return rec.Step
+}
+
+// recordOp records an operation that ended with its call.
+func (d *dispatcher) recordOp(c *flowCall, call *machine.OpCall) {
+	if run, ok := d.o.m.Run(c.run); ok && d.flows[c.run] == c && run.Outcome == machine.Undecided {
+		d.callOp(run, call)
+	}
+}
+
+// recordStatus records what the function set last by SetStatus, if it has changed.
+func (d *dispatcher) recordStatus(c *flowCall, run *machine.Run) {
+	status := c.status.Load()
+	if status == nil || *status == c.shown {
+		return
+	}
+	c.shown = *status
+	rec := d.o.m.Describe(run, d.sh.errorText(c.shown), d.o.turn.now)
+	d.o.turn.must(&rec)
+}
+
+// suspendIdle ends the call of a function if all operations that it waits for have to wait for
+// long.
+func (d *dispatcher) suspendIdle(c *flowCall, run *machine.Run) {
+	g := c.group
+	for number := range c.ops {
+		s := run.Step(number)
+		if s == nil || s.Status != machine.Waiting || run.InQueue(number) || s.At-d.o.turn.now < int64(suspendAfter) {
+			return
+		}
+	}
+	awaited := g.running
+	if g.next < g.n && (g.all || !g.failed) {
+		awaited = 1 // the next operation of the map can begin then
+	}
+	rec := d.o.m.Suspend(run, awaited, d.o.turn.now)
+	d.o.turn.must(&rec)
+	d.dropCall(c, errSuspended)
+}
+
+// dropCall forgets a call, and makes its goroutine end when the turn is stored.
+func (d *dispatcher) dropCall(c *flowCall, cause error) {
+	d.forgetCall(c)
+	d.flowStops = append(d.flowStops, flowStop{c, cause})
+}
+
+// forgetCall removes a call that is over.
+func (d *dispatcher) forgetCall(c *flowCall) {
+	delete(d.flows, c.run)
+	d.sh.functions.give()
+	if a := c.suspect; a != nil {
+		delete(d.running, a.key)
+		a.cancel(context.Canceled)
+		d.sh.quarantine.exit()
+		a.trial.end()
+	}
+}
+
+// flowStop is a call to stop with a cause.
+type flowStop struct {
+	*flowCall
+	cause error
+}
+
+// operationOf returns the operation that an attempt of a step is for, if the function of the run
+// is waiting for it.
+func (d *dispatcher) operationOf(run *machine.Run, step int) (item groupItem, ok bool) {
+	if c := d.flows[run.ID]; c != nil {
+		item, ok = c.ops[step]
+	}
+	return item, ok
+}
+
+// withdraw removes an operation from its queue that no function is waiting for, and has the
+// function called.
+func (d *dispatcher) withdraw(run *machine.Run, step int) bool {
+	d.o.m.Withdraw(run, step)
+	d.o.m.CallAgain(run)
+	return true
+}
+
+// opEnded tells the call of a function that an attempt of one of its operations has ended.
+func (d *dispatcher) opEnded(run *machine.Run, rec *machine.Record) {
+	c := d.flows[run.ID]
+	if c == nil {
+		return
+	}
+	item, ok := c.ops[rec.Step]
+	if !ok {
+		return
+	}
+	if run.Step(rec.Step) != nil { // it has not ended, and waits
+		if c.group != nil {
+			d.suspendIdle(c, run)
+		}
+		return
+	}
+	delete(c.ops, rec.Step)
+	g := item.opGroup
+	g.running--
+	if g.isMap || rec.Reason != 0 || g.def == nil { // else the attempt has set the result
+		g.results[item.index] = outcomeOf(g.identity(item.index), rec)
+	}
+	g.failed = g.failed || rec.Reason != 0
+	d.continueGroup(c)
+}
+
+// outcomeOf returns the result of the operation that the record ends.
+func outcomeOf(identity string, rec *machine.Record) machine.OpResult {
+	res := machine.OpResult{Number: rec.Step, Name: identity, Ended: rec.At, Reason: rec.Reason, Data: slices.Clone(rec.Data)}
+	if rec.Reason != 0 {
+		res.Code, res.Text, res.Data = string(rec.Data), rec.Text, nil
+	}
+	return res
+}
+
+// deliver gives the result of a single operation to its function at once: the owner stores the
+// result before anything that the function does next.
+func (item groupItem) deliver(key attemptKey, output []byte) {
+	if item.isMap {
+		return
+	}
+	item.results[0] = machine.OpResult{Number: key.step, Name: item.name, Data: output}
+	item.end()
+}
+
+// operationHandler returns the handler of an attempt of an operation.
+func (d *dispatcher) operationHandler(c *flowCall, item groupItem) Handler {
+	return func(ctx context.Context, t *Task) ([]byte, error) {
+		out, err := item.do(ctx, item.index)
+		t.encoded = true
+		if err != nil {
+			return nil, err
+		}
+		if c.size.Add(int64(len(out))) > machine.MaxResults {
+			c.size.Add(-int64(len(out)))
+			return nil, retry.Permanent(Coded("too-large", fmt.Errorf("the results of the run would have more than %d MiB; store them elsewhere and return references", machine.MaxResults>>20)))
+		}
+		return out, nil
+	}
+}
+
+// endCall records the end of a call.
+func (d *dispatcher) endCall(c *flowCall, end flowEnd) {
+	if d.flows[c.run] != c {
+		return
+	}
+	t := &d.o.turn
+	run, ok := d.o.m.Run(c.run)
+	d.forgetCall(c)
+	if !ok {
+		return
+	}
+	if run.Outcome == machine.Undecided {
+		d.recordStatus(c, run)
+	}
+	switch {
+	case run.Outcome != machine.Undecided && end.result == nil:
+		end.result = &machine.Result{}
+	case end.mismatch != "":
+		d.parkedBy[c.run] = c.workflow
+		rec := d.o.m.Mismatch(run, d.sh.errorText(end.mismatch), t.now)
+		t.must(&rec)
+		return
+	case end.again != nil:
+		d.continueAs(run, c.workflow, end.again)
+		return
+	}
+	end.result.Run, end.result.Attempt = c.run, c.number
+	if rec, ok := d.o.m.Finish(end.result, t.now, d.o.random()); ok {
+		t.must(&rec)
+	}
+}
+
+// continueAs ends the run, and starts another run with the input.
+func (d *dispatcher) continueAs(run *machine.Run, w *Workflow, input []byte) {
+	o, t := d.o, &d.o.turn
+	t.next = followUps{again: &machine.Start{
+		ID: machine.NewID(t.now, o.random(), o.random()).In(o.slot(run.Key)), Hash: w.def.Hash(), Input: input, Key: run.Key,
+		Source: "continues " + run.ID.String(), Continues: run.ID,
+	}, againDef: w.def}
+	rec := o.m.Continue(run, t.next.again.ID, t.now)
+	t.must(&rec)
+}

@@ -1,0 +1,490 @@
+package machine
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/tideover/tideover/engine/internal/codec"
+	"github.com/tideover/tideover/retry"
+)
+
+// A flow is a workflow that consists of one function (Definition.Flow). The function is step 0
+// of its run. Each operation that the function calls becomes a further step, with the next
+// number. An operation that has ended is not a step any more: its result is kept, and the
+// function gets it when it is called again.
+
+// MaxOps is the number of operations that a run can call.
+const MaxOps = 20_000
+
+// MaxResults is how many bytes the results of the operations of a run can have together.
+const MaxResults = 32 << 20
+
+// Function is the name of step 0 in the definition of a flow.
+const Function = "function"
+
+// flow has the operations of a run of a flow.
+type flow struct {
+	ops      []op   // operations that have not ended, ordered by number; their states are Run.Steps[1:]
+	results  []byte // encoded results of the operations that have ended: see OpResult; nil while the run is cold
+	redo     []byte // encoded numbers of the failed operations that a retry of the run calls again
+	status   string // what the function set last by SetStatus
+	count    int32  // number of operations that were called
+	attempts int32  // number of attempts of operations that have ended
+	size     int32  // bytes of the results of the operations
+	awaited  int32  // while the function is suspended: how many operations must end before it is called again
+}
+
+// op is an operation that has not ended.
+type op struct {
+	name     string      // identity: kind, name and key
+	def      *Definition // policy and limits; nil for a sleep
+	progress []byte      // last progress or memo; nil for none
+	number   int32       // number of the step
+}
+
+// sleepStep is the definition of the step of a sleep, which has no attempts.
+var sleepStep = Step{Name: "sleep"}
+
+// IsFlow reports whether the run is that of a flow.
+func (r *Run) IsFlow() bool { return r.flow != nil }
+
+// IsFunction reports whether the step is the function of a flow.
+func (r *Run) IsFunction(step int) bool { return r.flow != nil && step == 0 }
+
+// Running returns the number of running attempts and calls of the function.
+func (r *Run) Running() int { return int(r.running) }
+
+// has reports whether the run has a step with this number, and the step is not an operation that
+// has ended.
+func (r *Run) has(n int) bool {
+	if r.flow == nil {
+		return n < len(r.Steps)
+	}
+	return n == 0 || r.flow.index(n) >= 0
+}
+
+// Step returns the state of a step; nil if it is an operation that has ended.
+func (r *Run) Step(n int) *StepState {
+	if r.flow == nil || n == 0 {
+		return &r.Steps[n]
+	}
+	return r.opState(n)
+}
+
+func (r *Run) opState(n int) *StepState {
+	i := r.flow.index(n)
+	if i < 0 {
+		return nil
+	}
+	return &r.Steps[i+1]
+}
+
+// StepDef returns the definition of a step. The step must not be an operation that has ended.
+func (r *Run) StepDef(n int) *Step {
+	if r.flow == nil || n == 0 {
+		return &r.Def.Steps[n]
+	}
+	return r.opDef(n)
+}
+
+func (r *Run) opDef(n int) *Step {
+	if d := r.flow.ops[r.flow.index(n)].def; d != nil {
+		return &d.Steps[0]
+	}
+	return &sleepStep
+}
+
+// StepName returns the name of a step: of an operation, its identity.
+func (r *Run) StepName(n int) string {
+	if r.flow == nil || n == 0 {
+		return r.Def.Steps[n].Name
+	}
+	if i := r.flow.index(n); i >= 0 {
+		return r.flow.ops[i].name
+	}
+	return ""
+}
+
+// Live yields the numbers and states of the steps: of a flow, those of the function and of the
+// operations that have not ended.
+func (r *Run) Live() iter.Seq2[int, *StepState] {
+	return func(yield func(int, *StepState) bool) {
+		for i := range r.Steps {
+			n := i
+			if i > 0 && r.flow != nil {
+				n = int(r.flow.ops[i-1].number)
+			}
+			if !yield(n, &r.Steps[i]) {
+				return
+			}
+		}
+	}
+}
+
+// Progress returns the last progress or memo of a step; nil if there is none.
+func (r *Run) Progress(n int) []byte {
+	if r.flow == nil || n == 0 {
+		return r.extra.Progress(n)
+	}
+	if i := r.flow.index(n); i >= 0 {
+		return r.flow.ops[i].progress
+	}
+	return nil
+}
+
+// index returns the index of an operation in ops; negative if it is not there.
+func (f *flow) index(n int) int {
+	i, found := slices.BinarySearchFunc(f.ops, int32(n), func(o op, n int32) int { return cmp.Compare(o.number, n) })
+	if !found {
+		return -1
+	}
+	return i
+}
+
+// Status returns what the function of the run set last by SetStatus.
+func (r *Run) Status() string {
+	if r.flow == nil {
+		return ""
+	}
+	return r.flow.status
+}
+
+// CalledOps returns the number of operations that the run has called, and the bytes of their
+// results.
+func (r *Run) CalledOps() (n, bytes int) { return int(r.flow.count), int(r.flow.size) }
+
+// Pending returns the identities and numbers of the operations that have not ended.
+func (r *Run) Pending() map[string]int {
+	ops := make(map[string]int, len(r.flow.ops))
+	for _, o := range r.flow.ops {
+		ops[o.name] = int(o.number)
+	}
+	return ops
+}
+
+// OpResult is the result of an operation that has ended.
+type OpResult struct {
+	Number   int
+	Name     string // identity: kind, name and key
+	Attempts int
+	Began    int64 // when the operation was called or its first attempt began
+	Ended    int64
+	Reason   retry.Reason // why the operation failed; 0 if it succeeded
+	Code     string       // code of the failure
+	Text     string       // error, if it failed
+	Data     []byte       // output, if it succeeded
+}
+
+func (o *OpResult) append(b []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(o.Number))
+	b = codec.AppendBytes(b, o.Name)
+	b = binary.AppendUvarint(b, uint64(o.Attempts))
+	b = binary.AppendVarint(b, o.Began)
+	b = binary.AppendVarint(b, o.Ended-o.Began)
+	b = append(b, byte(o.Reason))
+	if o.Reason != 0 {
+		b = codec.AppendBytes(b, o.Code)
+		b = codec.AppendBytes(b, o.Text)
+	}
+	return codec.AppendBytes(b, o.Data)
+}
+
+func (o *OpResult) read(in *codec.Reader) {
+	*o = OpResult{Number: in.Number(), Name: string(in.Bytes()), Attempts: in.Number(), Began: in.Varint()}
+	o.Ended = o.Began + in.Varint()
+	if o.Reason = retry.Reason(in.Byte()); o.Reason != 0 {
+		o.Code, o.Text = string(in.Bytes()), string(in.Bytes())
+	}
+	o.Data = in.Bytes()
+}
+
+// Results returns the encoded results of the operations that have ended, for ReadResults. The
+// bytes do not change any more. The run must not be cold.
+func (r *Run) Results() []byte {
+	if r.flow == nil {
+		return nil
+	}
+	return slices.Clip(r.flow.results)
+}
+
+// ReadResults yields the results of operations, in the order in which the operations ended. Their
+// data shares the memory of the encoded results.
+func ReadResults(encoded []byte) iter.Seq[OpResult] {
+	return func(yield func(OpResult) bool) {
+		for in := (codec.Reader{Data: encoded}); len(in.Data) > 0; {
+			var o OpResult
+			if o.read(&in); in.Err != nil || !yield(o) {
+				return
+			}
+		}
+	}
+}
+
+// OpCall is a call of an operation by the function of a run.
+type OpCall struct {
+	Name string      // identity: kind, name and key
+	Def  *Definition // policy and limits of an operation with attempts; nil for others
+	Due  int64       // of a sleep: when it ends
+	Data []byte      // result of an operation that has ended with its call
+}
+
+// Call decides to add an operation to the run.
+func (c Commands) Call(r *Run, o *OpCall, now int64) Record {
+	rec := Record{Kind: Called, Run: r.ID, Step: int(r.flow.count) + 1, At: now, Text: o.Name, Due: o.Due, Data: o.Data}
+	if o.Def != nil {
+		rec.Hash = o.Def.hash
+	}
+	return rec
+}
+
+// Suspend decides that the call of the run's function ends, because all operations that it waits
+// for have long waits. The function is called again when an operation needs an attempt, or
+// this many of them have ended.
+func (c Commands) Suspend(r *Run, awaited int, now int64) Record {
+	return Record{Kind: Suspended, Run: r.ID, At: now, Attempt: int(r.Steps[0].Attempt), Count: awaited}
+}
+
+// Slept decides that a sleep has ended.
+func (c Commands) Slept(r *Run, n int, now int64) Record {
+	return Record{Kind: Done, Run: r.ID, Step: n, At: now, Data: []byte("null")}
+}
+
+// Mismatch decides that the run waits for other code, because its function did not call the same
+// operations as before.
+func (c Commands) Mismatch(r *Run, why string, now int64) Record {
+	return Record{Kind: Parked, Run: r.ID, At: now, Attempt: int(r.Steps[0].Attempt), Text: why}
+}
+
+// Recall decides that a call of the function that was lost with its process is made again. It
+// is no loss of the function if an operation was running: that may have ended the process.
+func (c Commands) Recall(r *Run, now int64) Record {
+	return Record{Kind: Released, Run: r.ID, At: now, Attempt: int(r.Steps[0].Attempt), Text: "the process died while an operation ran"}
+}
+
+// Describe decides to set the status of the run.
+func (c Commands) Describe(r *Run, status string, now int64) Record {
+	return Record{Kind: Described, Run: r.ID, At: now, Text: status}
+}
+
+// Continue decides that the run ends and another run of its chain, next, follows it.
+func (c Commands) Continue(r *Run, next ID, now int64) Record {
+	return Record{Kind: Continued, Run: r.ID, At: now, Attempt: int(r.Steps[0].Attempt), Other: next, Ends: Succeeded}
+}
+
+// Offer puts an operation that is due into its queue. The engine calls it when the function of
+// the run has called the operation again, so that an attempt can begin.
+func (m *Machine) Offer(r *Run, n int, now int64) {
+	if s := r.Step(n); s != nil && s.Status == Waiting && s.At <= now && s.timer == noTimer && r.waits() {
+		m.enqueue(r, n)
+		m.updateCounts(r)
+	}
+}
+
+// Withdraw removes an operation from its queue. The engine calls it if the function that has to
+// make the attempt is not running.
+func (m *Machine) Withdraw(r *Run, n int) {
+	m.dequeue(r, n)
+	m.updateCounts(r)
+}
+
+// CallAgain makes the function of a run due, if it is suspended.
+func (m *Machine) CallAgain(r *Run) {
+	if s := &r.Steps[0]; s.Status == Blocked && r.waits() {
+		m.enqueue(r, 0)
+	}
+}
+
+// applyCalled adds an operation to the run.
+func (m *Machine) applyCalled(r *Run, rec *Record) error {
+	f := r.flow
+	if f == nil || rec.Step != int(f.count)+1 {
+		return fmt.Errorf("%w: run %s calls an operation with the number %d", ErrEncoding, rec.Run, rec.Step)
+	}
+	f.count++
+	if rec.Data != nil {
+		f.addResult(&OpResult{Number: rec.Step, Name: rec.Text, Began: rec.At, Ended: rec.At, Data: rec.Data})
+		return nil
+	}
+	o := op{name: rec.Text, number: int32(rec.Step)}
+	due := rec.Due
+	if rec.Hash != (Hash{}) {
+		d, ok := m.defs[rec.Hash]
+		if !ok {
+			return fmt.Errorf("%w: an operation of run %s has an unknown definition", ErrEncoding, rec.Run)
+		}
+		o.def, due = d, rec.At
+		m.use(rec.Hash, rec.At)
+	}
+	f.ops = append(f.ops, o)
+	r.Steps = append(r.Steps, StepState{timer: noTimer})
+	m.wait(r, rec.Step, due)
+	return nil
+}
+
+func (f *flow) addResult(o *OpResult) {
+	f.results = o.append(f.results)
+	f.size += int32(len(o.Data) + len(o.Text))
+	f.attempts += int32(o.Attempts)
+}
+
+// endOp keeps the result of an operation that has ended, and removes its step.
+func (m *state) endOp(r *Run, rec *Record) {
+	f, s := r.flow, r.Step(rec.Step)
+	o := OpResult{
+		Number: rec.Step, Name: r.StepName(rec.Step), Attempts: int(s.Attempt), Began: cmp.Or(s.First, rec.At), Ended: rec.At,
+		Reason: rec.Reason, Data: rec.Data,
+	}
+	if rec.Reason != 0 {
+		o.Code, o.Text, o.Data = string(rec.Data), rec.Text, nil
+	}
+	f.addResult(&o)
+	m.timers.unset(r, int32(rec.Step))
+	m.dequeue(r, rec.Step)
+	i := f.index(rec.Step)
+	f.ops = slices.Delete(f.ops, i, i+1)
+	r.Steps = slices.Delete(r.Steps, i+1, i+2)
+	if len(f.ops) == 0 {
+		f.ops = nil
+	}
+	function := &r.Steps[0]
+	function.Lost = 0 // the function has made progress
+	if f.awaited--; f.awaited <= 0 && function.Status == Blocked {
+		m.wait(r, 0, rec.At)
+	}
+}
+
+// applySuspended ends the call of the function until enough operations have ended.
+func (m *state) applySuspended(r *Run, rec *Record) {
+	s := &r.Steps[0]
+	m.endAttempt(r, 0)
+	s.Status = Blocked
+	s.recount()
+	r.flow.awaited = int32(rec.Count)
+}
+
+// endAttempt stops counting the attempt of a step as running.
+func (m *state) endAttempt(r *Run, step int) {
+	if r.Step(step).Status == Running {
+		r.running--
+		r.StepDef(step).queue.Running--
+	}
+}
+
+// retryFlow forgets the failures that made the function give up, and makes the function due. If
+// the record has a definition, the run continues with that one.
+func (m *state) retryFlow(r *Run, rec *Record) {
+	f := r.flow
+	if d, ok := m.defs[rec.Hash]; ok && d != r.Def {
+		r.Def.runs--
+		r.Def = d
+		d.runs++
+		m.use(rec.Hash, rec.At)
+	}
+	redo := map[int]bool{}
+	for in := (codec.Reader{Data: f.redo}); len(in.Data) > 0; {
+		redo[in.Number()] = true
+	}
+	f.redo = nil
+	var kept []byte
+	for o := range ReadResults(f.results) {
+		if redo[o.Number] {
+			f.size -= int32(len(o.Data) + len(o.Text))
+			f.attempts -= int32(o.Attempts)
+			continue
+		}
+		kept = o.append(kept)
+	}
+	f.results = kept
+}
+
+// EncodeRedo encodes the numbers of the operations that a retry of the run calls again.
+func EncodeRedo(numbers []int) (b []byte) {
+	for _, n := range numbers {
+		b = binary.AppendUvarint(b, uint64(n))
+	}
+	return b
+}
+
+// append encodes the operations of a run.
+func (f *flow) append(b []byte) []byte {
+	for _, n := range [...]int32{f.count, f.attempts, f.size, f.awaited} {
+		b = binary.AppendVarint(b, int64(n))
+	}
+	b = codec.AppendBytes(b, f.status)
+	b = codec.AppendBytes(b, f.redo)
+	b = codec.AppendBytes(b, f.results)
+	b = binary.AppendUvarint(b, uint64(len(f.ops)))
+	for i := range f.ops {
+		o := &f.ops[i]
+		b = binary.AppendUvarint(b, uint64(o.number))
+		b = codec.AppendBytes(b, o.name)
+		var def []byte
+		if o.def != nil {
+			def = o.def.text
+		}
+		b = codec.AppendBytes(b, def)
+		b = codec.AppendBytes(b, o.progress)
+	}
+	return b
+}
+
+// readFlow decodes the operations of a run. The results share the memory of the input.
+func (d *runDecoder) readFlow(in *codec.Reader) (*flow, error) {
+	f := &flow{count: int32(in.Varint()), attempts: int32(in.Varint()), size: int32(in.Varint()), awaited: int32(in.Varint())}
+	f.status = string(in.Bytes())
+	if redo := in.Bytes(); len(redo) > 0 {
+		f.redo = slices.Clone(redo)
+	}
+	f.results = in.Bytes()
+	n := in.Number()
+	if n > MaxOps || n > len(in.Data) {
+		in.Fail()
+		return f, in.Err
+	}
+	if n > 0 {
+		f.ops = make([]op, n)
+	}
+	for i := range f.ops {
+		o := &f.ops[i]
+		o.number, o.name = int32(in.Number()), string(in.Bytes())
+		if text := in.Bytes(); len(text) > 0 && in.Err == nil {
+			def, err := d.definitions.operation(text)
+			if err != nil {
+				return nil, err
+			}
+			o.def = def
+		}
+		if p := in.Bytes(); len(p) > 0 {
+			o.progress = slices.Clone(p)
+		}
+	}
+	return f, in.Err
+}
+
+// operation returns the definition of an operation with this stored text. It adds the
+// definition if it is new.
+func (s *definitionSet) operation(text []byte) (*Definition, error) {
+	sum := sha256.Sum256(text)
+	if d, ok := s.defs[Hash(sum[:16])]; ok {
+		return d, nil
+	}
+	d, err := ParseDefinition(text)
+	if err != nil {
+		return nil, err
+	}
+	s.define(d)
+	return s.defs[d.hash], nil
+}
+
+// Sleep is a sleep of a run that is over.
+type Sleep struct {
+	Run    *Run
+	Number int // number of the step
+}
+
+// continued reports whether the run ended because another run continues its work.
+func (r *Run) continued() bool { return r.Outcome == Succeeded && !r.ReplacedBy().IsZero() }
