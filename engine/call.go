@@ -125,7 +125,7 @@ func (c *commands) perform(ctx context.Context, asked *call) (a answer, err erro
 	case opCancel:
 		err = c.change(ctx, asked, (*machine.Machine).Cancel)
 	case opRetry:
-		err = c.change(ctx, asked, c.retry)
+		err = c.retry(ctx, asked)
 	case opWake:
 		err = c.changeSteps(ctx, asked, (*machine.Machine).Wake)
 	case opPause:

@@ -92,13 +92,30 @@ func (c *commands) changeSteps(ctx context.Context, asked *call, decide func(m *
 	})
 }
 
-// retry is the decision of [Engine.Retry]. It fails if the handler of a stuck attempt of the
-// run has not returned.
-func (c *commands) retry(m *machine.Machine, run machine.ID, by string, now int64) (machine.Record, error) {
-	if err := c.sh.dispatcher.checkStuck(run); err != nil {
-		return machine.Record{}, err
+// retry carries out [Engine.Retry]. It fails if the handler of a stuck attempt of the run has
+// not returned. If the call has a definition, the run of a flow continues with that one.
+func (c *commands) retry(ctx context.Context, asked *call) error {
+	var def *machine.Definition
+	if asked.Start != nil {
+		var err error
+		if def, err = asked.Start.definition(); err != nil {
+			return err
+		}
 	}
-	return m.Retry(run, by, now)
+	return c.with(ctx, string(asked.Op), asked.ID, func(t *turn, run machine.ID) error {
+		if err := c.sh.dispatcher.checkStuck(run); err != nil {
+			return err
+		}
+		rec, err := t.o.m.Retry(run, name(asked.By), t.now)
+		if err == nil && def != nil {
+			rec.Hash = def.Hash()
+			err = t.define(def)
+		}
+		if err == nil {
+			t.must(&rec)
+		}
+		return err
+	})
 }
 
 // with parses the id of a run and has the owner call f with it. what is the name of the
@@ -180,6 +197,9 @@ func (e *Engine) Rerun(ctx context.Context, r RerunRequest) (Started, error) {
 
 func (c *commands) rerun(ctx context.Context, id, step, by string) (*Started, error) {
 	return c.repeat(ctx, id, by, func(r *machine.Run, s *machine.Start) (*machine.Definition, error) {
+		if r.IsFlow() {
+			return nil, fmt.Errorf("%w: workflow %q is a function, which can't begin with one of its operations; replay the run, or retry it if it is dead", ErrState, r.Def.Name)
+		}
 		i := r.Def.Index(step)
 		if i < 0 {
 			return nil, fmt.Errorf("workflow %q has no step %q", r.Def.Name, step)

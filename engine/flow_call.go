@@ -139,7 +139,7 @@ func (c *flowCall) result(f *Flow, call func() ([]byte, error)) (end flowEnd) {
 		return flowEnd{mismatch: wrong.Error()}
 	}
 	if name := f.unasked(); name != "" {
-		return flowEnd{mismatch: fmt.Sprintf("the run has a stored operation %q that the function did not call: deploy code that calls it, or say engine.Renamed or engine.Removed", name)}
+		return flowEnd{mismatch: fmt.Sprintf("the run has a stored operation %q that the function did not call: deploy code that calls it, or that says engine.Renamed or engine.Removed", name)}
 	}
 	if next, ok := errors.AsType[*again](err); ok {
 		return flowEnd{again: next.input}

@@ -258,7 +258,8 @@ func (d *dispatcher) endCall(c *flowCall, end flowEnd) {
 		end.result = &machine.Result{}
 	case end.mismatch != "":
 		d.parkedBy[c.run] = c.workflow
-		rec := d.o.m.Mismatch(run, d.sh.errorText(end.mismatch), t.now)
+		text := fmt.Sprintf("%s; the run continues when code that fits is deployed; to give it up: tideover cancel %s", end.mismatch, c.run)
+		rec := d.o.m.Mismatch(run, d.sh.errorText(text), t.now)
 		t.must(&rec)
 		return
 	case end.again != nil:

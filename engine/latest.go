@@ -57,6 +57,9 @@ func (e *RemovedStepsError) Is(target error) bool { return target == ErrState }
 // directly depends on are the same; see [CompareArgs]. Its policy and limits do not count.
 // The code of a Go function can't be compared: use [Version] to say that it has changed.
 //
+// The dead run of a flow continues itself: no new run is started, and its function gets the
+// results of all operations that succeeded.
+//
 // If the current definition has no step with the name of a step that succeeded, the error
 // is a [*RemovedStepsError]. The input is that of the old run, passed through the current
 // [PrepareInput].
@@ -76,6 +79,12 @@ func (e *Engine) RetryLatest(ctx context.Context, id string, o Latest, by string
 	if w == nil {
 		return Started{}, fmt.Errorf("retry with the current definition: %w: workflow %q of run %s is not registered", ErrState, before.Name, id)
 	}
+	if before.Flow != w.def.Flow {
+		return Started{}, fmt.Errorf("retry with the current definition: %w: workflow %q is a function in one of the two definitions and has steps in the other; replay run %s", ErrState, before.Name, id)
+	}
+	if before.Flow && o.Input == nil {
+		return e.retryFlow(ctx, id, w, o.From, by)
+	}
 	input, given := a.Info.Input, o.Input
 	var keep []string
 	if given == nil {
@@ -88,6 +97,16 @@ func (e *Engine) RetryLatest(ctx context.Context, id string, o Latest, by string
 		return Started{}, fmt.Errorf("retry with the current definition: %w", err)
 	}
 	return e.started(e.of(ctx, id, &call{Op: opLatest, By: by, Keep: keep, Start: &start{Definition: w.def.Text(), Input: input, def: w.def}}))
+}
+
+// retryFlow continues the dead run of a flow with the current definition. It is the same run:
+// its function gets the stored results.
+func (e *Engine) retryFlow(ctx context.Context, id string, w *Workflow, from, by string) (Started, error) {
+	if from != "" {
+		return Started{}, fmt.Errorf("retry with the current definition: workflow %q is a function, which can't begin with one of its operations (%q)", w.Name(), from)
+	}
+	err := e.change(ctx, id, &call{Op: opRetry, By: by, Start: &start{Definition: w.def.Text(), def: w.def}})
+	return Started{ID: id, e: e}, err
 }
 
 // CompareArgs sets the function by which [Engine.RetryLatest] decides whether two

@@ -20,7 +20,7 @@ func (e *Engine) Get(ctx context.Context, id string) (*Info, error) {
 }
 
 // Wait waits until a run has ended. It returns no error for a run that is dead: see
-// [Info.Err].
+// [Info.Err]. If the run was continued by [Again], Wait waits for the last run of the chain.
 //
 // A handler that waits for a run counts for [Config.Concurrency] meanwhile. If all running
 // handlers wait for runs that can't begin, that is a deadlock. [Engine.Troubles] reports it
@@ -40,10 +40,16 @@ func (e *Engine) Wait(ctx context.Context, id string) (*Info, error) {
 		if !a.Over {
 			continue // an owner in another process answers after some time, even if the run has not ended
 		}
-		if i, err := e.Get(ctx, id); err != nil || i.Finished() {
-			return i, err
+		i, err := e.Get(ctx, id)
+		switch {
+		case err != nil:
+			return nil, err
+		case i.ContinuedBy != "":
+			id = i.ContinuedBy
+		case i.Finished():
+			return i, nil
 		}
-		// The run was retried after it had ended: wait again.
+		// The run was continued by another one, or was retried after it had ended: wait again.
 	}
 }
 

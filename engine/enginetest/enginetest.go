@@ -14,6 +14,7 @@ package enginetest
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"testing"
@@ -76,18 +77,28 @@ func (e *Engine) close() {
 	}
 }
 
-// Run starts a run and waits until it has ended. An error of the engine fails the test.
+// Run starts a run and waits until it has ended. An error of the engine fails the test, and so
+// does a run that waits for a handler or for other code.
 func (e *Engine) Run(w *engine.Workflow, input any, opts ...engine.StartOption) *engine.Info {
 	e.t.Helper()
 	s, err := e.Start(e.t.Context(), w, input, opts...)
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	run, err := e.Wait(e.t.Context(), s.ID)
-	if err != nil {
-		e.t.Fatal(err)
+	for {
+		ctx, cancel := context.WithTimeout(e.t.Context(), time.Hour) // of virtual time
+		run, err := e.Wait(ctx, s.ID)
+		cancel()
+		if err == nil {
+			return run
+		}
+		if !errors.Is(err, context.DeadlineExceeded) {
+			e.t.Fatal(err)
+		}
+		if run, err = e.Get(e.t.Context(), s.ID); err != nil || run.State == engine.StateNeedsHandler {
+			e.t.Fatalf("run %s of %s waits for other code: %s %v", s.ID, w.Name(), run.Error, err)
+		}
 	}
-	return run
 }
 
 // Crash stops the engine as if its process were killed, and opens it again with the stored log:

@@ -102,6 +102,7 @@ func (r *Run) Situation() (step, text string, at time.Time) {
 		}
 	}
 	cutOff := false // the run timed out while an attempt was running
+	mismatch := ""
 	for rec := range r.Records() {
 		last = max(last, rec.At)
 		if rec.Kind == Expired && rec.Text == "" {
@@ -114,6 +115,10 @@ func (r *Run) Situation() (step, text string, at time.Time) {
 		switch rec.Kind { //nolint:exhaustive // the others are no errors
 		case Failed, Lost, Limited:
 			text, cutOff = rec.Text, false
+		case Parked:
+			if rec.Attempt > 0 { // the function of a flow did not call the same operations as before
+				mismatch = rec.Text
+			}
 		case Late:
 			if !cutOff { // after a timeout the late error only says that the attempt was canceled
 				text = rec.Text
@@ -130,6 +135,9 @@ func (r *Run) Situation() (step, text string, at time.Time) {
 		text = ""
 	case best >= 0:
 		step = r.StepName(best)
+	}
+	if best == 0 && r.Steps[0].Status == NoHandler && mismatch != "" {
+		text = mismatch
 	}
 	return step, text, time.Unix(0, last)
 }
