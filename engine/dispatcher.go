@@ -205,7 +205,7 @@ func (d *dispatcher) launch(run *machine.Run, step int, handler Handler, trial *
 	origin, key, _ := run.Origin()
 	a.task.Origin, a.task.OriginKey = origin.String(), key
 	if run.IsFlow() {
-		a.task.Step, a.task.Input = label(run.StepName(step)), nil
+		a.task.Step, a.task.Input = run.StepName(step), nil
 		a.item, _ = d.operationOf(run, step)
 	}
 	// The attempt needs no timeout for the deadline of the run: the owner ends the run.
@@ -379,6 +379,7 @@ func (d *dispatcher) lendPlaces() {
 		}
 	}
 	sh.places.removeShard(sh) // the shard can't use a free place now
+	sh.functions.removeShard(sh)
 	d.suspects.leave()
 }
 

@@ -48,8 +48,22 @@ func (b *eventBatch) add(ev retry.Event) {
 	}
 }
 
+// eventStep is the step of an event.
+type eventStep struct {
+	name     string
+	attempts int // limit of its policy
+}
+
+// stepOf returns the step of the record, which is not applied yet.
+func (b *eventBatch) stepOf(rec *machine.Record, m *machine.Machine) (s eventStep) {
+	if run, ok := m.Run(rec.Run); ok && b.hub.wanted.Load() && run.Step(rec.Step) != nil {
+		s.name, s.attempts = run.StepName(rec.Step), limit(run.StepDef(rec.Step).Policy)
+	}
+	return s
+}
+
 // note adds the events that follow from a record.
-func (b *eventBatch) note(rec *machine.Record, run *machine.Run) {
+func (b *eventBatch) note(rec *machine.Record, run *machine.Run, step eventStep) {
 	if !b.hub.wanted.Load() {
 		return
 	}
@@ -59,19 +73,22 @@ func (b *eventBatch) note(rec *machine.Record, run *machine.Run) {
 		b.pending = append(b.pending, ev)
 		return &b.pending[len(b.pending)-1]
 	}
-	step := run.StepDef(rec.Step)
 	inStep := func(kind retry.EventKind) *retry.Event {
 		p := add(kind)
-		p.Step, p.Attempt, p.Attempts = step.Name, rec.Attempt, limit(step.Policy)
+		p.Step, p.Attempt, p.Attempts = step.name, rec.Attempt, step.attempts
 		return p
 	}
 	switch rec.Kind {
 	case machine.Started:
 		add(retry.RunStarted).Note = run.Source()
 	case machine.Begun:
-		inStep(retry.AttemptStarted)
+		if !run.IsFunction(rec.Step) { // a call of a function is no attempt
+			inStep(retry.AttemptStarted)
+		}
 	case machine.Done:
-		inStep(retry.Succeeded)
+		if !run.IsFunction(rec.Step) {
+			inStep(retry.Succeeded)
+		}
 	case machine.Failed:
 		inStep(retry.AttemptFailed).Err = errors.New(rec.Text)
 		verdict(inStep, rec)

@@ -411,8 +411,5 @@ func Removed(f *Flow, names ...string) {
 	f.removed = append(f.removed, names...)
 }
 
-// label returns the identity of an operation as it is shown: without its kind.
-func label(identity string) string {
-	_, name, _ := strings.Cut(identity, ":")
-	return name
-}
+// label returns the name of an operation as it is shown.
+func label(identity string) string { return machine.OpName(identity) }

@@ -92,8 +92,16 @@ func (g *opGroup) identity(i int) string {
 	return "item:" + label(g.name) + "#" + strconv.Itoa(i)
 }
 
-// end wakes the function.
+// end wakes the function. Only the first call has an effect.
 func (g *opGroup) end() { g.once.Do(func() { close(g.over) }) }
+
+// endWith is end for a group of one operation, with its result.
+func (g *opGroup) endWith(res machine.OpResult) {
+	g.once.Do(func() {
+		g.results[0] = res
+		close(g.over)
+	})
+}
 
 // main calls the function, and reports the end of the call to the owner. It is the first function
 // of its goroutine: see callerOf.

@@ -72,7 +72,7 @@ func TestADeployOverAThousandFlows(t *testing.T) {
 					}
 				}
 			default:
-				t.Fatalf("run %s is %s", id, run.State)
+				t.Fatalf("run %s is %s: %s", id, run.State, run.Error)
 			}
 		}
 		if outputs["2"] == 0 || outputs["parked"] == 0 || outputs["1"] == 0 {

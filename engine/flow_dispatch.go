@@ -197,8 +197,10 @@ func (d *dispatcher) opEnded(run *machine.Run, rec *machine.Record) {
 	delete(c.ops, rec.Step)
 	g := item.opGroup
 	g.running--
-	if g.isMap || rec.Reason != 0 || g.def == nil { // else the attempt has set the result
-		g.results[item.index] = outcomeOf(g.identity(item.index), rec)
+	if res := outcomeOf(g.identity(item.index), rec); g.isMap {
+		g.results[item.index] = res
+	} else {
+		g.endWith(res) // unless the attempt has delivered it
 	}
 	g.failed = g.failed || rec.Reason != 0
 	d.continueGroup(c)
@@ -219,8 +221,7 @@ func (item groupItem) deliver(key attemptKey, output []byte) {
 	if item.isMap {
 		return
 	}
-	item.results[0] = machine.OpResult{Number: key.step, Name: item.name, Data: output}
-	item.end()
+	item.endWith(machine.OpResult{Number: key.step, Name: item.name, Data: output})
 }
 
 // operationHandler returns the handler of an attempt of an operation.

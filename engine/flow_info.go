@@ -13,7 +13,6 @@ import (
 // in the order in which they were called.
 func (i *Info) describeFlow(r *machine.Run) {
 	i.Status, i.Version = r.Status(), r.Def.Version
-	i.Step = label(i.Step)
 	if r.Outcome == machine.Succeeded {
 		i.ContinuedBy, i.ReplacedBy = i.ReplacedBy, ""
 	}
@@ -22,7 +21,7 @@ func (i *Info) describeFlow(r *machine.Run) {
 		s := describeStep(r, n)
 		s.Name, s.Kind = machine.Function, machine.Function
 		if n > 0 {
-			s.Kind, s.Name = splitIdentity(r.StepName(n))
+			s.Kind, s.Name = splitIdentity(r.Identity(n))
 		}
 		steps[n] = &s
 	}

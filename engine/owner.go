@@ -100,6 +100,9 @@ func (o *owner) serve() error {
 		if woken && (!sh.dispatcher.full || o.stopping) {
 			sh.places.pass()
 		}
+		if woken {
+			sh.functions.pass()
+		}
 		if o.stopping && len(sh.dispatcher.running) == 0 && len(sh.dispatcher.flows) == 0 {
 			return o.finish()
 		}
@@ -339,24 +342,25 @@ func (t *turn) record(rec *machine.Record) error {
 	}
 	t.records++
 	o.entry.Add(rec)
+	step := o.events.stepOf(rec, o.m) // before an operation that ends is removed
 	if err := o.m.Apply(rec); err != nil {
 		// This is an error of the program: the record was decided from the same state.
 		return fmt.Errorf("record %s: %w", rec.Kind, err)
 	}
 	if !rec.Run.IsZero() {
-		t.noteConsequences(rec)
+		t.noteConsequences(rec, step)
 	}
 	return t.startFollowUps(rec.Run, next)
 }
 
 // noteConsequences notes what to do when a record is stored: publish events, end waits for
 // the run, cancel attempts.
-func (t *turn) noteConsequences(rec *machine.Record) {
+func (t *turn) noteConsequences(rec *machine.Record, step eventStep) {
 	run, ok := t.o.m.Run(rec.Run)
 	if !ok {
 		return
 	}
-	t.o.events.note(rec, run)
+	t.o.events.note(rec, run, step)
 	switch {
 	case run.Closed():
 		if t.o.waiters.count > 0 {

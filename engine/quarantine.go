@@ -332,7 +332,7 @@ func (s *suspects) next() (run *machine.Run, step int, ok bool) {
 		if attempts > 0 && q.Running >= attempts || runs > 0 && !run.HasPlace() && q.Workflow.Active >= runs {
 			continue
 		}
-		if handler := run.StepDef(step).Handler; early && sh.handlers.handler(handler) == nil && sh.handlers.function(handler) == nil {
+		if early && !sh.handlers.hasCode(run, step) {
 			continue
 		}
 		return run, step, true

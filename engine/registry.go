@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/tideover/tideover/engine/internal/machine"
 )
 
 // registry has the workflows and handlers of this process. Handlers are never removed.
@@ -92,6 +94,15 @@ func (r *registry) function(handler string) *Workflow {
 		return w
 	}
 	return nil
+}
+
+// hasCode reports whether the code of a step is registered. The function of a flow has the code of
+// its operations.
+func (r *registry) hasCode(run *machine.Run, step int) bool {
+	if !run.IsFlow() {
+		return r.handler(run.StepDef(step).Handler) != nil
+	}
+	return step > 0 || r.function(run.StepDef(0).Handler) != nil
 }
 
 func (r *registry) workflow(name string) *Workflow {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 
 	"github.com/tideover/tideover/engine/internal/codec"
 	"github.com/tideover/tideover/retry"
@@ -98,15 +99,27 @@ func (r *Run) opDef(n int) *Step {
 	return &sleepStep
 }
 
-// StepName returns the name of a step: of an operation, its identity.
+// StepName returns the name of a step; "" if it is an operation that has ended.
 func (r *Run) StepName(n int) string {
 	if r.flow == nil || n == 0 {
 		return r.Def.Steps[n].Name
 	}
+	return OpName(r.Identity(n))
+}
+
+// Identity returns the identity of an operation; "" if it has ended.
+func (r *Run) Identity(n int) string {
 	if i := r.flow.index(n); i >= 0 {
 		return r.flow.ops[i].name
 	}
 	return ""
+}
+
+// OpName returns the name of an operation with this identity, as it is shown: with its key or
+// index, and without its kind.
+func OpName(identity string) string {
+	_, name, _ := strings.Cut(identity, ":")
+	return name
 }
 
 // Live yields the numbers and states of the steps: of a flow, those of the function and of the
@@ -335,7 +348,7 @@ func (f *flow) addResult(o *OpResult) {
 func (m *state) endOp(r *Run, rec *Record) {
 	f, s := r.flow, r.Step(rec.Step)
 	o := OpResult{
-		Number: rec.Step, Name: r.StepName(rec.Step), Attempts: int(s.Attempt), Began: cmp.Or(s.First, rec.At), Ended: rec.At,
+		Number: rec.Step, Name: r.Identity(rec.Step), Attempts: int(s.Attempt), Began: cmp.Or(s.First, rec.At), Ended: rec.At,
 		Reason: rec.Reason, Data: rec.Data,
 	}
 	if rec.Reason != 0 {
