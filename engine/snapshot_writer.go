@@ -37,6 +37,7 @@ type snapshotWriter struct {
 	size     int64        // size of the last snapshot in bytes
 	seq      uint64       // last log entry before the snapshot began
 	frames   chan frame   // frames for the writing goroutine
+	frame    []byte       // the last of them; the next one uses its memory again
 	progress chan snapshotProgress
 	current  *machine.Snapshot // the snapshot that is being written, or to which runs are being moved
 	base     uint32            // added to the numbers of its frames
@@ -158,7 +159,7 @@ func (s *snapshotWriter) advance(p snapshotProgress) {
 	if p.over {
 		s.current.Stop()
 		s.cancel()
-		s.done = nil
+		s.done, s.frame = nil, nil
 		if p.err != nil {
 			s.sh.health.set(troubleSnapshot, p.err)
 			s.sh.health.logError("can't write a snapshot; the log grows until it can", "error", p.err)
@@ -174,8 +175,9 @@ func (s *snapshotWriter) advance(p snapshotProgress) {
 		s.beginMoving(p.blocks)
 		return
 	}
-	data, more := s.current.Next(nil, store.FrameRuns)
-	s.frames <- frame{data, more, s.current.Err()}
+	var more bool
+	s.frame, more = s.current.Next(s.frame[:0], store.FrameRuns)
+	s.frames <- frame{s.frame, more, s.current.Err()}
 	if !more || s.current.Err() != nil {
 		s.current.Stop()
 	}

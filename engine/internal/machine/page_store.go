@@ -17,7 +17,8 @@ import (
 // coldAfter is how long, in nanoseconds, a wait must last for the run to become cold.
 const coldAfter = 30e9
 
-// Load returns the content of a frame: a part of a snapshot, with encoded runs.
+// Load returns the content of a frame: a part of a snapshot, with encoded runs. The content is
+// valid until the next call.
 type Load func(frame uint32) ([]byte, error)
 
 // pageStore reads the parts of cold runs back: their input, history and outputs are in a snapshot
@@ -25,6 +26,8 @@ type Load func(frame uint32) ([]byte, error)
 type pageStore struct {
 	runDecoder
 	load Load // nil means that there are no cold runs
+
+	decoded, refilled Run // results of decode and whole, whose memory is used again
 }
 
 // Cold sets the function that reads cold runs back from the frames of a snapshot.
@@ -67,31 +70,37 @@ func chill(r *Run, frame, at uint32) {
 
 // Chill makes runs cold that the snapshot has in their current state: it removes their input,
 // history and outputs from memory. Runs that are cold already refer to this snapshot from now on.
-// Each call handles the next runs, at most the given number; more is false after the last run.
+// Each call handles the next runs, about the given number; more is false after the last run.
 // base is added to the numbers of the frames, to distinguish them from those of another snapshot.
 func (s *Snapshot) Chill(now int64, base uint32, most int) (more bool) {
-	n := min(most, len(s.written))
-	for _, w := range s.written[:n] {
-		r := w.run
-		if here, ok := s.m.runs[r.ID]; !ok || here != r {
-			continue
+	for n := 0; n < most && len(s.written) > 0; s.written = s.written[1:] {
+		for _, w := range s.written[0] {
+			s.chill(w, now, base)
 		}
-		warm := r.coldFrame == 0
-		if !warm || r.version == w.version && chillable(r, now) {
-			chill(r, base+w.frame, w.at)
-			if warm {
-				s.Chilled++
-			}
-		}
+		n += len(s.written[0])
+		s.written[0] = nil
 	}
-	if s.written = s.written[n:]; len(s.written) == 0 {
-		s.written = nil
-	}
-	return s.written != nil
+	return len(s.written) > 0
 }
 
-// fetch reads a cold run from its frame.
-func (p *pageStore) fetch(r *Run) (*Run, error) {
+// chill is Chill for one run.
+func (s *Snapshot) chill(w written, now int64, base uint32) {
+	r := w.run
+	if here, ok := s.m.runs[r.ID]; !ok || here != r {
+		return
+	}
+	warm := r.coldFrame == 0
+	if !warm || r.version == w.version && chillable(r, now) {
+		chill(r, base+w.frame, w.at)
+		if warm {
+			s.Chilled++
+		}
+	}
+}
+
+// decode decodes a cold run from its frame. The result is valid until the next call, and shares
+// the memory of the frame.
+func (p *pageStore) decode(r *Run) (*Run, error) {
 	if p.load == nil {
 		return nil, fmt.Errorf("run %s: its input and history are not in memory, and there is no snapshot to read them from", r.ID)
 	}
@@ -102,12 +111,11 @@ func (p *pageStore) fetch(r *Run) (*Run, error) {
 	if uint64(r.coldAt) >= uint64(len(body)) {
 		return nil, fmt.Errorf("%w: the frame of a snapshot ends before run %s", ErrEncoding, r.ID)
 	}
-	in := codec.Reader{Data: body[r.coldAt:]}
-	decoded, err := p.readRun(&in)
-	if err == nil && decoded.ID != r.ID {
-		err = fmt.Errorf("%w: the snapshot has run %s instead of run %s", ErrEncoding, decoded.ID, r.ID)
+	err = p.parseInto(&p.decoded, &codec.Reader{Data: body[r.coldAt:]})
+	if err == nil && p.decoded.ID != r.ID {
+		err = fmt.Errorf("%w: the snapshot has run %s instead of run %s", ErrEncoding, p.decoded.ID, r.ID)
 	}
-	return decoded, err
+	return &p.decoded, err
 }
 
 // warm reads the run back into memory, if it is cold.
@@ -115,10 +123,11 @@ func (p *pageStore) warm(r *Run) error {
 	if r.coldFrame == 0 {
 		return nil
 	}
-	decoded, err := p.fetch(r)
+	decoded, err := p.decode(r)
 	if err != nil {
 		return err
 	}
+	copyParts(decoded)
 	refill(r, decoded)
 	r.coldFrame, r.coldAt = 0, 0
 	return nil
@@ -160,17 +169,19 @@ func (p *pageStore) Encode(b []byte, r *Run) ([]byte, error) {
 	return whole.Encode(b), nil
 }
 
-// whole returns the run with all its parts. For a cold run it returns a copy with the parts
-// from its frame. The copy shares other data with the run, and must not be changed.
+// whole returns the run with all its parts. For a cold run it returns a copy with the parts from
+// its frame, which is valid until another cold run is read. The copy shares other data with the
+// run, and must not be changed.
 func (p *pageStore) whole(r *Run) (*Run, error) {
 	if r.coldFrame == 0 {
 		return r, nil
 	}
-	decoded, err := p.fetch(r)
+	decoded, err := p.decode(r)
 	if err != nil {
 		return nil, err
 	}
-	w := *r
+	w := &p.refilled
+	*w = *r
 	if r.extra != nil {
 		x := *r.extra
 		w.extra = &x
@@ -179,6 +190,6 @@ func (p *pageStore) whole(r *Run) (*Run, error) {
 		f := *r.flow
 		w.flow = &f
 	}
-	refill(&w, decoded)
-	return &w, nil
+	refill(w, decoded)
+	return w, nil
 }

@@ -486,17 +486,31 @@ func (g *game) chill() {
 	was, now := g.m.load, bodies(g.t, g.frames)
 	g.coldBase ^= 1 << 31
 	base := g.coldBase
+	load := loadFrom(now)
 	g.m.Cold(func(frame uint32) ([]byte, error) {
 		if frame&(1<<31) == base {
-			return now[frame&^(1<<31)], nil
+			return load(frame)
 		}
 		return was(frame)
 	})
 	for g.snap.Chill(g.now-3600*sec, base, 1+g.rng.IntN(5)) {
 		g.check("while runs are made cold", g.shadow)
 	}
-	g.m.Cold(func(frame uint32) ([]byte, error) { return now[frame&^(1<<31)], nil })
+	g.m.Cold(load)
 	g.check("with cold runs", g.shadow)
+}
+
+// loadFrom returns a Load of these contents. As its users must expect, each result is overwritten
+// by the next call.
+func loadFrom(bodies map[uint32][]byte) Load {
+	var last []byte
+	return func(frame uint32) ([]byte, error) {
+		for i := range last {
+			last[i] = 0xee
+		}
+		last = bytes.Clone(bodies[frame&^(1<<31)])
+		return last, nil
+	}
 }
 
 // bodies returns the contents of the frames of runs, by their number.
@@ -528,8 +542,7 @@ func (g *game) restore(s stored) *Machine {
 	m, err := Restore(bytes.NewReader(s.data))
 	if g.chance(50) {
 		m, err = RestoreCold(bytes.NewReader(s.data), g.now-3600*sec)
-		found := bodies(g.t, s.data)
-		m.Cold(func(frame uint32) ([]byte, error) { return found[frame&^(1<<31)], nil })
+		m.Cold(loadFrom(bodies(g.t, s.data)))
 	}
 	if err != nil {
 		g.t.Fatalf("Restore = %v", err)

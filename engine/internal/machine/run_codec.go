@@ -119,11 +119,17 @@ func copyParts(r *Run) {
 
 // parseRun decodes a run. Its input, history and outputs share the memory of the input.
 func (d *runDecoder) parseRun(in *codec.Reader) (*Run, error) {
-	r := &Run{ID: in.Array(), timer: noTimer}
+	r := new(Run)
+	return r, d.parseInto(r, in)
+}
+
+// parseInto is parseRun into the memory of r and of its steps.
+func (d *runDecoder) parseInto(r *Run, in *codec.Reader) error {
+	*r = Run{ID: in.Array(), timer: noTimer, Steps: r.Steps}
 	hash := Hash(in.Array())
 	def, ok := d.definitions.Definition(hash)
 	if in.Err != nil || !ok {
-		return nil, fmt.Errorf("%w: run %s has an unknown definition", ErrEncoding, r.ID)
+		return fmt.Errorf("%w: run %s has an unknown definition", ErrEncoding, r.ID)
 	}
 	r.Def = def
 	r.version = in.Uvarint()
@@ -145,14 +151,14 @@ func (d *runDecoder) parseRun(in *codec.Reader) (*Run, error) {
 	if flags&runFlow != 0 {
 		var err error
 		if r.flow, err = d.readFlow(in); err != nil {
-			return nil, err
+			return err
 		}
 		steps += len(r.flow.ops)
 	}
-	r.Steps = make([]StepState, steps)
+	r.Steps = slices.Grow(r.Steps[:0], steps)[:steps]
 	for i := range r.Steps {
 		s := &r.Steps[i]
-		s.timer = noTimer
+		*s = StepState{timer: noTimer}
 		flags := in.Byte()
 		s.Status, s.clock = Status(flags&^(stepClock|stepWindows)), flags&stepClock != 0
 		if flags&stepWindows != 0 {
@@ -182,7 +188,7 @@ func (d *runDecoder) parseRun(in *codec.Reader) (*Run, error) {
 	if r.Outcome > Canceled {
 		in.Fail()
 	}
-	return r, in.Err
+	return in.Err
 }
 
 // cloned returns parts with copied elements; nil if there are not n of them.

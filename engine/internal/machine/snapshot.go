@@ -2,7 +2,6 @@ package machine
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"encoding/binary"
 	"errors"
@@ -42,8 +41,8 @@ type Snapshot struct {
 	done    bool   // the last frame was written
 	err     error  // why a run could not be read
 
-	frames  uint32    // number of frames written
-	written []written // runs for Chill
+	frames  uint32      // number of frames written
+	written [][]written // runs for Chill, by frame: one slice of all runs would leave garbage as it grows
 }
 
 // Err returns why the snapshot can't be completed; nil if it can.
@@ -94,6 +93,7 @@ func (s *Snapshot) Next(b []byte, most int) (out []byte, more bool) {
 		s.frames++
 		return frame(b, frameState, state), true
 	}
+	var list []written
 	body := s.removed // frame copies it, so the memory can be used again
 	for n := 0; n < most && s.next > 0 && len(body) < fullFrame; n++ {
 		// Runs that were added after the beginning are at the end, and are not written. A
@@ -106,11 +106,17 @@ func (s *Snapshot) Next(b []byte, most int) (out []byte, more bool) {
 		}
 		if r := s.m.all[s.next]; r.snap != s.no {
 			r.snap = s.no
-			s.written = append(s.written, written{r, r.version, s.frames, uint32(len(body))})
+			if list == nil {
+				list = make([]written, 0, min(most-n, s.next+1))
+			}
+			list = append(list, written{r, r.version, s.frames, uint32(len(body))})
 			s.add(&body, r)
 		}
 	}
 	s.removed = body[:0]
+	if list != nil {
+		s.written = append(s.written, list)
+	}
 	if len(body) > 0 {
 		s.frames++
 		return frame(b, frameRuns, body), true
@@ -132,13 +138,19 @@ func frame(b []byte, kind byte, body []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(body, castagnoli))
 }
 
-// Frame returns the content of an encoded frame with runs.
+// Frame returns the content of an encoded frame with runs. It shares the memory of data.
 func Frame(data []byte) (body []byte, err error) {
-	kind, body, err := readFrame(bufio.NewReader(bytes.NewReader(data)), nil)
-	if err == nil && kind != frameRuns {
-		err = fmt.Errorf("%w: got a frame of kind %q; want %q", ErrEncoding, kind, frameRuns)
+	in := codec.Reader{Data: data}
+	kind, body := in.Byte(), in.Bytes()
+	switch {
+	case in.Err != nil || len(in.Data) < crc32.Size:
+		return nil, fmt.Errorf("%w: the data ends in the middle of a frame", ErrEncoding)
+	case crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(in.Data):
+		return nil, fmt.Errorf("%w: checksum of a frame is wrong", ErrEncoding)
+	case kind != frameRuns:
+		return nil, fmt.Errorf("%w: got a frame of kind %q; want %q", ErrEncoding, kind, frameRuns)
 	}
-	return body, err
+	return body, nil
 }
 
 // readFrame reads a frame. It uses the memory of buf for the content if that is large enough.

@@ -292,6 +292,26 @@ func TestSnapshotsThatAreRefused(t *testing.T) {
 	}
 }
 
+func TestFramesThatAreRefused(t *testing.T) {
+	good := frame(nil, frameRuns, bytes.Repeat([]byte("run"), 50))
+	if body, err := Frame(good); err != nil || len(body) != 150 {
+		t.Fatalf("Frame has %d bytes, %v; want 150", len(body), err)
+	}
+	for i := range good {
+		if _, err := Frame(good[:i]); !errors.Is(err, ErrEncoding) {
+			t.Errorf("Frame of %d of %d bytes = %v", i, len(good), err)
+		}
+		bad := bytes.Clone(good)
+		bad[i] ^= 0x10
+		if _, err := Frame(bad); !errors.Is(err, ErrEncoding) {
+			t.Errorf("Frame with byte %d changed = %v", i, err)
+		}
+	}
+	if _, err := Frame(frame(nil, frameEnd, []byte{1})); !errors.Is(err, ErrEncoding) {
+		t.Errorf("Frame of another kind = %v", err)
+	}
+}
+
 func TestADamagedLengthTakesNoMemory(t *testing.T) {
 	data := []byte{frameState, 0x80, 0x80, 0x80, 0x1e, 1, 2, 3} // 60 MB
 	bounded(t, len(data), func() {

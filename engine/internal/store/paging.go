@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -20,11 +21,15 @@ const OtherSnapshot = 1 << 31
 // same time.
 const frameCache = 16
 
+// maxReused is the largest buffer, in bytes, whose memory is used again.
+const maxReused = 1 << 20
+
 // Paging reads the parts of cold runs that are not in memory, their inputs and histories, from
 // snapshots. Only one goroutine at a time may use it.
 type Paging struct {
 	files [2]pagedFile // index 1 is for frame numbers with OtherSnapshot
 	unzip *zstd.Decoder
+	read  []byte // the compressed frame that was read last; its memory is used again
 	cache [frameCache]pagedFrame
 	next  int // index of the cache entry to replace next
 }
@@ -37,7 +42,16 @@ type pagedFile struct {
 
 type pagedFrame struct {
 	number uint32
-	body   []byte
+	data   []byte // the decompressed frame; its memory is used again for another frame
+	body   []byte // its content
+}
+
+// reusable returns the memory of b for other data, nil if it is too large to be kept.
+func reusable(b []byte) []byte {
+	if cap(b) > maxReused {
+		return nil
+	}
+	return b[:0]
 }
 
 // Use makes Load read the frames of a snapshot. base is 0 or OtherSnapshot. Use returns false if
@@ -68,7 +82,7 @@ func (p *Paging) Close() {
 	p.Drop(OtherSnapshot)
 }
 
-// Load returns the content of the frame with this number.
+// Load returns the content of the frame with this number. It is valid until the next call.
 func (p *Paging) Load(number uint32) ([]byte, error) {
 	for i := range p.cache {
 		if p.cache[i].number == number && p.cache[i].body != nil {
@@ -81,24 +95,25 @@ func (p *Paging) Load(number uint32) ([]byte, error) {
 		return nil, fmt.Errorf("frame %d of a snapshot is not there", n)
 	}
 	b := f.blocks[n]
-	data := make([]byte, b.size)
-	if _, err := f.ReadAt(data, b.at); err != nil {
+	p.read = slices.Grow(reusable(p.read), int(b.size))[:b.size]
+	if _, err := f.ReadAt(p.read, b.at); err != nil {
 		return nil, fmt.Errorf("frame %d of a snapshot: %w", n, err)
 	}
 	if p.unzip == nil {
 		p.unzip, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1)) // fails only for wrong options
 	}
-	data, err := p.unzip.DecodeAll(data, nil)
+	c := &p.cache[p.next]
+	c.body = nil
+	var err error
+	if c.data, err = p.unzip.DecodeAll(p.read, reusable(c.data)); err == nil {
+		c.number = number
+		c.body, err = machine.Frame(c.data)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("frame %d of a snapshot: %w", n, err)
 	}
-	body, err := machine.Frame(data)
-	if err != nil {
-		return nil, fmt.Errorf("frame %d of a snapshot: %w", n, err)
-	}
-	p.cache[p.next] = pagedFrame{number, body}
 	p.next = (p.next + 1) % frameCache
-	return body, nil
+	return c.body, nil
 }
 
 // ReadSnapshot restores the state of a snapshot. If the snapshot supports random access, runs

@@ -1,10 +1,13 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"hash/maphash"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -13,8 +16,8 @@ import (
 	"github.com/tideover/tideover/engine/journal/memlog"
 )
 
-// newState returns a state with runs that have just been started.
-func newState(t *testing.T, runs int) *machine.Machine {
+// newState returns a state with runs that have just been started and wait for an hour.
+func newState(t testing.TB, runs int) *machine.Machine {
 	t.Helper()
 	def := &machine.Definition{Name: "w", Steps: []machine.Step{{Name: "a", Handler: "h"}}}
 	if err := def.Prepare(); err != nil {
@@ -30,7 +33,9 @@ func newState(t *testing.T, runs int) *machine.Machine {
 	rec, _ := m.Define(def, 1)
 	apply(rec)
 	for i := range runs {
-		rec, _, err := m.Start(&machine.Start{ID: machine.NewID(1, 2, uint64(i+1)), Hash: def.Hash(), Input: []byte(`1`)}, 1)
+		rec, _, err := m.Start(&machine.Start{
+			ID: machine.NewID(1, 2, uint64(i+1)), Hash: def.Hash(), Input: bytes.Repeat(strconv.AppendInt(nil, int64(i), 10), 50), At: 3600e9,
+		}, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +44,7 @@ func newState(t *testing.T, runs int) *machine.Machine {
 	return m
 }
 
-func newLease(t *testing.T) journal.Lease {
+func newLease(t testing.TB) journal.Lease {
 	t.Helper()
 	l, err := new(memlog.Store).Open().Lease(t.Context(), 0)
 	if err != nil {
@@ -95,6 +100,75 @@ func TestAStateIsFoldedFromItsSnapshot(t *testing.T) {
 	if got := len(s.Machine.All()); got != 3*FrameRuns || s.Machine.Seq() != 1 {
 		t.Errorf("%d runs of entry %d, want %d of 1", got, s.Machine.Seq(), 3*FrameRuns)
 	}
+}
+
+// fileLease is a lease whose blobs support random access, as files do.
+type fileLease struct{ journal.Lease }
+
+func (l fileLease) Get(ctx context.Context, name string) (io.ReadCloser, error) {
+	raw, err := l.Lease.Get(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(raw)
+	return struct {
+		*bytes.Reader
+		io.Closer
+	}{bytes.NewReader(data), raw}, err
+}
+
+// newColdState returns a state whose runs are all cold.
+func newColdState(t testing.TB, l journal.Lease, runs int) *machine.Machine {
+	t.Helper()
+	if _, err := WriteState(t.Context(), l, newState(t, runs), 1); err != nil {
+		t.Fatal(err)
+	}
+	p := new(Paging)
+	t.Cleanup(p.Close)
+	m, err := p.ReadSnapshot(t.Context(), l, SnapshotName(1), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range m.All() {
+		if !r.IsCold() {
+			t.Fatalf("run %s is in memory", r.ID)
+		}
+	}
+	return m
+}
+
+func TestColdRunsAreWrittenToTheNextSnapshot(t *testing.T) {
+	t.Parallel()
+	const runs = 3 * frameCache * FrameRuns
+	l, seed := fileLease{newLease(t)}, maphash.MakeSeed()
+	cold := newColdState(t, l, runs)
+	if _, err := WriteState(t.Context(), l, cold, 2); err != nil {
+		t.Fatal(err)
+	}
+	again, err := new(Paging).ReadSnapshot(t.Context(), l.Lease, SnapshotName(2), 1) // into memory
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err1 := newState(t, runs).Tally(seed)
+	for name, m := range map[string]*machine.Machine{"cold": cold, "written again": again} {
+		if got, err2 := m.Tally(seed); got != want || err1 != nil || err2 != nil {
+			t.Errorf("%s: %+v, %v; want %+v, %v", name, got, err2, want, err1)
+		}
+	}
+}
+
+// BenchmarkColdSnapshot measures writing a snapshot of runs that are cold.
+func BenchmarkColdSnapshot(b *testing.B) {
+	const runs = 50_000
+	l := fileLease{newLease(b)}
+	m := newColdState(b, l, runs)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := WriteState(b.Context(), l, m, 2); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*runs), "ns/run")
 }
 
 func TestASnapshotThatIsCutIsDamaged(t *testing.T) {
