@@ -39,7 +39,8 @@ type viewWriter struct {
 	todo     []*machine.Run // runs that changed up to the entry todoSeq, and are in no batch yet
 	todoSeq  uint64
 	cursor   uint64         // the view has all changes up to this entry, once the current batch is written
-	finished []*machine.Run // finished runs of the batch that is being written
+	put      []view.Run     // runs of the batch that is being written; the next batch uses the memory again
+	finished []*machine.Run // finished runs of that batch
 	deleted  []string       // ids of runs to delete with the next batch
 	busy     bool           // a batch is being written
 	expire   bool           // the next batch also deletes runs that were kept long enough
@@ -228,7 +229,7 @@ func (v *viewWriter) feed() {
 // only then has the view all changes up to that entry.
 func (v *viewWriter) nextBatch() view.Batch {
 	n := min(len(v.todo), viewBatch)
-	b := view.Batch{Put: make([]view.Run, 0, n), Cursor: v.cursor}
+	b := view.Batch{Put: slices.Grow(v.put[:0], n), Cursor: v.cursor}
 	for _, r := range v.todo[:n] {
 		if !r.Dirty() {
 			continue
@@ -259,6 +260,7 @@ func (v *viewWriter) nextBatch() view.Batch {
 		v.todo = nil
 		b.Cursor, v.cursor = v.todoSeq, v.todoSeq
 	}
+	v.put = b.Put
 	b.Delete, v.sent, v.deleted = v.deleted, v.deleted, nil
 	return b
 }
@@ -266,6 +268,9 @@ func (v *viewWriter) nextBatch() view.Batch {
 // confirm handles the result of writing a batch.
 func (v *viewWriter) confirm(err error) {
 	v.busy = false
+	if clear(v.put); v.behind() < viewBatch {
+		v.put = nil
+	}
 	defer func() { v.endWaits(err != nil) }()
 	if err != nil {
 		v.sh.health.set(troubleView, err)

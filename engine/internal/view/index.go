@@ -37,10 +37,13 @@ func separates(r rune) bool {
 	return !unicode.IsLetter(r) && !unicode.IsNumber(r) && !unicode.IsMark(r)
 }
 
-// document returns the words of a run, each once, joined with spaces.
-func document(r *Run) string {
+// document returns the words of a run, each once, joined with spaces. It uses the memory of the
+// map for these words.
+func document(r *Run, seen map[string]struct{}) string {
+	input := inputText(r.Input)
 	var b strings.Builder
-	seen := make(map[string]struct{}, 64)
+	b.Grow(len(r.Key) + len(r.Workflow) + len(r.Error) + len(input) + 4)
+	clear(seen)
 	add := func(w string) bool {
 		if _, ok := seen[w]; !ok {
 			seen[w] = struct{}{}
@@ -49,7 +52,7 @@ func document(r *Run) string {
 		}
 		return len(seen) < maxWords
 	}
-	for _, text := range [...]string{r.Key, r.Workflow, r.Error, inputText(r.Input)} {
+	for _, text := range [...]string{r.Key, r.Workflow, r.Error, input} {
 		words(text, add)
 	}
 	return b.String()
@@ -153,13 +156,14 @@ func (w *writer) places(query string, args ...any) (places []int64, err error) {
 }
 
 func (w *writer) addWords(places []int64) error {
+	seen := make(map[string]struct{}, 64)
 	for _, place := range places {
 		r, ok, err := w.names.at(w.conn, place)
 		if err == nil && !ok {
 			err = fmt.Errorf("%w: no run at place %d", ErrDamaged, place)
 		}
 		if err == nil {
-			err = exec(w.conn, "INSERT INTO words(rowid, text) VALUES(?, ?)", place, document(&r))
+			err = exec(w.conn, "INSERT INTO words(rowid, text) VALUES(?, ?)", place, document(&r, seen))
 		}
 		if err != nil {
 			return err

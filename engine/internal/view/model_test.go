@@ -50,7 +50,7 @@ func (m model) list(f Filter, found func(*Run) bool) []Run {
 // hasWords reports whether a search for words must find a run.
 func hasWords(search string, stems bool) func(*Run) bool {
 	return func(r *Run) bool {
-		have := strings.Fields(document(r))
+		have := strings.Fields(document(r, map[string]struct{}{}))
 		all := true
 		words(search, func(w string) bool {
 			all = all && slices.ContainsFunc(have, func(h string) bool {
