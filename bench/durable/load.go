@@ -3,6 +3,7 @@ package durable
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,35 +50,38 @@ type start struct {
 	took time.Duration
 }
 
-// load starts tasks from several goroutines. next returns the next n tasks and may
-// wait before it does; false ends the load.
+// load starts tasks from several goroutines, and returns the calls of System.Start. next returns
+// the next n tasks and may wait before it does; false ends the load.
 func load(ctx context.Context, s System, callers int, next func(first, n int) ([]Payload, bool)) ([]start, error) {
-	var mu sync.Mutex
+	lists := make([][]start, callers)
+	err := startTasks(ctx, s, callers, next, func(caller int, s start) { lists[caller] = append(lists[caller], s) })
+	return slices.Concat(lists...), err
+}
+
+// startTasks is load with a function that gets each call of System.Start, and the number of the
+// goroutine that made it.
+func startTasks(
+	ctx context.Context, s System, callers int, next func(first, n int) ([]Payload, bool), record func(caller int, s start),
+) error {
 	var group sync.WaitGroup
 	var taken atomic.Int64
-	var all []start
-	var errs []error
+	errs := make([]error, callers)
 	batch := s.Batch()
-	for range callers {
+	for caller := range callers {
 		group.Go(func() {
-			var own []start
-			var err error
-			for err == nil {
+			for errs[caller] == nil {
 				tasks, ok := next(int(taken.Add(int64(batch)))-batch, batch)
 				if !ok {
 					break
 				}
 				at := time.Now()
-				err = s.Start(ctx, tasks)
-				own = append(own, start{at, time.Since(at)})
+				errs[caller] = s.Start(ctx, tasks)
+				record(caller, start{at, time.Since(at)})
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			all, errs = append(all, own...), append(errs, err)
 		})
 	}
 	group.Wait()
-	return all, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 func latencies(starts []start) (list []time.Duration) {
