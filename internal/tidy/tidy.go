@@ -14,13 +14,14 @@ import (
 // With GOGC=100 the heap may double before a collection. A process with a very
 // small heap would collect all the time under load, so its heap may always grow
 // to smallHeap. A process with a million waiting runs would use hundreds of
-// megabytes for nothing, so it collects earlier, except under so much load that
-// collections would take most of the time.
+// megabytes for nothing, so it collects earlier. Under high load that would take
+// too much processor time: then its heap may grow by busyGrowth.
 const (
 	smallHeap  = 32 << 20
 	mostGC     = 400 // the live heap of an idle process may double when load begins, before the next update
 	largeHeap  = 150 << 20
 	largeGC    = 25
+	busyGrowth = 160 << 20
 	manyGC     = 2 // this many collections within the interval every mean high load
 	quietTicks = 5 // the load is over after this many intervals without a collection
 	every      = 2 * time.Second
@@ -53,9 +54,16 @@ func (m *memory) update(live, cycles uint64) (percent int, release bool) {
 		return largeGC, true
 	}
 	if m.busy {
-		return 100, false
+		return busyPercent(live), false
 	}
 	return largeGC, false
+}
+
+// busyPercent returns the percentage at which a large heap grows by busyGrowth
+// before a collection, rounded down to a multiple of 10: each change stops all
+// goroutines for a moment.
+func busyPercent(live uint64) int {
+	return min(max(int(100*busyGrowth/live)/10*10, largeGC), 100)
 }
 
 // smallHeapPercent returns the percentage at which a process with this live
@@ -90,7 +98,10 @@ func Run(ctx context.Context) {
 		if release {
 			// Not debug.FreeOSMemory, which would stop all goroutines for tens
 			// of milliseconds: after a collection the runtime returns free
-			// memory gradually.
+			// memory gradually. It keeps as much as the heap had at the end
+			// of the collection, with the garbage that was found. The second
+			// collection finds none.
+			runtime.GC()
 			runtime.GC()
 		}
 		select {

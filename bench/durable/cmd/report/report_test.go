@@ -19,7 +19,7 @@ module: example.com/peer v1.2.3
 `
 
 const many = `date: 2026-01-03
-{"scenario":"waiting","system":"delayed 1000000","values":{"VmRSS filled":700,"disk":800,"start p99":3,"empty: start p99":2}}
+{"scenario":"waiting","system":"delayed 1000000","values":{"VmRSS filled":700,"VmHWM filled":1750,"disk":800,"start p99":3,"empty: start p99":2}}
 `
 
 func TestPage(t *testing.T) {
@@ -45,6 +45,7 @@ func TestPage(t *testing.T) {
 		"| start, p99 | ≤ 5 ms | 6.00 ms | **no** |",
 		"| late, p50 / p99, ms | 0.50 / 2.00 | – |",
 		"| delayed 1000000: resident, when all wait | ≤ 600 MB | 700 MB | **no** |",
+		"| delayed 1000000: its peak, beside that | ≤ 2 × | 2.50 × | **no** |",
 		"| delayed 1000000: start of new work, p99, beside an empty engine | ≤ 2 × | 1.50 × | yes |",
 		"## Shortfalls and oddities\n\nBecause.\n",
 	} {

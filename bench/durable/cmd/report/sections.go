@@ -53,6 +53,7 @@ func waiting(r *benchreport.Results) string {
 		of := func(value string) benchreport.Key { return benchreport.Of(s, value) }
 		goals = append(goals,
 			benchreport.AtMost(s+": resident, when all wait", of("VmRSS filled").Median, 600, "MB"),
+			benchreport.AtMost(s+": its peak, beside that", of("VmHWM filled").Over(of("VmRSS filled")), 2, "×"),
 			benchreport.AtMost(s+": resident, when opened again", of("VmRSS reopened").Median, 600, "MB"),
 			benchreport.AtMost(s+": disk", of("disk").Median, 900, "MB"),
 			benchreport.AtMost(s+": restart", of("restart seconds").Median, 3, "s"),
