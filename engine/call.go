@@ -16,6 +16,7 @@ type op string
 
 const (
 	opStart      op = "start"
+	opStartFlow  op = "start-flow" // start of a workflow as code, which an older release rejects
 	opGet        op = "get"
 	opHas        op = "has"
 	opWait       op = "wait"
@@ -38,6 +39,14 @@ const (
 	opSchedules  op = "schedules"
 	opEvents     op = "events" // of a member
 )
+
+// startOp returns the operation that starts a run of the definition.
+func startOp(def *machine.Definition) op {
+	if def.Format() > machine.FirstFormat {
+		return opStartFlow
+	}
+	return opStart
+}
 
 // repeatable has the operations that have the same effect if they are carried out twice.
 var repeatable = map[op]bool{
@@ -113,7 +122,7 @@ const longestWait = 20 * time.Second
 func (c *commands) perform(ctx context.Context, asked *call) (a answer, err error) {
 	q := &c.sh.queries
 	switch id, by := asked.ID, asked.By; asked.Op {
-	case opStart:
+	case opStart, opStartFlow:
 		a.Started, err = c.startCalled(ctx, asked.Start)
 	case opGet:
 		a.Info, err = q.get(ctx, id)

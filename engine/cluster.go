@@ -36,7 +36,7 @@ func join(ctx context.Context, e *Engine, log journal.Cluster) (*cluster, error)
 	cl.calls = remoteCalls{
 		log: log, shards: &cl.shardTable, stop: cl.stop, working: make(chan struct{}, e.cfg.maxCalls), waiting: make(chan struct{}, maxWaits),
 	}
-	cl.placement = placement{log: log, calls: &cl.calls, cfg: &e.cfg, gathered: map[string]bool{}, loose: map[string]Trouble{}}
+	cl.placement = placement{process: &e.process, log: log, calls: &cl.calls, cfg: &e.cfg, gathered: map[string]bool{}, loose: map[string]Trouble{}}
 	cl.follower.init(&e.hub, log, cl.stop)
 	if draw := e.cfg.Rand; draw != nil {
 		var mu sync.Mutex

@@ -235,6 +235,9 @@ func (c *commands) repeat(ctx context.Context, id, by string, change func(*machi
 	if len(s.Input) > c.sh.cfg.MaxPayload {
 		return nil, fmt.Errorf("input: %w: %d bytes, at most %d", ErrTooLarge, len(s.Input), c.sh.cfg.MaxPayload)
 	}
+	if err := c.sh.checkMembers(def.Format()); err != nil {
+		return nil, err
+	}
 	s.Hash = def.Hash()
 	err = c.sh.do(ctx, func(t *turn) error { return c.repeatIn(t, r, s, def) })
 	if err != nil {

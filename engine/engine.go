@@ -41,7 +41,8 @@ type process struct {
 	quarantine quarantine
 	pens       chan struct{} // semaphore: limits how many views are written at the same time
 
-	getRun func(ctx context.Context, id string) (*Info, error) // reads a run from any shard
+	members members                                             // nil without a cluster
+	getRun  func(ctx context.Context, id string) (*Info, error) // reads a run from any shard
 }
 
 // Open opens an engine and continues all runs that are not finished. In a cluster it
@@ -84,6 +85,7 @@ func (e *Engine) begin(ctx context.Context) (err error) {
 		}
 	}
 	if log, ok := e.log.(journal.Cluster); ok {
+		e.members = log
 		e.cluster, err = join(ctx, e, log)
 	} else {
 		e.alone = newShard(&e.process, 0, 1, e.cfg.Dir)

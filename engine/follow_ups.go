@@ -243,6 +243,10 @@ func (t *turn) giveUp(run *machine.Run, next *Workflow) error {
 	if err != nil {
 		return fmt.Errorf("input of the follow-up run when %s gives up: %w", run.Def.Name, err)
 	}
+	if err := t.o.sh.checkMembers(next.format()); err != nil {
+		// A follow-up run must not be lost. The older member can't open this shard.
+		t.o.sh.cfg.Logger.Warn("a follow-up run that a member of the cluster can't read was started", "run", run.ID, "workflow", next.Name(), "error", err)
+	}
 	_, _, err = t.start(&machine.Start{Hash: next.def.Hash(), Input: text, Source: giveUpSource + g.Run}, next.def)
 	return err
 }

@@ -79,6 +79,9 @@ func (e *Engine) RetryLatest(ctx context.Context, id string, o Latest, by string
 	if w == nil {
 		return Started{}, fmt.Errorf("retry with the current definition: %w: workflow %q of run %s is not registered", ErrState, before.Name, id)
 	}
+	if err := e.checkMembers(w.format()); err != nil {
+		return Started{}, fmt.Errorf("retry with the current definition: %w", err)
+	}
 	if before.Flow != w.def.Flow {
 		return Started{}, fmt.Errorf("retry with the current definition: %w: workflow %q is a function in one of the two definitions and has steps in the other; replay run %s", ErrState, before.Name, id)
 	}

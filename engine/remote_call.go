@@ -107,10 +107,11 @@ func (rc *remoteCalls) askAt(ctx context.Context, shard int, c *call, other func
 // markRepeated marks a call that is sent again, because it is not known whether it was
 // carried out. It returns false if the call must not be sent again.
 func (c *call) markRepeated() bool {
-	if c.Op == opStart {
+	isStart := c.Op == opStart || c.Op == opStartFlow
+	if isStart {
 		c.Start.Again = true
 	}
-	return c.Op == opStart || repeatable[c.Op]
+	return isStart || repeatable[c.Op]
 }
 
 func (rc *remoteCalls) askOnce(ctx context.Context, shard int, c *call) (a answer, err error) {
@@ -211,7 +212,7 @@ var (
 // faults has the errors that keep their identity when they are sent: errors.Is matches them
 // in the other process too.
 var faults = map[string]error{
-	"not-found": ErrNotFound, "state": ErrState, "conflict": ErrConflict, "too-large": ErrTooLarge, "cursor": view.ErrCursor,
+	"not-found": ErrNotFound, "state": ErrState, "conflict": ErrConflict, "too-large": ErrTooLarge, "old-member": ErrOldMember, "cursor": view.ErrCursor,
 	"closed": ErrClosed, "away": ErrAway, "busy": errBusy, "call": errCall, "deadline": context.DeadlineExceeded, "canceled": context.Canceled,
 }
 

@@ -180,10 +180,11 @@ func (r *router) shards() []*shard {
 
 // placement decides in which shard of a cluster a run is started.
 type placement struct {
-	log   journal.Cluster
-	calls *remoteCalls
-	cfg   *Config
-	next  startPlacement // for runs without a key
+	process *process
+	log     journal.Cluster
+	calls   *remoteCalls
+	cfg     *Config
+	next    startPlacement // for runs without a key
 
 	mu       sync.Mutex
 	gathered map[string]bool    // by workflow: whether all its runs are in one shard
@@ -193,11 +194,14 @@ type placement struct {
 // start starts a run. If all runs of the workflow are in one shard (see isGathered), it starts
 // there. Otherwise the key determines the shard; a run without a key may start in any shard.
 func (p *placement) start(ctx context.Context, w *Workflow, s *machine.Start) (a answer, err error) {
+	if err := p.process.checkMembers(w.format()); err != nil {
+		return a, fmt.Errorf("start %s: %w", w.Name(), err)
+	}
 	gathered, err := p.isGathered(ctx, w)
 	if err != nil {
 		return a, fmt.Errorf("start %s: %w", w.Name(), err)
 	}
-	c := &call{Op: opStart, Start: &start{
+	c := &call{Op: startOp(w.def), Start: &start{
 		Definition: w.def.Text(), Key: s.Key, Source: s.Source, Input: s.Input, At: s.At, Timeout: s.Timeout, def: w.def,
 	}}
 	n := p.log.Shards()

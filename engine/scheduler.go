@@ -21,13 +21,13 @@ type scheduler struct {
 	o  *owner
 
 	decoded     map[*machine.Schedule]Schedule // cache of decode
-	unstartable map[string]bool                // names of schedules that are due, but whose workflow is not registered here
+	unstartable map[string]string              // for schedules that are due, but can't start a run yet: why
 }
 
 func (s *scheduler) init(sh *shard) {
 	s.sh, s.o = sh, &sh.owner
 	s.decoded = map[*machine.Schedule]Schedule{}
-	s.unstartable = map[string]bool{}
+	s.unstartable = map[string]string{}
 }
 
 // set replaces all schedules of the shard. Any goroutine may call it.
@@ -108,15 +108,22 @@ func (s *scheduler) reschedule() {
 func (s *scheduler) nextDue() int64 {
 	due := int64(math.MaxInt64)
 	for _, stored := range s.o.m.Schedules() {
+		w := s.sh.handlers.workflow(s.decode(stored).Workflow)
 		switch {
-		case s.sh.handlers.workflow(s.decode(stored).Workflow) != nil:
+		case w != nil && s.sh.checkMembers(w.format()) != nil: // a member that leaves does not wake the shard
+			due = min(due, max(stored.Due, s.o.turn.now+int64(memberCheck)))
+		case w != nil:
 			due = min(due, stored.Due)
-		case !s.unstartable[stored.Name]: // its workflow is not registered: that is reported once when it is due
+		case s.unstartable[stored.Name] == "": // its workflow is not registered: that is reported once when it is due
 			due = min(due, max(stored.Due, s.o.registeredBy()))
 		}
 	}
 	return due
 }
+
+// memberCheck is the time between two checks whether all members can read the runs of a schedule
+// that is due.
+const memberCheck = time.Second
 
 // decode decodes a stored schedule.
 func (s *scheduler) decode(stored *machine.Schedule) (out Schedule) {
@@ -144,7 +151,11 @@ func (s *scheduler) fire() {
 		one := s.decode(stored)
 		w := s.sh.handlers.workflow(one.Workflow)
 		if w == nil {
-			changed = s.reportUnstartable(&one) || changed
+			changed = s.o.turn.now >= s.o.registeredBy() && s.reportUnstartable(&one, unknownWorkflow(one.Workflow)) || changed
+			continue
+		}
+		if err := s.sh.checkMembers(w.format()); err != nil {
+			changed = s.reportUnstartable(&one, err.Error()) || changed
 			continue
 		}
 		changed = true
@@ -190,15 +201,15 @@ func (s *scheduler) input(one *Schedule, w *Workflow) (json.RawMessage, error) {
 	return input, nil
 }
 
-// reportUnstartable reports, once, a schedule that is due and whose workflow is not registered
-// in this process. The start is made when the workflow is registered. Nothing is reported
-// during the registration time. It returns true if it has reported the schedule.
-func (s *scheduler) reportUnstartable(one *Schedule) bool {
-	if s.unstartable[one.Name] || s.o.turn.now < s.o.registeredBy() {
+// reportUnstartable reports, once, a schedule that is due and that can't start a run yet: its
+// workflow is not registered in this process, or a member of the cluster can't read its runs. The
+// start is made when that has changed. It returns true if it has reported the schedule.
+func (s *scheduler) reportUnstartable(one *Schedule, why string) bool {
+	if s.unstartable[one.Name] == why {
 		return false
 	}
-	s.unstartable[one.Name] = true
-	one.noteRefused(unknownWorkflow(one.Workflow))
+	s.unstartable[one.Name] = why
+	one.noteRefused(why)
 	s.reportRefused(one, one.Next) // not the current time: a report after a restart must have the same time
 	return true
 }
@@ -215,12 +226,12 @@ func (s *scheduler) reportRefused(one *Schedule, at time.Time) {
 	})
 }
 
-// describe returns the schedule as it is shown. If its workflow is not registered here, it adds
-// a refused start; that is not stored, because it depends on the process.
+// describe returns the schedule as it is shown. If it can't start a run yet, describe adds a
+// refused start; that is not stored, because it depends on the process.
 func (s *scheduler) describe(stored *machine.Schedule) Schedule {
 	one := s.decode(stored)
-	if s.unstartable[one.Name] {
-		one.noteRefused(unknownWorkflow(one.Workflow))
+	if why := s.unstartable[one.Name]; why != "" {
+		one.noteRefused(why)
 	}
 	return one
 }

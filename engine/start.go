@@ -190,6 +190,9 @@ func (c *commands) start(ctx context.Context, def *machine.Definition, s *machin
 	if len(s.Input) > sh.cfg.MaxPayload {
 		return nil, tooLarge(def, s, sh.cfg.MaxPayload)
 	}
+	if err := sh.checkMembers(def.Format()); err != nil {
+		return nil, fmt.Errorf("start %s: %w", def.Name, err)
+	}
 	s.Hash = def.Hash()
 	r := &request{start: s, def: def, done: make(chan struct{})}
 	select {

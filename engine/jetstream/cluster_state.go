@@ -14,8 +14,9 @@ import (
 type memberRecord struct {
 	Name     string    `json:"name"`
 	Joined   time.Time `json:"joined"`
-	Wall     time.Time `json:"wall"` // the member's clock at the heartbeat
-	Beat     uint64    `json:"beat"` // heartbeats so far
+	Wall     time.Time `json:"wall"`             // the member's clock at the heartbeat
+	Beat     uint64    `json:"beat"`             // heartbeats so far
+	Format   int       `json:"format,omitempty"` // see journal.Format; a release that knows only format 1 has none
 	revision uint64
 }
 
@@ -84,6 +85,16 @@ func (s *clusterState) assigned(self string) (shards []int) {
 func (s *clusterState) same(other *clusterState) bool {
 	return slices.Equal(s.shards, other.shards) &&
 		maps.EqualFunc(s.members, other.members, func(memberRecord, memberRecord) bool { return true })
+}
+
+// isBehind reports whether a member can't read the format.
+func (s *clusterState) isBehind(format int) bool {
+	for _, m := range s.members {
+		if max(m.Format, 1) < format {
+			return true
+		}
+	}
+	return false
 }
 
 // orphans returns the shards that no member owns.

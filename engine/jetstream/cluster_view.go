@@ -1,7 +1,6 @@
 package jetstream
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -108,12 +107,21 @@ func (v *clusterView) members(s *clusterState) (list []journal.Member) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for id, m := range s.members {
-		list = append(list, journal.Member{ID: id, Name: m.Name, Joined: m.Joined, Silence: now.Sub(v.silence[id].at)})
+		list = append(list, journal.Member{
+			ID: id, Name: m.Name, Joined: m.Joined, Silence: now.Sub(v.silence[id].at), Format: max(m.Format, 1),
+		})
 	}
-	slices.SortFunc(list, func(a, b journal.Member) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
-	})
+	journal.SortMembers(list)
 	return list
+}
+
+// behind returns the members that can't read the format.
+func (v *clusterView) behind(format int) []journal.Member {
+	state, _ := v.current()
+	if state == nil || !state.isBehind(format) {
+		return nil
+	}
+	return slices.DeleteFunc(v.members(state), func(m journal.Member) bool { return m.Format >= format })
 }
 
 // expelSilent removes members that seem to be dead. If a member has sent a heartbeat

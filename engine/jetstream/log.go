@@ -246,6 +246,9 @@ func (l *Log) Members() []string {
 	return slices.Sorted(slices.Values(s.ids(l.member.self())))
 }
 
+// Behind implements [journal.Cluster].
+func (l *Log) Behind(format int) []journal.Member { return l.view.behind(format) }
+
 // Assigned implements [journal.Cluster].
 func (l *Log) Assigned() (shards []int, changed <-chan struct{}) { return l.view.assignedShards() }
 

@@ -73,7 +73,7 @@ func (m *membership) self() string {
 // join becomes a member under a new id.
 func (m *membership) join(ctx context.Context) error {
 	id, now := newMemberID(), time.Now()
-	record := memberRecord{Name: m.cfg.MemberName, Joined: now.UTC(), Wall: now.UTC(), Beat: 1}
+	record := memberRecord{Name: m.cfg.MemberName, Joined: now.UTC(), Wall: now.UTC(), Beat: 1, Format: journal.Format}
 	// Serve requests before the record is stored: a member that does not answer a ping
 	// counts as a process that has ended.
 	requests, err := newRequestServer(m.c, m.names.memberSubject(id), nil)

@@ -1,8 +1,11 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -27,6 +30,10 @@ type Cluster interface {
 	// Members returns the ids of all members, as far as this process knows, in
 	// order.
 	Members() []string
+
+	// Behind returns the members that can't read the format, as far as this process
+	// knows, sorted by name. It does not wait.
+	Behind(format int) []Member
 
 	// Assigned returns the shards that this process should own, in order, and a
 	// channel that is closed when they change. [Assign] computes them from the
@@ -92,6 +99,14 @@ type Member struct {
 	Name    string        `json:"name"` // the name that it has given itself, such as host and process id
 	Joined  time.Time     `json:"joined"`
 	Silence time.Duration `json:"silence_ns"` // time since its last heartbeat was seen
+	Format  int           `json:"format"`     // the newest format that it can read: see [Format]
+}
+
+// SortMembers sorts members by name, and by id if names are the same.
+func SortMembers(list []Member) {
+	slices.SortFunc(list, func(a, b Member) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.ID, b.ID))
+	})
 }
 
 // Shard is a part of a log.

@@ -21,6 +21,10 @@ import (
 // MaxEntry is the size of the largest entry, in bytes, that every backend must accept.
 const MaxEntry = 900_000
 
+// Format is the newest format of entries and blobs that an engine of this version can read.
+// Each process of a cluster publishes its own: see [Member].
+const Format = 2
+
 // The errors that a caller distinguishes. A backend wraps them with details.
 var (
 	// ErrStale means that another owner has the lease or has recorded something. What

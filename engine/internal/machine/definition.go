@@ -274,11 +274,11 @@ func (s *definitionSet) stored(h Hash) bool {
 // format returns the format that can store all definitions.
 func (s *definitionSet) format() byte {
 	for _, d := range s.defs {
-		if f := d.format(); f != firstFormat {
+		if f := d.format(); f != FirstFormat {
 			return f
 		}
 	}
-	return firstFormat
+	return FirstFormat
 }
 
 // use notes that the definition was used at this time.
@@ -322,10 +322,14 @@ func (s *definitionSet) purge(before int64) {
 	}
 }
 
+// Format returns the format that can store the definition, its runs, and the run that starts when
+// one of them ends.
+func (d *Definition) Format() int { return int(d.format()) }
+
 // format returns the format of an entry that has the definition, or a run of it.
 func (d *Definition) format() byte {
-	if d.Flow || d.Op {
+	if d.Flow || d.Op || d.OnEnd != nil && d.OnEnd.format() > FirstFormat {
 		return flowFormat
 	}
-	return firstFormat
+	return FirstFormat
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/codec"
+	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -296,9 +297,9 @@ func readOutputs(in *codec.Reader) [][]byte {
 // are rejected with ErrFormat. Entries and snapshots without flows are written in the oldest
 // version, so that an older program can read them.
 const (
-	firstFormat = 1
+	FirstFormat = 1
 	flowFormat  = 2 // with flows
-	Format      = flowFormat
+	Format      = journal.Format
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -313,7 +314,7 @@ type Entry struct {
 // boot of the machine: both together show later whether the wall clock was set.
 func (e *Entry) Reset(at, sinceBoot int64) {
 	e.base = at
-	e.data = append(e.data[:0], firstFormat)
+	e.data = append(e.data[:0], FirstFormat)
 	e.data = binary.AppendVarint(e.data, at)
 	e.data = binary.AppendVarint(e.data, sinceBoot)
 }
@@ -376,7 +377,7 @@ func entryBody(data []byte) ([]byte, error) {
 	if crc32.Checksum(body, castagnoli) != sum {
 		return nil, fmt.Errorf("%w: checksum of the entry is wrong", ErrEncoding)
 	}
-	if body[0] < firstFormat || body[0] > Format {
+	if body[0] < FirstFormat || body[0] > Format {
 		return nil, fmt.Errorf("%w: entry has format %d, this version knows formats up to %d", ErrFormat, body[0], Format)
 	}
 	return body, nil

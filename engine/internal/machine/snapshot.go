@@ -299,8 +299,8 @@ func restore(stream io.Reader, now int64, cold bool) (*Machine, error) {
 
 // decodeState decodes the content of the first frame of a snapshot: the state without the runs.
 func decodeState(m *state, body []byte) error {
-	if len(body) == 0 || body[0] < firstFormat || body[0] > Format {
-		return fmt.Errorf("%w: the format of a snapshot is none of %d to %d", ErrFormat, firstFormat, Format)
+	if len(body) == 0 || body[0] < FirstFormat || body[0] > Format {
+		return fmt.Errorf("%w: the format of a snapshot is none of %d to %d", ErrFormat, FirstFormat, Format)
 	}
 	r := codec.Reader{Data: body[1:]}
 	m.seq = r.Uvarint()

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/tideover/tideover/engine/journal"
@@ -15,7 +14,8 @@ import (
 // Member is a process that shares the store. It implements [journal.Cluster].
 type Member struct {
 	process
-	name string
+	name   string
+	format int // what it says that it can read: see journal.Format
 
 	id       string // empty if it has not joined
 	joined   time.Time
@@ -38,8 +38,13 @@ var (
 // Join adds a new member to the cluster that shares the store. name is the name that
 // the member gives itself, "member" if empty; its id is the name and a number that no
 // other member has.
-func (s *Store) Join(name string) *Member {
+func (s *Store) Join(name string) *Member { return s.JoinOlder(name, journal.Format) }
+
+// JoinOlder is Join for a member that says it can read only formats up to this one, as a
+// member of an older release does: see [journal.Format].
+func (s *Store) JoinOlder(name string, format int) *Member {
 	m := s.newMember(cmp.Or(name, "member"))
+	m.format = format
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m.join()
@@ -109,6 +114,13 @@ func (m *Member) Members() []string {
 	m.store.mu.Lock()
 	defer m.store.mu.Unlock()
 	return slices.Sorted(slices.Values(m.store.ids()))
+}
+
+// Behind implements [journal.Cluster].
+func (m *Member) Behind(format int) []journal.Member {
+	m.store.mu.Lock()
+	defer m.store.mu.Unlock()
+	return slices.DeleteFunc(m.store.describeMembers(), func(m journal.Member) bool { return m.Format >= format })
 }
 
 func (s *Store) ids() (ids []string) {
@@ -189,15 +201,16 @@ func (m *Member) Status(ctx context.Context) (journal.Status, error) {
 	return m.store.status(), nil
 }
 
-func (s *Store) status() (status journal.Status) {
+func (s *Store) describeMembers() (list []journal.Member) {
 	for _, m := range s.members {
-		status.Members = append(status.Members, journal.Member{
-			ID: m.id, Name: m.name, Joined: m.joined, Silence: m.silent.length(),
-		})
+		list = append(list, journal.Member{ID: m.id, Name: m.name, Joined: m.joined, Silence: m.silent.length(), Format: m.format})
 	}
-	slices.SortFunc(status.Members, func(a, b journal.Member) int {
-		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.ID, b.ID))
-	})
+	journal.SortMembers(list)
+	return list
+}
+
+func (s *Store) status() (status journal.Status) {
+	status.Members = s.describeMembers()
 	for n, sh := range s.shards {
 		known := journal.Shard{Number: n, Epoch: sh.epoch, First: sh.first, Last: sh.last(), Bytes: sh.bytes}
 		if sh.owner != nil {

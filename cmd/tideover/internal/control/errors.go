@@ -31,7 +31,7 @@ const (
 	CodeMediaType    Code = "media-type"
 	CodeHost         Code = "unknown-host" // of the Host header
 	CodeNoEngine     Code = "no-engine"    // the server is a gateway alone
-	CodeBusy         Code = "busy"         // too many event streams are open
+	CodeBusy         Code = "busy"         // too many event streams are open, or a rolling deploy is not finished
 	CodeClosed       Code = "closed"       // the server shuts down, or the request was canceled or timed out
 	CodeAway         Code = "away"         // a shard has no owner at the moment
 	CodeInternal     Code = "internal"
@@ -64,6 +64,7 @@ var causes = []struct {
 	{engine.ErrConflict, CodeConflict, ""},
 	{engine.ErrInput, CodeBadRequest, "input"},
 	{engine.ErrTooLarge, CodeTooLarge, ""},
+	{engine.ErrOldMember, CodeBusy, ""},
 	{engine.ErrAway, CodeAway, ""},
 	{engine.ErrClosed, CodeClosed, ""},
 	{context.Canceled, CodeClosed, ""},
