@@ -34,10 +34,14 @@ func (o oldLog) Lease(ctx context.Context, shard int) (journal.Lease, error) {
 }
 
 // oldMember is oldLog for a member of a cluster.
-type oldMember struct{ *memlog.Member }
+type oldMember struct{ *logMember }
+
+type logMember = memlog.Member // it has a method Member, so it can't be embedded by that name
+
+var _ journal.Cluster = oldMember{}
 
 func (o oldMember) Lease(ctx context.Context, shard int) (journal.Lease, error) {
-	l, err := o.Member.Lease(ctx, shard)
+	l, err := o.logMember.Lease(ctx, shard)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +49,7 @@ func (o oldMember) Lease(ctx context.Context, shard int) (journal.Lease, error) 
 }
 
 func (o oldMember) Peek(ctx context.Context, shard int) (journal.Reader, error) {
-	r, err := o.Member.Peek(ctx, shard)
+	r, err := o.logMember.Peek(ctx, shard)
 	return oldReader{r}, err
 }
 
@@ -517,7 +521,8 @@ func TestMovesAndBackupsKeepFlows(t *testing.T) {
 		}
 		links := 0
 		for id := chain.ID; id != ""; links++ {
-			i := must(e.Wait(t.Context(), id))
+			must(e.Wait(t.Context(), id))
+			i := must(e.Get(t.Context(), id))
 			if i.State != "succeeded" || i.Ended.Sub(i.Created) < 20*time.Minute {
 				t.Errorf("run %d of the chain is %s, from %v to %v", links, i.State, i.Created, i.Ended)
 			}

@@ -88,31 +88,62 @@ func (w *witness) say(format string, args ...any) {
 	})
 }
 
-// crashWorkflow returns the workflow of the test. The behaviour of an attempt depends on how many
+// crashWorkflows are the workflows of the test.
+type crashWorkflows struct{ steps, flow *Workflow }
+
+// of returns the workflow of the run with the number i.
+func (c *crashWorkflows) of(i int) *Workflow {
+	if i%4 == 3 {
+		return c.flow
+	}
+	return c.steps
+}
+
+// crashKey returns the key of the run with the number i.
+func crashKey(i int) string { return fmt.Sprintf("key-%d", i) }
+
+// start starts the run with the number i, unless it was started already.
+func (c *crashWorkflows) start(ctx context.Context, e *Engine, i int) (Started, error) {
+	return e.Start(ctx, c.of(i), crashKey(i), Key(crashKey(i)))
+}
+
+// encode waits for the end of the run with the number i, and writes it. A flow may be continued by
+// another run, which is written too.
+func (c *crashWorkflows) encode(ctx context.Context, e *Engine, enc *json.Encoder, i int) error {
+	ids := must(e.Find(ctx, crashKey(i), 2))
+	if len(ids) != 1 {
+		return fmt.Errorf("%s: %d runs", crashKey(i), len(ids))
+	}
+	id := ids[0]
+	for { // the last run of a chain has the key
+		before, continues := strings.CutPrefix(must(e.Get(ctx, id)).Source, "continues ")
+		if !continues {
+			break
+		}
+		id = before
+	}
+	for id != "" {
+		must(e.Wait(ctx, id))
+		info := must(e.Get(ctx, id))
+		if err := enc.Encode(info); err != nil {
+			return err
+		}
+		id = info.ContinuedBy
+	}
+	return nil
+}
+
+// newCrashWorkflows returns the workflows of the test. The behaviour of an attempt depends on how many
 // attempts of the step have ended, which is what a policy counts. An attempt calls hang when it
 // begins.
 //
 // real clock: an attempt takes a random time, which decides nothing
-func crashWorkflow(w *witness, ended func(key, step string) int, hang func(key, step string)) *Workflow {
+func newCrashWorkflows(w *witness, ended func(key, step string) int, hang func(key, step string)) *crashWorkflows {
 	parts := []Part{}
 	for _, s := range crashSteps {
 		do := func(ctx context.Context, key string) (string, error) {
 			t, _ := TaskOf(ctx)
-			n := ended(key, s.name)
-			w.say("begin %s %s %d", key, s.name, t.Total)
-			hang(key, s.name)
-			time.Sleep(time.Duration(rand.IntN(8)) * time.Millisecond)
-			f := fate(key, s.name, n)
-			w.say("end %s %s %d %s", key, s.name, t.Total, f)
-			switch f {
-			case "ok":
-				return key + s.name, nil
-			case "permanent":
-				return "", retry.Permanent(errors.New(f))
-			case "after":
-				return "", retry.After(errors.New(f), 30*time.Millisecond)
-			}
-			return "", errors.New(f)
+			return w.attempt(key, s.name, t.Total, ended(key, s.name), func() { hang(key, s.name) })
 		}
 		parts = append(parts, Step(s.name, do, Policy(s.policy), After(s.needs...), MaxLost(50)))
 	}
@@ -121,7 +152,71 @@ func crashWorkflow(w *witness, ended func(key, step string) int, hang func(key, 
 		w.say("told %s %s %s", d.Key, d.State, t.Run)
 		return "", nil
 	}, MaxLost(50))
-	return must(NewWorkflow("crash", append(parts, OnEnd(must(NewWorkflow("told", told))))...))
+	onEnd := OnEnd(must(NewWorkflow("told", told)))
+	flow := MustFlow("crash-flow", func(f *Flow, key string) (string, error) { return w.flow(f, key, hang) }, onEnd, Function(MaxLost(50)))
+	return &crashWorkflows{must(NewWorkflow("crash", append(parts, onEnd)...)), flow}
+}
+
+// attempt is an attempt of a step or an operation. spent is the number of attempts of it that have
+// come to an end.
+//
+// real clock: it takes a random time, which decides nothing
+func (w *witness) attempt(key, step string, number, spent int, hang func()) (string, error) {
+	w.say("begin %s %s %d", key, step, number)
+	hang()
+	time.Sleep(time.Duration(rand.IntN(8)) * time.Millisecond)
+	f := fate(key, step, spent)
+	w.say("end %s %s %d %s", key, step, number, f)
+	switch f {
+	case "ok":
+		return key + step, nil
+	case "permanent":
+		return "", retry.Permanent(errors.New(f))
+	case "after":
+		return "", retry.After(errors.New(f), 30*time.Millisecond)
+	}
+	return "", errors.New(f)
+}
+
+// crashSleep is how long a flow of the test sleeps: long enough for its function to be suspended.
+const crashSleep = suspendAfter + 100*time.Millisecond
+
+// crashOps has the policies of the operations of the flow. Their names have the number of the run
+// in its chain at the end. The function is suspended while z waits.
+var crashOps = map[string]string{
+	"a": "fixed(20ms) attempts=4",
+	"m": "exponential(5ms..80ms) jitter=0.5..1.5 attempts=5",
+	"z": "fixed(1100ms) attempts=3",
+}
+
+// crashChain returns how many runs the chain of the flow with this key has, if none dies.
+func crashChain(key string) int { return len(key)%2 + 1 }
+
+// flow is the function of the test's flow. The input is the key; the function adds a + for each
+// further run of the chain.
+func (w *witness) flow(f *Flow, input string, hang func(key, step string)) (string, error) {
+	key := strings.TrimRight(input, "+")
+	n := len(input) - len(key)
+	op := func(ctx context.Context) (string, error) {
+		t, _ := TaskOf(ctx)
+		return w.attempt(key, t.Step, t.Total, t.Spent, func() { hang(key, strings.TrimRight(t.Step, "0")) })
+	}
+	name := func(op string) string { return fmt.Sprint(op, n) }
+	if _, err := Do(f, name("a"), op, Policy(crashOps["a"]), MaxLost(50)); err != nil {
+		return "", err
+	}
+	each := func(ctx context.Context, _ int) (string, error) { return op(ctx) }
+	if _, err := Map(f, name("m"), []int{1, 2, 3}, each, Policy(crashOps["m"]), MaxLost(50), Parallel(2)); err != nil {
+		return "", err
+	}
+	if err := Sleep(f, name("rest"), crashSleep); err != nil {
+		return "", err
+	}
+	last, err := Do(f, name("z"), op, Policy(crashOps["z"]), MaxLost(50))
+	if err != nil || n+1 == crashChain(key) {
+		return last, err
+	}
+	return "", Again(f, input+"+")
 }
 
 // crashChild is the process that is killed. With CRASH_HANG the first step of its last
@@ -152,14 +247,14 @@ func crashChild(dir string) {
 	from := must(strconv.Atoi(os.Getenv("CRASH_FROM")))
 	to := must(strconv.Atoi(os.Getenv("CRASH_TO")))
 	hang := func(key, step string) {
-		if os.Getenv("CRASH_HANG") != "" && step == crashSteps[0].name && key == fmt.Sprintf("key-%d", to-1) {
+		if os.Getenv("CRASH_HANG") != "" && step == crashSteps[0].name && key == crashKey(to-1) {
 			fmt.Println("hangs")
 			select {}
 		}
 	}
-	w := crashWorkflow(&witness{file, new(power)}, spent, hang)
+	w := newCrashWorkflows(&witness{file, new(power)}, spent, hang)
 	cfg := Config{
-		Dir: filepath.Join(dir, "data"), Workflows: []*Workflow{w}, Concurrency: 32, snapshotAfter: 30_000,
+		Dir: filepath.Join(dir, "data"), Workflows: []*Workflow{w.steps, w.flow}, Concurrency: 32, snapshotAfter: 30_000,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 	}
 	var err error
@@ -173,8 +268,7 @@ func crashChild(dir string) {
 	close(opened)
 	fmt.Println("ready")
 	for i := from; i < to; i++ {
-		key := fmt.Sprintf("key-%d", i)
-		run := must(e.Start(context.Background(), w, key, Key(key)))
+		run := must(w.start(context.Background(), e, i))
 		fmt.Println("ack", i, run.ID)
 		if i%7 == 0 {
 			time.Sleep(time.Millisecond)
@@ -186,11 +280,7 @@ func crashChild(dir string) {
 	out := must(os.Create(filepath.Join(dir, "result")))
 	enc := json.NewEncoder(out)
 	for i := range to {
-		ids := must(e.Find(context.Background(), fmt.Sprintf("key-%d", i), 2))
-		if len(ids) != 1 {
-			panic(fmt.Sprintf("key-%d: %d runs", i, len(ids)))
-		}
-		if err := enc.Encode(must(e.Wait(context.Background(), ids[0]))); err != nil {
+		if err := w.encode(context.Background(), e, enc, i); err != nil {
 			panic(err)
 		}
 	}
@@ -314,12 +404,19 @@ func judge(t *testing.T, dir string, acked map[int]string, runs int) {
 	file := must(os.Open(filepath.Join(dir, "result")))
 	defer file.Close()
 	lost, total := 0, 0
+	chains := map[string][]*Info{} // runs of flows by key
 	for dec := json.NewDecoder(file); ; total++ {
 		var i Info
 		if err := dec.Decode(&i); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
 			t.Fatal(err)
+		}
+		if i.Workflow == "crash-flow" {
+			if chains[i.Key] = append(chains[i.Key], &i); len(chains[i.Key]) > 1 {
+				total--
+			}
+			continue
 		}
 		n := must(strconv.Atoi(strings.TrimPrefix(i.Key, "key-")))
 		if acked[n] != i.ID {
@@ -328,6 +425,16 @@ func judge(t *testing.T, dir string, acked map[int]string, runs int) {
 		lost += judgeRun(t, &i, seen[i.Key])
 		if list := slices.Collect(maps.Values(told[i.Key])); !slices.Equal(list, []string{i.State}) {
 			t.Errorf("%s is %s, told of as %q", i.Key, i.State, list)
+		}
+	}
+	for key, chain := range chains {
+		last, n := judgeChain(t, key, chain, seen[key])
+		lost += n
+		if first := acked[must(strconv.Atoi(strings.TrimPrefix(key, "key-")))]; chain[0].ID != first {
+			t.Errorf("%s is run %s, acknowledged was %q", key, chain[0].ID, first)
+		}
+		if list := slices.Collect(maps.Values(told[key])); !slices.Equal(list, []string{last.State}) {
+			t.Errorf("%s is %s, told of as %q", key, last.State, list)
 		}
 	}
 	if total != runs {
@@ -388,43 +495,8 @@ func judgeRun(t *testing.T, i *Info, seen map[deed]testimony) (lost int) {
 		if s.Spent > p.Attempts {
 			t.Errorf("%s: step %s made %d attempts, the policy allows %d", i.Key, s.Name, s.Spent, p.Attempts)
 		}
-		counted, ended := 0, int64(0)
-		var wait time.Duration
-		for n, a := range s.Attempts {
-			d := deed{s.Name, a.Number}
-			w, there := seen[d]
-			if a.Number != n+1 {
-				t.Errorf("%s: attempt %d of step %s comes as number %d", i.Key, a.Number, s.Name, n+1)
-			}
-			if there {
-				known++
-				if least := ended + int64(wait); w.begin < least {
-					t.Errorf("%s: attempt %d of step %s began %v early", i.Key, a.Number, s.Name, time.Duration(least-w.begin))
-				}
-			}
-			switch a.Outcome {
-			case "succeeded", "failed":
-				if want := map[bool]string{true: "ok"}[a.Outcome == "succeeded"]; !there || w.end == 0 || (want == "ok") != (w.fate == "ok") {
-					t.Errorf("%s: attempt %d of step %s is %s, the witness saw %+v", i.Key, a.Number, s.Name, a.Outcome, w)
-				}
-				counted++
-			case "lost":
-				lost++
-			default:
-				t.Errorf("%s: attempt %d of step %s is %s", i.Key, a.Number, s.Name, a.Outcome)
-			}
-			// The handler writes to the witness before the engine records the end.
-			ended, wait = w.end, 0
-			if a.Wait != nil {
-				wait = a.Wait.Delay
-				if a.Outcome == "failed" && a.Error == "after" && wait < 30*time.Millisecond {
-					t.Errorf("%s: the server's 30ms became %v", i.Key, wait)
-				}
-			}
-		}
-		if counted > p.Attempts {
-			t.Errorf("%s: step %s has %d attempts that count, the policy allows %d", i.Key, s.Name, counted, p.Attempts)
-		}
+		k, l := judgeAttempts(t, i.Key, &s, p, seen)
+		known, lost = known+k, lost+l
 		dead = dead || s.Status == "failed"
 	}
 	if known != len(seen) {
@@ -437,4 +509,111 @@ func judgeRun(t *testing.T, i *Info, seen map[deed]testimony) (lost int) {
 		t.Errorf("%s: output %s, want %s", i.Key, i.Output, want)
 	}
 	return lost
+}
+
+// judgeAttempts judges the attempts of a step or an operation, and returns how many of them the
+// witness knows, and how many were lost.
+func judgeAttempts(t *testing.T, key string, s *StepInfo, p retry.Policy, seen map[deed]testimony) (known, lost int) {
+	t.Helper()
+	counted, ended := 0, int64(0)
+	var wait time.Duration
+	for n, a := range s.Attempts {
+		d := deed{s.Name, a.Number}
+		w, there := seen[d]
+		if a.Number != n+1 {
+			t.Errorf("%s: attempt %d of step %s comes as number %d", key, a.Number, s.Name, n+1)
+		}
+		if there {
+			known++
+			if least := ended + int64(wait); w.begin < least {
+				t.Errorf("%s: attempt %d of step %s began %v early", key, a.Number, s.Name, time.Duration(least-w.begin))
+			}
+		}
+		switch a.Outcome {
+		case "succeeded", "failed":
+			if want := map[bool]string{true: "ok"}[a.Outcome == "succeeded"]; !there || w.end == 0 || (want == "ok") != (w.fate == "ok") {
+				t.Errorf("%s: attempt %d of step %s is %s, the witness saw %+v", key, a.Number, s.Name, a.Outcome, w)
+			}
+			counted++
+		case "lost":
+			lost++
+		default:
+			t.Errorf("%s: attempt %d of step %s is %s", key, a.Number, s.Name, a.Outcome)
+		}
+		// The handler writes to the witness before the engine records the end.
+		ended, wait = w.end, 0
+		if a.Wait != nil {
+			wait = a.Wait.Delay
+			if a.Outcome == "failed" && a.Error == "after" && wait < 30*time.Millisecond {
+				t.Errorf("%s: the server's 30ms became %v", key, wait)
+			}
+		}
+	}
+	if counted > p.Attempts {
+		t.Errorf("%s: step %s has %d attempts that count, the policy allows %d", key, s.Name, counted, p.Attempts)
+	}
+	return known, lost
+}
+
+// judgeChain judges the runs of a flow, and returns the last one and how many attempts were lost.
+func judgeChain(t *testing.T, key string, chain []*Info, seen map[deed]testimony) (last *Info, lost int) {
+	t.Helper()
+	known, dead := 0, false
+	for n, i := range chain {
+		if last = i; dead {
+			t.Errorf("%s: run %d of the chain follows a dead one", key, n)
+		}
+		next := ""
+		if n+1 < len(chain) {
+			next = chain[n+1].ID
+		}
+		if i.Key != key || i.ContinuedBy != next {
+			t.Errorf("%s: run %d of the chain has the key %q, and is continued by %q, want %q", key, n, i.Key, i.ContinuedBy, next)
+		}
+		k, l, isDead := judgeFlow(t, i, n, seen)
+		known, lost, dead = known+k, lost+l, isDead
+	}
+	if !dead && len(chain) != crashChain(key) {
+		t.Errorf("%s: the chain has %d runs, want %d", key, len(chain), crashChain(key))
+	}
+	if want := fmt.Sprintf("%q", fmt.Sprint(key, "z", len(chain)-1)); !dead && string(last.Output) != want {
+		t.Errorf("%s: output %s, want %s", key, last.Output, want)
+	}
+	if known != len(seen) {
+		t.Errorf("%s: the witness saw %d attempts, the history has %d of them", key, len(seen), known)
+	}
+	return last, lost
+}
+
+// judgeFlow judges the n-th run of a chain.
+func judgeFlow(t *testing.T, i *Info, n int, seen map[deed]testimony) (known, lost int, dead bool) {
+	t.Helper()
+	mapped := int64(0) // end of the last operation before the sleep
+	for k := range i.Steps {
+		s := &i.Steps[k]
+		if s.Kind != "do" && s.Kind != "item" {
+			continue
+		}
+		p := must(retry.Parse(crashOps[s.Name[:1]]))
+		k, l := judgeAttempts(t, i.Key, s, p, seen)
+		known, lost = known+k, lost+l
+		succeeded := 0
+		for _, a := range s.Attempts {
+			if a.Outcome == "succeeded" {
+				succeeded++
+				mapped = max(mapped, map[bool]int64{true: seen[deed{s.Name, a.Number}].end}[s.Kind == "item"])
+			}
+		}
+		if want := map[string]int{"succeeded": 1}[s.Status]; succeeded != want || s.Status != "succeeded" && s.Status != "failed" {
+			t.Errorf("%s: operation %s is %s, and has succeeded %d times", i.Key, s.Name, s.Status, succeeded)
+		}
+		dead = dead || s.Status == "failed"
+	}
+	if z := seen[deed{fmt.Sprint("z", n), 1}]; z.begin != 0 && z.begin < mapped+int64(crashSleep) {
+		t.Errorf("%s: the sleep of run %d of the chain was %v too short", i.Key, n, time.Duration(mapped+int64(crashSleep)-z.begin))
+	}
+	if want := map[bool]string{true: "dead", false: "succeeded"}[dead]; i.State != want {
+		t.Errorf("%s is %s, its operations say %s: %s", i.Key, i.State, want, i.Error)
+	}
+	return known, lost, dead
 }

@@ -46,6 +46,11 @@ func (d *dispatcher) startGroup(c *flowCall, g *opGroup) {
 	if d.flows[c.run] != c {
 		return // the call is over
 	}
+	// The function may have called the operation after the turn began. A sleep must not begin
+	// before its call.
+	if err := d.o.turn.readClock(); err != nil {
+		d.sh.health.broken(err)
+	}
 	c.group = g
 	d.continueGroup(c)
 }

@@ -87,7 +87,7 @@ const roundsOfALog = 50
 func (p *powerTest) data() string { return filepath.Join(p.dir, fmt.Sprintf("data-%d", p.cuts)) }
 
 // open opens the engine. It returns nil if a sync fails meanwhile.
-func (p *powerTest) open() (*Engine, *Workflow) {
+func (p *powerTest) open() (*Engine, *crashWorkflows) {
 	file := must(os.OpenFile(filepath.Join(p.dir, "witness"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))
 	p.t.Cleanup(func() { _ = file.Close() })
 	var e *Engine
@@ -109,9 +109,9 @@ func (p *powerTest) open() (*Engine, *Workflow) {
 		}
 		return 0
 	}
-	w := crashWorkflow(&witness{file, p.power}, ended, func(string, string) {})
+	w := newCrashWorkflows(&witness{file, p.power}, ended, func(string, string) {})
 	e, err := Open(context.Background(), Config{
-		Dir: p.data(), Workflows: []*Workflow{w}, Concurrency: 32, snapshotAfter: 30_000,
+		Dir: p.data(), Workflows: []*Workflow{w.steps, w.flow}, Concurrency: 32, snapshotAfter: 30_000,
 		Logger: slog.New(slog.NewTextHandler(p.t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
 	})
 	close(opened)
@@ -169,17 +169,16 @@ func (p *powerTest) round() {
 }
 
 // start starts runs until the power is cut or the engine has stopped.
-func (p *powerTest) start(ctx context.Context, e *Engine, w *Workflow) (err error) {
+func (p *powerTest) start(ctx context.Context, e *Engine, w *crashWorkflows) (err error) {
 	for ctx.Err() == nil && !errors.Is(err, ErrClosed) {
 		i := int(p.next.Add(1) - 1)
-		key := fmt.Sprintf("key-%d", i)
 		var run Started
-		run, err = e.Start(ctx, w, key, Key(key))
+		run, err = w.start(ctx, e, i)
 		p.power.do(func() {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			if err != nil {
-				p.t.Logf("start %s: %v", key, err)
+				p.t.Logf("start %s: %v", crashKey(i), err)
 				return
 			}
 			p.acked[i] = run.ID
@@ -219,8 +218,7 @@ func (p *powerTest) drain() {
 	defer out.Close()
 	enc := json.NewEncoder(out)
 	for i := range int(p.next.Load()) {
-		key := fmt.Sprintf("key-%d", i)
-		run, err := e.Start(ctx, w, key, Key(key))
+		run, err := w.start(ctx, e, i)
 		if err != nil {
 			p.t.Fatal(err)
 		}
@@ -229,11 +227,7 @@ func (p *powerTest) drain() {
 		}
 	}
 	for i := range int(p.next.Load()) {
-		ids := must(e.Find(ctx, fmt.Sprintf("key-%d", i), 2))
-		if len(ids) != 1 {
-			p.t.Fatalf("key-%d: %d runs", i, len(ids))
-		}
-		if err := enc.Encode(must(e.Wait(ctx, ids[0]))); err != nil {
+		if err := w.encode(ctx, e, enc, i); err != nil {
 			p.t.Fatal(err)
 		}
 	}

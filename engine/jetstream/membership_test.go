@@ -187,3 +187,27 @@ func TestWhatCouldNotBeReleasedIsReleasedLater(t *testing.T) {
 		t.Errorf("epoch %d after %d", next.Epoch(), l.Epoch())
 	}
 }
+
+func TestAMemberOfAnEarlierReleaseCanReadOnlyTheFirstFormat(t *testing.T) {
+	nodes := natstest.Shared(t)
+	log := openTest(t, Config{Replicas: 1, URL: nodes.URL(), LeaseTime: MaxLeaseTime}) // so that no member reads the bucket by itself
+	key := memberKey("0ldmember0")
+	earlier := map[string]any{"name": "earlier", "joined": "2026-01-02T03:04:05Z", "wall": "2026-01-02T03:04:05Z", "beat": 1}
+	var revision uint64
+	natstest.Wait(t, func(ctx context.Context) (err error) {
+		revision, err = log.bucket.putJSON(ctx, key, earlier, revision)
+		return err
+	})
+	natstest.Wait(t, log.refresh)
+	if behind := log.Behind(2); len(behind) != 1 || behind[0].Name != "earlier" || behind[0].Format != 1 {
+		t.Errorf("Behind(2) = %+v; want the earlier member", behind)
+	}
+	if behind := log.Behind(1); len(behind) != 0 {
+		t.Errorf("Behind(1) = %+v; want none", behind)
+	}
+	natstest.Wait(t, func(ctx context.Context) error { return log.bucket.remove(ctx, key, revision) })
+	natstest.Wait(t, log.refresh)
+	if behind := log.Behind(2); len(behind) != 0 {
+		t.Errorf("Behind(2) = %+v after the member has left; want none", behind)
+	}
+}

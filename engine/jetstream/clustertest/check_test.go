@@ -128,3 +128,59 @@ func checkStep(t *testing.T, key string, s *engine.StepInfo, p retry.Policy, see
 	}
 	return known, lost
 }
+
+// checkChain checks the runs of a flow, and returns how many attempts were lost.
+func checkChain(t *testing.T, key string, chain []*engine.Info, seen map[attemptKey]observation) (lost int) {
+	t.Helper()
+	known, dead := 0, false
+	for n, i := range chain {
+		k, l, isDead := checkFlow(t, i, n, seen)
+		known, lost, dead = known+k, lost+l, isDead
+	}
+	last := chain[len(chain)-1]
+	if !dead && len(chain) != chainLength(key) {
+		t.Errorf("%s: the chain has %d runs, want %d", key, len(chain), chainLength(key))
+	}
+	if want := fmt.Sprintf("%q", fmt.Sprint(key, "z", len(chain)-1)); !dead && string(last.Output) != want {
+		t.Errorf("%s: output %s, want %s", key, last.Output, want)
+	}
+	if known != len(seen) {
+		t.Errorf("%s: the witness saw %d attempts, the history has %d of them", key, len(seen), known)
+	}
+	return lost
+}
+
+// checkFlow checks the n-th run of a chain.
+func checkFlow(t *testing.T, i *engine.Info, n int, seen map[attemptKey]observation) (known, lost int, dead bool) {
+	t.Helper()
+	mapped := int64(0) // end of the last operation before the sleep
+	for k := range i.Steps {
+		s := &i.Steps[k]
+		if s.Kind != "do" && s.Kind != "item" {
+			continue
+		}
+		k, l := checkStep(t, i.Key, s, retry.Must(flowPolicies[s.Name[:1]]).Policy(), seen)
+		known, lost = known+k, lost+l
+		succeeded := 0
+		for _, a := range s.Attempts {
+			if a.Outcome != "succeeded" {
+				continue
+			}
+			succeeded++
+			if s.Kind == "item" {
+				mapped = max(mapped, seen[attemptKey{s.Name, a.Number}].end)
+			}
+		}
+		if want := map[string]int{"succeeded": 1}[s.Status]; succeeded != want || s.Status != "succeeded" && s.Status != "failed" {
+			t.Errorf("%s: operation %s is %s, and has succeeded %d times", i.Key, s.Name, s.Status, succeeded)
+		}
+		dead = dead || s.Status == "failed"
+	}
+	if z := seen[attemptKey{fmt.Sprint("z", n), 1}]; z.begin != 0 && z.begin < mapped+int64(flowSleep) {
+		t.Errorf("%s: the sleep of run %d of the chain was %v too short", i.Key, n, time.Duration(mapped+int64(flowSleep)-z.begin))
+	}
+	if want := map[bool]string{true: "dead", false: "succeeded"}[dead]; i.State != want {
+		t.Errorf("%s is %s, its operations say %s: %s", i.Key, i.State, want, i.Error)
+	}
+	return known, lost, dead
+}

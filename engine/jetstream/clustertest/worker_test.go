@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -40,6 +41,21 @@ var steps = []step{
 	{"c", "linear(10ms..50ms) jitter=full attempts=3", []string{"a"}},
 	{"d", "decorrelated(5ms..60ms) attempts=4", []string{"b", "c"}},
 }
+
+// flowPolicies has the policies of the operations of the test's flow. Their names have
+// the number of the run in its chain at the end. The function is suspended while z waits.
+var flowPolicies = map[string]string{
+	"a": "fixed(20ms) attempts=4",
+	"m": "exponential(5ms..80ms) jitter=0.5..1.5 attempts=5",
+	"z": "fixed(1100ms) attempts=3",
+}
+
+// flowSleep is how long the flow sleeps: long enough for its function to be suspended.
+const flowSleep = 1100 * time.Millisecond
+
+// chainLength returns how many runs the chain of the flow with this key has, if none
+// dies.
+func chainLength(key string) int { return len(key)%2 + 1 }
 
 // plannedOutcome returns the outcome of the n-th attempt of a step that counts,
 // the same in every process.
@@ -75,47 +91,92 @@ func (w *witness) log(format string, args ...any) {
 	}
 }
 
-// workflow returns the workflow of all processes.
-func workflow(w *witness) (*engine.Workflow, error) {
+// workflows are the workflows of all processes.
+type workflows struct{ steps, flow *engine.Workflow }
+
+// of returns the workflow of the run with the number i.
+func (w *workflows) of(i int) *engine.Workflow {
+	if i%4 == 3 {
+		return w.flow
+	}
+	return w.steps
+}
+
+func newWorkflows(w *witness) (*workflows, error) {
 	var parts []engine.Part
 	for _, s := range steps {
-		do := func(ctx context.Context, key string) (string, error) {
-			t, _ := engine.TaskOf(ctx)
-			w.log("begin %s %s %d", key, s.name, t.Total)
-			long := time.Duration(rand.IntN(10)) * time.Millisecond
-			if rand.IntN(20) == 0 { // long enough to be interrupted
-				long *= 300
-			}
-			select {
-			case <-time.After(long): // real clock: every duration must work
-			case <-ctx.Done():
-				w.log("told %s %s %d", key, s.name, t.Total)
-				return "", ctx.Err()
-			}
-			f := plannedOutcome(key, s.name, t.Spent)
-			w.log("end %s %s %d %s", key, s.name, t.Total, f)
-			switch f {
-			case "ok":
-				return key + s.name, nil
-			case "permanent":
-				return "", retry.Permanent(errors.New(f))
-			case "after":
-				return "", retry.After(errors.New(f), 30*time.Millisecond)
-			}
-			return "", errors.New(f)
-		}
-		parts = append(parts, engine.Step(s.name, do, engine.Policy(s.policy), engine.After(s.needs...), engine.MaxLost(100)))
+		parts = append(parts, engine.Step(s.name, w.attempt, engine.Policy(s.policy), engine.After(s.needs...), engine.MaxLost(100)))
 	}
-	return engine.NewWorkflow("crash", parts...)
+	ofSteps, err := engine.NewWorkflow("crash", parts...)
+	if err != nil {
+		return nil, err
+	}
+	flow, err := engine.NewFlow(flowName, w.flow, engine.Function(engine.MaxLost(100)))
+	return &workflows{ofSteps, flow}, err
+}
+
+const flowName = "crash-flow"
+
+// attempt is an attempt of a step or an operation of the run with the key.
+func (w *witness) attempt(ctx context.Context, key string) (string, error) {
+	t, _ := engine.TaskOf(ctx)
+	w.log("begin %s %s %d", key, t.Step, t.Total)
+	long := time.Duration(rand.IntN(10)) * time.Millisecond
+	if rand.IntN(20) == 0 { // long enough to be interrupted
+		long *= 300
+	}
+	select {
+	case <-time.After(long): // real clock: every duration must work
+	case <-ctx.Done():
+		w.log("told %s %s %d", key, t.Step, t.Total)
+		return "", ctx.Err()
+	}
+	f := plannedOutcome(key, t.Step, t.Spent)
+	w.log("end %s %s %d %s", key, t.Step, t.Total, f)
+	switch f {
+	case "ok":
+		return key + t.Step, nil
+	case "permanent":
+		return "", retry.Permanent(errors.New(f))
+	case "after":
+		return "", retry.After(errors.New(f), 30*time.Millisecond)
+	}
+	return "", errors.New(f)
+}
+
+// flow is the function of the test's flow. The input is the key; the function adds a + for
+// each further run of the chain.
+func (w *witness) flow(f *engine.Flow, input string) (string, error) {
+	key := strings.TrimRight(input, "+")
+	n := len(input) - len(key)
+	do := func(ctx context.Context) (string, error) { return w.attempt(ctx, key) }
+	options := func(op string) []engine.StepOption {
+		return []engine.StepOption{engine.Policy(flowPolicies[op]), engine.MaxLost(100)}
+	}
+	if _, err := engine.Do(f, fmt.Sprint("a", n), do, options("a")...); err != nil {
+		return "", err
+	}
+	each := func(ctx context.Context, _ int) (string, error) { return do(ctx) }
+	if _, err := engine.Map(f, fmt.Sprint("m", n), []int{1, 2, 3}, each, append(options("m"), engine.Parallel(2))...); err != nil {
+		return "", err
+	}
+	if err := engine.Sleep(f, fmt.Sprint("rest", n), flowSleep); err != nil {
+		return "", err
+	}
+	last, err := engine.Do(f, fmt.Sprint("z", n), do, options("z")...)
+	if err != nil || n+1 == chainLength(key) {
+		return last, err
+	}
+	return "", engine.Again(f, input+"+")
 }
 
 // open opens an engine of the cluster.
-func open(ctx context.Context, dir, name, url string) (*engine.Engine, *engine.Workflow, error) {
+func open(ctx context.Context, dir, name, url string) (*engine.Engine, *workflows, error) {
 	w, err := openWitness(dir)
 	if err != nil {
 		return nil, nil, err
 	}
-	flow, err := workflow(w)
+	flows, err := newWorkflows(w)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -132,9 +193,9 @@ func open(ctx context.Context, dir, name, url string) (*engine.Engine, *engine.W
 		return nil, nil, err
 	}
 	e, err := engine.Open(ctx, engine.Config{
-		Log: log, Dir: filepath.Join(dir, name, "views"), Workflows: []*engine.Workflow{flow}, Concurrency: 32, Logger: logger,
+		Log: log, Dir: filepath.Join(dir, name, "views"), Workflows: []*engine.Workflow{flows.steps, flows.flow}, Concurrency: 32, Logger: logger,
 	})
-	return e, flow, err
+	return e, flows, err
 }
 
 // mayPass reports whether a log could not be opened in time.
@@ -149,7 +210,7 @@ func work(dir string) error {
 	name, url := os.Getenv("CRASH_NAME"), os.Getenv("CRASH_URL")
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	e, flow, err := open(ctx, dir, name, url)
+	e, flows, err := open(ctx, dir, name, url)
 	if err != nil {
 		return err
 	}
@@ -157,7 +218,7 @@ func work(dir string) error {
 	first, every, last := number("CRASH_FIRST"), number("CRASH_EVERY"), number("CRASH_LAST")
 	for i := first; i < last && ctx.Err() == nil; i += every {
 		key := fmt.Sprintf("key-%d", i)
-		run, err := e.Start(ctx, flow, key, engine.Key(key))
+		run, err := e.Start(ctx, flows.of(i), key, engine.Key(key))
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "start", key, err)
 			i -= every // with a key the start can be repeated

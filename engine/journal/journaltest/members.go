@@ -1,6 +1,8 @@
 package journaltest
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -43,6 +45,26 @@ var memberTests = []clusterTest{
 		slices.Sort(after)
 		if after[0] == "" || len(slices.Compact(after)) != 3 {
 			t.Errorf("the members are %q; want three ids", after)
+		}
+	}},
+	{"members publish the format that they can read", 2, func(t *testing.T, c *cluster, members []Process) {
+		want := slices.Sorted(slices.Values(idsOf(members)))
+		for _, m := range members {
+			eventually(t, func(context.Context) error {
+				if behind := m.Behind(journal.Format); len(behind) != 0 {
+					return fmt.Errorf("Behind(%d) = %+v; want none", journal.Format, behind)
+				}
+				behind := m.Behind(journal.Format + 1)
+				if text := wrongMembers(behind, want); text != "" {
+					return errors.New(text)
+				}
+				for _, one := range behind {
+					if one.Format != journal.Format {
+						return fmt.Errorf("Behind(%d) = %+v; want all with format %d", journal.Format+1, behind, journal.Format)
+					}
+				}
+				return nil
+			})
 		}
 	}},
 	{"a member that comes or goes is announced", 1, func(t *testing.T, c *cluster, members []Process) {
