@@ -53,6 +53,7 @@ type attempt struct {
 	number   int
 	handler  Handler
 	task     Task
+	trace    string // stored trace context; "" for none
 	def      *machine.Definition
 	outputs  [][]byte
 	timeout  time.Duration // time until the deadline; 0 means no deadline
@@ -124,7 +125,7 @@ func (a *attempt) call(ctx context.Context) (out []byte, err error) {
 	if a.task.Input, err = a.sh.completeInput(ctx, a.task.Input); err != nil {
 		return nil, err
 	}
-	return a.handler(ctx, &a.task)
+	return a.handler(a.sh.extract(ctx, a.trace), &a.task)
 }
 
 // stack returns the stack of a panic, without the frames of recovering from it.

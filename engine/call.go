@@ -84,6 +84,7 @@ type start struct {
 	Input      json.RawMessage `json:"input,omitempty"`
 	At         int64           `json:"at_ns,omitempty"`
 	Timeout    time.Duration   `json:"timeout_ns,omitempty"`
+	Trace      string          `json:"trace,omitempty"`
 	Again      bool            `json:"again,omitempty"` // it may have been started already
 
 	def *machine.Definition // of a call within this process; nil if the call came from another one
@@ -231,5 +232,5 @@ func (c *commands) startCalled(ctx context.Context, s *start) (*Started, error) 
 			return &Started{ID: s.ID}, nil
 		}
 	}
-	return c.start(ctx, def, &machine.Start{ID: id, Key: s.Key, Source: s.Source, Input: s.Input, At: s.At, Timeout: s.Timeout})
+	return c.start(ctx, def, &machine.Start{ID: id, Key: s.Key, Source: s.Source, Input: s.Input, At: s.At, Timeout: s.Timeout, Trace: s.Trace})
 }

@@ -66,6 +66,12 @@ type Config struct {
 	// stored or shown. nil means no change.
 	Redact func(string) string
 
+	// Propagator continues traces: the trace of the context with which [Engine.Start] was
+	// called is stored with the run, and the contexts of its attempts belong to that trace.
+	// nil means that traces end at the start. Package otel of tideover has a propagator for
+	// OpenTelemetry.
+	Propagator Propagator
+
 	// Rand returns random numbers for waits and ids. nil means a random seed. Tests set
 	// it to get the same numbers every time. Calls never overlap.
 	Rand func() uint64

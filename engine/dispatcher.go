@@ -202,6 +202,9 @@ func (d *dispatcher) launch(run *machine.Run, step int, handler Handler, trial *
 			Progress: slices.Clone(run.Progress(step)), Spent: int(run.Step(step).Spent), Windows: int(run.Step(step).Windows),
 		},
 	}
+	if d.sh.cfg.Propagator != nil {
+		a.trace = run.Trace()
+	}
 	origin, key, _ := run.Origin()
 	a.task.Origin, a.task.OriginKey = origin.String(), key
 	if run.IsFlow() {

@@ -9,6 +9,8 @@ import (
 	"reflect"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/retry"
@@ -376,10 +378,38 @@ func recorded[T any](f *Flow, kind, name string, opts []StepOption, value func()
 	return v, f.record(o.identity, text)
 }
 
-// SetStatus sets a short text that is shown with the run, for example "packing 3 of 7".
+// SetStatus sets a short text that is shown with the run, for example "packing 3 of 7". It is
+// stored with the next operation or the end of the function.
 func SetStatus(f *Flow, status string) {
-	f.call.status.Store(new(status))
+	f.call.mu.Lock()
+	defer f.call.mu.Unlock()
+	f.call.status, f.call.said = status, true
 }
+
+// SetTag sets a tag of the run, which is shown with the run and by which lists can be filtered:
+// see [Filter.Tags]. The tag keeps its value until SetTag is called with its name again; the value
+// "" removes it. A run can have 16 tags. Their names have letters, digits, '-', '_' and '.', and
+// their values at most 128 bytes without control characters. It is stored with the next operation
+// or the end of the function.
+func SetTag(f *Flow, name, value string) error {
+	err := checkName(name)
+	switch {
+	case err != nil:
+	case len(value) > maxTag || !utf8.ValidString(value) || strings.ContainsFunc(value, unicode.IsControl):
+		err = fmt.Errorf("value: %.200q must have at most %d bytes of UTF-8 without control characters", value, maxTag)
+	default:
+		err = f.call.setTag(name, value)
+	}
+	if err != nil {
+		return fmt.Errorf("tag %.200q: %w", name, err)
+	}
+	return nil
+}
+
+const (
+	maxTags = 16
+	maxTag  = 128
+)
 
 // Again returns an error with which the function ends this run, and begins a fresh run of the
 // same workflow with another input: for loops without end, since the operations of one run

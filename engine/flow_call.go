@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,16 +42,64 @@ type flowCall struct {
 	once    sync.Once
 	cause   error // why the owner has stopped the call; valid after stopped is closed
 
-	mu    sync.Mutex
-	wrong error // first wrong use of the flow
-
-	status atomic.Pointer[string] // what SetStatus set last; nil if nothing
+	mu     sync.Mutex
+	wrong  error             // first wrong use of the flow
+	said   bool              // the function has set a status or a tag that is not recorded
+	status string            // the status of the run
+	tags   map[string]string // the tags of the run; nil if there are none
 
 	// The owner's goroutine uses the following fields.
 
 	group *opGroup          // operations that the function waits for; nil for none
 	ops   map[int]groupItem // operations of the group that have not ended, by number
-	shown string            // the status of the run as it is stored
+}
+
+// setTag sets a tag of the run, or removes it if the value is "".
+func (c *flowCall) setTag(name, value string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if value = c.sh.cfg.Redact(value); value == "" {
+		delete(c.tags, name)
+		c.said = true
+		return nil
+	}
+	if _, known := c.tags[name]; !known && len(c.tags) >= maxTags {
+		return fmt.Errorf("the run has %d tags already, the most that it can have", maxTags)
+	}
+	if c.tags == nil {
+		c.tags = map[string]string{}
+	}
+	c.tags[name], c.said = value, true
+	return nil
+}
+
+// description returns the status and the tags that the function has set. ok is false if it has
+// set none since the last call.
+func (c *flowCall) description() (status, tags string, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ok, c.said = c.said, false
+	if !ok {
+		return "", "", false
+	}
+	return c.status, encodeTags(c.tags), true
+}
+
+// encodeTags returns the tags as they are stored.
+func encodeTags(tags map[string]string) string {
+	if tags == nil {
+		return ""
+	}
+	text, _ := json.Marshal(tags) // can't fail: strings
+	return string(text)
+}
+
+// decodeTags returns stored tags; nil if there are none.
+func decodeTags(text string) (tags map[string]string) {
+	if text != "" {
+		_ = json.Unmarshal([]byte(text), &tags) // encodeTags wrote it
+	}
+	return tags
 }
 
 // groupItem is one operation of a group.
@@ -193,15 +240,15 @@ func (f *Flow) failures(err error) (numbers []int) {
 // unasked returns the label of a stored operation that the function did not call; "" if there is
 // none.
 func (f *Flow) unasked() string {
-	removed := func(name string) bool {
-		item, _, _ := strings.Cut(name, "#")
-		return slices.Contains(f.removed, name) || slices.Contains(f.removed, item)
-	}
+	removed := func(name string) bool { return slices.Contains(f.removed, name) }
 	var names []string
 	missing := func(identity string) {
-		name := label(identity)
-		if of, _, ok := strings.Cut(name, "#"); ok && f.asked["map:"+of] {
-			return
+		kind, name := splitIdentity(identity)
+		if kind == "item" {
+			mapped, _ := cutIndex(name)
+			if f.asked["map:"+mapped] || removed(mapped) {
+				return
+			}
 		}
 		if !f.asked[identity] && !removed(name) {
 			names = append(names, name)
@@ -222,15 +269,12 @@ func (f *Flow) unasked() string {
 // renameStored gives stored operations the new name.
 func (f *Flow) renameStored(before, now string) {
 	renamed := func(identity string) (string, bool) {
-		kind, name, _ := strings.Cut(identity, ":")
-		base, index, isItem := strings.Cut(name, "#")
-		if base != before {
-			return "", false
+		kind, name := splitIdentity(identity)
+		if kind == "item" {
+			mapped, index := cutIndex(name)
+			return kind + ":" + now + "#" + index, mapped == before
 		}
-		if isItem {
-			return kind + ":" + now + "#" + index, true
-		}
-		return kind + ":" + now, true
+		return kind + ":" + now, name == before
 	}
 	for identity, res := range f.ended {
 		if name, ok := renamed(identity); ok {
@@ -425,10 +469,13 @@ func (f *Flow) record(identity string, data []byte) error {
 	return nil
 }
 
+// itemHash is the number of bytes of the hash of an item.
+const itemHash = 8
+
 // checkItems compares the items of a Map with those that are stored, or stores the hashes of the
 // items.
 func (f *Flow) checkItems(identity string, items [][]byte) error {
-	hashes := make([]byte, 0, 8*len(items))
+	hashes := make([]byte, 0, itemHash*len(items))
 	for _, item := range items {
 		h := fnv.New64a()
 		_, _ = h.Write(item) // never fails
@@ -447,10 +494,10 @@ func (f *Flow) checkItems(identity string, items [][]byte) error {
 		return f.misuse(identity, fmt.Errorf("its stored items can't be read: %w", err))
 	}
 	if len(before) != len(hashes) {
-		return f.misuse(identity, fmt.Errorf("has %d items, but the stored operation has %d: the items must follow from the input and from results of operations", len(items), len(before)/8))
+		return f.misuse(identity, fmt.Errorf("has %d items, but the stored operation has %d: the items must follow from the input and from results of operations", len(items), len(before)/itemHash))
 	}
 	for i := range items {
-		if !slices.Equal(before[8*i:8*i+8], hashes[8*i:8*i+8]) {
+		if !slices.Equal(before[itemHash*i:itemHash*(i+1)], hashes[itemHash*i:itemHash*(i+1)]) {
 			return f.misuse(identity, fmt.Errorf("item %d is not the same as in the stored operation: the items must follow from the input and from results of operations", i))
 		}
 	}

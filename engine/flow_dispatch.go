@@ -26,7 +26,7 @@ func (d *dispatcher) callFunction(run *machine.Run, w *Workflow, trial *trial, r
 	c := &flowCall{
 		sh: d.sh, run: run.ID, workflow: w, number: rec.Attempt, version: run.Def.Version, input: slices.Clone(run.Input),
 		results: run.Results(), pending: run.Pending(), count: count, stopped: make(chan struct{}),
-		ops: map[int]groupItem{}, shown: run.Status(),
+		ops: map[int]groupItem{}, status: run.Status(), tags: decodeTags(run.Tags()),
 	}
 	c.size.Store(int64(size))
 	if trial != nil {
@@ -112,14 +112,19 @@ func (d *dispatcher) recordOp(c *flowCall, call *machine.OpCall) {
 	}
 }
 
-// recordStatus records what the function set last by SetStatus, if it has changed.
+// recordStatus records the status and the tags that the function has set, if they have changed.
 func (d *dispatcher) recordStatus(c *flowCall, run *machine.Run) {
-	status := c.status.Load()
-	if status == nil || *status == c.shown {
+	status, tags, ok := c.description()
+	if !ok {
 		return
 	}
-	c.shown = *status
-	rec := d.o.m.Describe(run, d.sh.errorText(c.shown), d.o.turn.now)
+	if tags == run.Tags() {
+		tags = "" // unchanged
+	}
+	if status = d.sh.errorText(status); status == run.Status() && tags == "" {
+		return
+	}
+	rec := d.o.m.Describe(run, status, tags, d.o.turn.now)
 	d.o.turn.must(&rec)
 }
 
@@ -283,7 +288,7 @@ func (d *dispatcher) continueAs(run *machine.Run, w *Workflow, input []byte) {
 	o, t := d.o, &d.o.turn
 	t.next = followUps{again: &machine.Start{
 		ID: machine.NewID(t.now, o.random(), o.random()).In(o.slot(run.Key)), Hash: w.def.Hash(), Input: input, Key: run.Key,
-		Source: "continues " + run.ID.String(), Continues: run.ID,
+		Source: "continues " + run.ID.String(), Continues: run.ID, Trace: run.Trace(),
 	}, againDef: w.def}
 	rec := o.m.Continue(run, t.next.again.ID, t.now)
 	t.must(&rec)

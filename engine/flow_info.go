@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"cmp"
+	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -9,58 +9,252 @@ import (
 	"github.com/tideover/tideover/engine/internal/machine"
 )
 
+// A run of a flow may have 20 000 operations with 32 MiB of results. These limits keep its Info
+// at a size that can be sent and shown.
+const (
+	listedOps     = 1000      // operations in Info.Steps
+	listedOpen    = 250       // of these, operations that have not ended
+	listedFailed  = 250       // of these, operations that have failed
+	listedMaps    = 100       // of these, maps
+	listedOutputs = 256 << 10 // bytes of the outputs of these operations
+)
+
 // describeFlow fills the fields that describe the run of a flow: its function and its operations,
 // in the order in which they were called.
 func (i *Info) describeFlow(r *machine.Run) {
-	i.Status, i.Version = r.Status(), r.Def.Version
-	if r.Outcome == machine.Succeeded {
+	i.Status, i.Tags, i.Version = r.Status(), decodeTags(r.Tags()), r.Def.Version
+	i.setContinued()
+	l := newFlowOps(r)
+	l.choose()
+	l.describe()
+	l.addRecords(i)
+	l.omit()
+	for k := range l.ops {
+		if s := l.ops[k].info; s != nil {
+			if i.Omitted > 0 && l.ops[k].made >= 0 {
+				s.countOmitted(l.ops[k].made)
+			}
+			i.Steps = append(i.Steps, *s)
+		}
+	}
+	i.Operations = &l.counts
+}
+
+// setContinued sets ContinuedBy of a run that ended because another one continues its work.
+func (i *Info) setContinued() {
+	if i.State == StateSucceeded {
 		i.ContinuedBy, i.ReplacedBy = i.ReplacedBy, ""
 	}
-	steps := map[int]*StepInfo{}
-	for n := range r.Live() {
-		s := describeStep(r, n)
-		s.Name, s.Kind = machine.Function, machine.Function
+}
+
+// flowOps has the function and the operations of a run.
+type flowOps struct {
+	run    *machine.Run
+	ops    []listedOp // ordered by number; the first one is the function
+	counts OpCounts   // of the operations, without the function
+	maps   map[string]*OpCounts
+}
+
+// listedOp is an operation of a run, or its function.
+type listedOp struct {
+	number int
+	kind   string
+	name   string
+	mapped string // of an item: the name of its map
+	status string
+	made   int // number of attempts; -1 if it is not known
+	group  opGroupKind
+	chosen bool
+	info   *StepInfo // nil if the operation is not chosen
+}
+
+// opGroupKind says how operations are chosen if there are too many.
+type opGroupKind int
+
+const (
+	openOps opGroupKind = iota
+	failedOps
+	mapOps
+	otherOps
+)
+
+// newFlowOps returns the operations of the run with their numbers, names and statuses.
+func newFlowOps(r *machine.Run) *flowOps {
+	l := &flowOps{run: r, maps: map[string]*OpCounts{}}
+	known := map[int]bool{}
+	for n, s := range r.Live() {
+		kind, name := machine.Function, machine.Function
 		if n > 0 {
-			s.Kind, s.Name = splitIdentity(r.Identity(n))
+			kind, name = splitIdentity(r.Identity(n))
 		}
-		steps[n] = &s
+		l.add(listedOp{number: n, kind: kind, name: name, status: stepStatus(r, n), made: int(s.Attempt), group: openOps})
+		known[n] = true
 	}
 	for res := range machine.ReadResults(r.Results()) {
-		s := &StepInfo{Status: machine.Complete.String(), Output: slices.Clone(res.Data), Spent: res.Attempts}
-		s.Kind, s.Name = splitIdentity(res.Name)
-		if res.Reason != 0 {
-			s.Status, s.Output = machine.Exhausted.String(), nil
+		o := listedOp{number: res.Number, status: machine.Complete.String(), made: res.Attempts, group: otherOps}
+		o.kind, o.name = splitIdentity(res.Name)
+		if o.kind == "map" {
+			l.itemsOf(o.name).Total = countItems(res.Data)
+			o.group = mapOps
 		}
-		steps[res.Number] = s
+		if res.Reason != 0 {
+			o.status, o.group = machine.Exhausted.String(), failedOps
+		}
+		l.add(o)
+		known[res.Number] = true
 	}
 	for rec := range r.Records() {
-		s := steps[rec.Step]
-		if rec.Kind == machine.Called || s == nil {
-			if s == nil { // a failed operation that a retry of the run has forgotten
-				s = &StepInfo{Status: machine.Exhausted.String()}
-				s.Kind, s.Name = splitIdentity(rec.Text)
-				steps[rec.Step] = s
+		if rec.Kind == machine.Called && !known[rec.Step] { // it failed, and a retry of the run has forgotten it
+			o := listedOp{number: rec.Step, status: machine.Exhausted.String(), made: -1, group: failedOps}
+			o.kind, o.name = splitIdentity(rec.Text)
+			l.ops = append(l.ops, o) // without counting it: it is called again
+		}
+	}
+	slices.SortFunc(l.ops, func(a, b listedOp) int { return a.number - b.number })
+	return l
+}
+
+// add adds an operation, and counts it.
+func (l *flowOps) add(o listedOp) {
+	if o.kind == "item" {
+		o.mapped, _ = cutIndex(o.name)
+		l.itemsOf(o.mapped).count(o.status)
+	}
+	if o.number > 0 {
+		l.counts.Total++
+		l.counts.count(o.status)
+	}
+	l.ops = append(l.ops, o)
+}
+
+// itemsOf returns the counts of the items of a map.
+func (l *flowOps) itemsOf(name string) *OpCounts {
+	if l.maps[name] == nil {
+		l.maps[name] = new(OpCounts)
+	}
+	return l.maps[name]
+}
+
+// choose chooses the operations that are listed: of those that have not ended and of those that
+// have failed the first ones, of the maps the last ones, and of the others the first and the last
+// ones.
+func (l *flowOps) choose() {
+	l.ops[0].chosen = true
+	var groups [otherOps + 1][]*listedOp
+	for k := range l.ops[1:] {
+		o := &l.ops[k+1]
+		groups[o.group] = append(groups[o.group], o)
+	}
+	left := listedOps
+	take := func(list []*listedOp) {
+		for _, o := range list {
+			o.chosen = true
+		}
+		left -= len(list)
+	}
+	open, failed, maps, others := groups[openOps], groups[failedOps], groups[mapOps], groups[otherOps]
+	take(open[:min(len(open), listedOpen)])
+	take(failed[:min(len(failed), listedFailed)])
+	take(maps[max(len(maps)-listedMaps, 0):])
+	if len(others) > left {
+		first, last := left/2, left-left/2
+		take(others[:first])
+		others = others[len(others)-last:]
+	}
+	take(others)
+}
+
+// describe makes the infos of the operations that are chosen.
+func (l *flowOps) describe() {
+	chosen := map[int]*listedOp{}
+	for k := range l.ops {
+		if o := &l.ops[k]; o.chosen {
+			chosen[o.number] = o
+			o.info = &StepInfo{Status: o.status}
+			if l.run.Step(o.number) != nil {
+				o.info = new(describeStep(l.run, o.number))
 			}
-			if rec.Kind == machine.Called {
-				s.Called = new(time.Unix(0, rec.At))
-				continue
+			o.info.Name, o.info.Kind = o.name, o.kind
+			if o.kind == "map" {
+				o.info.Items = l.maps[o.name]
 			}
 		}
-		if rec.Kind == machine.Suspended {
-			a := s.attempt(rec.Attempt, time.Unix(0, rec.At))
-			a.Ended, a.Outcome = new(time.Unix(0, rec.At)), "suspended"
+	}
+	outputs := make(map[int][]byte, len(chosen))
+	for res := range machine.ReadResults(l.run.Results()) {
+		o := chosen[res.Number]
+		if o == nil {
 			continue
 		}
-		i.addTo(r, &rec, s)
+		o.info.Spent, o.info.Ended = res.Attempts, pointer(res.Ended)
+		if o.info.Error, o.info.Code = res.Text, res.Code; res.Reason == 0 && o.kind != "map" && o.kind != "sleep" {
+			outputs[res.Number] = res.Data
+		}
 	}
-	numbers := make([]int, 0, len(steps))
-	for n := range steps {
-		numbers = append(numbers, n)
+	room := listedOutputs
+	for k := range l.ops {
+		out := outputs[l.ops[k].number]
+		switch s := l.ops[k].info; {
+		case len(out) == 0:
+		case len(out) > room:
+			s.OutputSize = len(out)
+		default:
+			s.Output = slices.Clone(out)
+			room -= len(out)
+		}
 	}
-	slices.SortFunc(numbers, cmp.Compare[int])
-	for _, n := range numbers {
-		i.Steps = append(i.Steps, *steps[n])
+}
+
+// addRecords adds the history of the run to the operations that are chosen, and to the notes of i.
+func (l *flowOps) addRecords(i *Info) {
+	infos := make(map[int]*StepInfo, len(l.ops))
+	for k := range l.ops {
+		infos[l.ops[k].number] = l.ops[k].info
 	}
+	for rec := range l.run.Records() {
+		s := infos[rec.Step]
+		at := time.Unix(0, rec.At)
+		switch {
+		case s == nil:
+		case rec.Kind == machine.Called:
+			s.Called = &at
+		case rec.Kind == machine.Suspended:
+			a := s.attempt(rec.Attempt, at)
+			a.Ended, a.Outcome = &at, "suspended"
+		default:
+			i.addTo(l.run, &rec, s)
+		}
+	}
+}
+
+// omit counts the operations that are not chosen.
+func (l *flowOps) omit() {
+	for k := range l.ops {
+		if o := &l.ops[k]; !o.chosen {
+			l.counts.Omitted++
+			if o.mapped != "" {
+				l.maps[o.mapped].Omitted++
+			}
+		}
+	}
+}
+
+// countItems returns the number of items of a map, from its stored result: see Flow.checkItems.
+func countItems(stored []byte) int {
+	var hashes []byte
+	if json.Unmarshal(stored, &hashes) != nil {
+		return 0
+	}
+	return len(hashes) / itemHash
+}
+
+// cutIndex returns the name of the map and the index of one of its items.
+func cutIndex(item string) (mapped, index string) {
+	at := strings.LastIndexByte(item, '#') // the key of a map may contain one
+	if at < 0 {
+		return item, ""
+	}
+	return item[:at], item[at+1:]
 }
 
 // splitIdentity returns the kind and the label of an operation.

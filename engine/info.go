@@ -13,37 +13,43 @@ import (
 )
 
 // Info describes a run. [Engine.Get] fills all fields. In lists, Source, Deadline, ReplayOf,
-// Origin, OriginKey, Steps, Notes and Omitted are not set, and previews replace Input and
-// Output.
+// Origin, OriginKey, Version, Steps, Operations, Notes and Omitted are not set, and previews
+// replace Input and Output.
+//
+// Info is limited in size. Of a flow with many operations, Steps has at most 1000: those that
+// have not ended or have failed first, and the first and last ones of the others. If their
+// outputs have more than 256 KiB together, some are left out: see StepInfo.OutputSize.
 type Info struct {
-	ID            string          `json:"id"`
-	Workflow      string          `json:"workflow"`
-	Key           string          `json:"key,omitempty"`
-	Source        string          `json:"source,omitempty"` // who started the run
-	State         string          `json:"state"`            // one of StateScheduled, StateQueued and so on
-	Created       time.Time       `json:"created"`
-	Updated       time.Time       `json:"updated"`
-	Ended         *time.Time      `json:"ended,omitempty"`
-	Deadline      *time.Time      `json:"deadline,omitempty"`
-	Next          *time.Time      `json:"next,omitempty"`   // when the current wait ends
-	Attempts      int             `json:"attempts"`         // of all steps
-	Step          string          `json:"step,omitempty"`   // the step that runs, waits or failed
-	Error         string          `json:"error,omitempty"`  // the last error
-	Reason        string          `json:"reason,omitempty"` // why the run is dead
-	Input         json.RawMessage `json:"input,omitempty"`
-	Output        json.RawMessage `json:"output,omitempty"`
-	ReplayOf      string          `json:"replay_of,omitempty"`      // id of the run that this run repeats
-	Origin        string          `json:"origin,omitempty"`         // id of the first run of the chain of repetitions; "" if this run repeats no other
-	OriginKey     string          `json:"origin_key,omitempty"`     // key of the run Origin
-	ReplacedBy    string          `json:"replaced_by,omitempty"`    // id of the run that replaced this dead run
-	ContinuedBy   string          `json:"continued_by,omitempty"`   // id of the run that continues this one: see Again
-	Status        string          `json:"status,omitempty"`         // what the function of a flow set by SetStatus
-	Version       string          `json:"version,omitempty"`        // version of the function of a flow
-	InputPreview  string          `json:"input_preview,omitempty"`  // beginning of the input; only in lists
-	OutputPreview string          `json:"output_preview,omitempty"` // the output, if it is short; only in lists
-	Steps         []StepInfo      `json:"steps,omitempty"`
-	Notes         []Note          `json:"notes,omitempty"`   // events of the run as a whole
-	Omitted       int             `json:"omitted,omitempty"` // number of events from the middle of a long history that are not stored any more
+	ID            string            `json:"id"`
+	Workflow      string            `json:"workflow"`
+	Key           string            `json:"key,omitempty"`
+	Source        string            `json:"source,omitempty"` // who started the run
+	State         string            `json:"state"`            // one of StateScheduled, StateQueued and so on
+	Created       time.Time         `json:"created"`
+	Updated       time.Time         `json:"updated"`
+	Ended         *time.Time        `json:"ended,omitempty"`
+	Deadline      *time.Time        `json:"deadline,omitempty"`
+	Next          *time.Time        `json:"next,omitempty"`   // when the current wait ends
+	Attempts      int               `json:"attempts"`         // of all steps
+	Step          string            `json:"step,omitempty"`   // the step that runs, waits or failed
+	Error         string            `json:"error,omitempty"`  // the last error
+	Reason        string            `json:"reason,omitempty"` // why the run is dead
+	Input         json.RawMessage   `json:"input,omitempty"`
+	Output        json.RawMessage   `json:"output,omitempty"`
+	ReplayOf      string            `json:"replay_of,omitempty"`      // id of the run that this run repeats
+	Origin        string            `json:"origin,omitempty"`         // id of the first run of the chain of repetitions; "" if this run repeats no other
+	OriginKey     string            `json:"origin_key,omitempty"`     // key of the run Origin
+	ReplacedBy    string            `json:"replaced_by,omitempty"`    // id of the run that replaced this dead run
+	ContinuedBy   string            `json:"continued_by,omitempty"`   // id of the run that continues this one: see Again
+	Status        string            `json:"status,omitempty"`         // what the function of a flow set by SetStatus
+	Tags          map[string]string `json:"tags,omitempty"`           // what the function of a flow set by SetTag
+	Version       string            `json:"version,omitempty"`        // version of the function of a flow
+	InputPreview  string            `json:"input_preview,omitempty"`  // beginning of the input; only in lists
+	OutputPreview string            `json:"output_preview,omitempty"` // the output, if it is short; only in lists
+	Steps         []StepInfo        `json:"steps,omitempty"`          // of a flow: the function and the operations that it has called, not all if they are many
+	Operations    *OpCounts         `json:"operations,omitempty"`     // of a flow: numbers of its operations
+	Notes         []Note            `json:"notes,omitempty"`          // events of the run as a whole
+	Omitted       int               `json:"omitted,omitempty"`        // number of events from the middle of a long history that are not stored any more
 }
 
 // Finished reports whether the run has ended. A dead run has ended too, although it can be
@@ -69,9 +75,41 @@ type StepInfo struct {
 	Windows    int             `json:"windows,omitempty"`    // number of times an attempt returned Limited
 	MaxWindows int             `json:"max_windows"`          // limit of Windows
 	Output     json.RawMessage `json:"output,omitempty"`
+	OutputSize int             `json:"output_size,omitempty"` // size of an output that is left out because the outputs of the run are large, in bytes
+	Error      string          `json:"error,omitempty"`       // in a flow: why the operation failed
+	Code       string          `json:"code,omitempty"`        // in a flow: code of the failure, as in OpError
+	Ended      *time.Time      `json:"ended,omitempty"`       // in a flow: when the operation ended
+	Items      *OpCounts       `json:"items,omitempty"`       // of a map: numbers of its items
 	Progress   json.RawMessage `json:"progress,omitempty"`
 	Attempts   []AttemptInfo   `json:"attempts,omitempty"`
 	Omitted    int             `json:"omitted,omitempty"` // number of attempts that are not in Attempts, because the history is too long
+}
+
+// OpCounts has the numbers of the operations of a flow, or of the items of a map.
+type OpCounts struct {
+	Total     int `json:"total"` // operations that were called; of a map: all items, also those that have not begun
+	Succeeded int `json:"succeeded"`
+	Failed    int `json:"failed"`
+	Running   int `json:"running"`
+	Waiting   int `json:"waiting"`            // were called, and wait for their next attempt, a free place or the end of a sleep
+	Canceled  int `json:"canceled,omitempty"` // had not ended when the run ended
+	Omitted   int `json:"omitted,omitempty"`  // of these, not in Info.Steps
+}
+
+// count counts an operation with this status.
+func (c *OpCounts) count(status string) {
+	switch status {
+	case machine.Complete.String():
+		c.Succeeded++
+	case machine.Exhausted.String():
+		c.Failed++
+	case machine.Canceled.String():
+		c.Canceled++
+	case machine.Running.String():
+		c.Running++
+	default:
+		c.Waiting++
+	}
 }
 
 // AttemptInfo is one attempt of a step, and the wait after it.
@@ -251,6 +289,7 @@ func (i *Info) addTo(r *machine.Run, rec *machine.Record, s *StepInfo) {
 		i.Notes = append(i.Notes, Note{at, rec.Kind.String(), s.Name, rec.Text})
 	case machine.Started:
 		i.Notes = append(i.Notes, Note{at, rec.Kind.String(), "", r.Source()})
+	case machine.Described: // the status is a field of the run
 	default:
 		i.Notes = append(i.Notes, Note{at, rec.Kind.String(), "", rec.Text})
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -14,15 +15,16 @@ type Filter struct {
 	States      []string // runs in any of these states
 	Workflow    string
 	Exclude     []string  // leaves out these workflows: names, or patterns with a * at the beginning or end, as "a.*" and "*.b"
-	Search      string    // words, or beginnings of words
+	Search      string    // words, or beginnings of words, of the key, workflow, error, input, status or tags
 	ErrorLike   string    // runs with errors of this pattern: see Group.Pattern
 	Since       time.Time // runs that were created at this time or later
 	Until       time.Time // runs that were created before this time
 	MinAttempts int
-	Order       string // "newest" (the default), "oldest", or "next": by the end of the current wait
-	After       string // Page.Next of the previous page; "" for the first page
-	Limit       int    // most runs of a page; 0 means 50, and the maximum is 1000
-	Fresh       bool   // wait, for at most a second, until the list includes everything that was acknowledged before the call
+	Tags        []string // runs with all these tags, each written as name=value: see SetTag
+	Order       string   // "newest" (the default), "oldest", or "next": by the end of the current wait
+	After       string   // Page.Next of the previous page; "" for the first page
+	Limit       int      // most runs of a page; 0 means 50, and the maximum is 1000
+	Fresh       bool     // wait, for at most a second, until the list includes everything that was acknowledged before the call
 }
 
 // Page is a part of a list.
@@ -40,7 +42,7 @@ const passed = "-"
 func (f *Filter) view() view.Filter {
 	return view.Filter{
 		States: f.States, Workflow: f.Workflow, Exclude: f.Exclude, Search: f.Search, Error: f.ErrorLike, Since: f.Since, Until: f.Until,
-		MinAttempts: f.MinAttempts, After: f.After, Limit: f.Limit,
+		MinAttempts: f.MinAttempts, Tags: f.Tags, After: f.After, Limit: f.Limit,
 		Order: view.Order(f.Order),
 	}
 }
@@ -49,17 +51,36 @@ func (f *Filter) view() view.Filter {
 func (f *Filter) matches(r *view.Run) bool {
 	return (len(f.States) == 0 || slices.Contains(f.States, r.State)) && (f.Workflow == "" || f.Workflow == r.Workflow) &&
 		!view.Like(f.Exclude, r.Workflow) && r.Attempts >= f.MinAttempts && (f.Since.IsZero() || !r.Created.Before(f.Since)) && (f.Until.IsZero() || r.Created.Before(f.Until)) &&
-		(f.Search == "" || strings.Contains(strings.Join([]string{r.ID, r.Key, r.Workflow, r.Error, string(r.Input)}, "\n"), f.Search))
+		!slices.ContainsFunc(f.Tags, func(tag string) bool { return !hasTag(r, tag) }) &&
+		(f.Search == "" || strings.Contains(searchText(r), f.Search))
+}
+
+// hasTag reports whether the run has a tag, written as name=value.
+func hasTag(r *view.Run, tag string) bool {
+	for name, value := range r.Tags {
+		if view.Tag(name, value) == tag {
+			return true
+		}
+	}
+	return false
+}
+
+// searchText returns the texts in which a search looks.
+func searchText(r *view.Run) string {
+	texts := []string{r.ID, r.Key, r.Workflow, r.Error, r.Status, string(r.Input)}
+	return strings.Join(slices.AppendSeq(texts, maps.Values(r.Tags)), "\n")
 }
 
 // summary returns a run as it is shown in lists.
 func summary(r *view.Run) Info {
-	return Info{
+	i := Info{
 		ID: r.ID, Workflow: r.Workflow, Key: r.Key, State: r.State, Created: r.Created, Updated: r.Updated,
 		Ended: nonZero(r.Ended), Next: nonZero(r.Next), Attempts: r.Attempts,
 		Step: r.Step, Error: r.Error, Reason: r.Reason, ReplacedBy: r.ReplacedBy,
-		InputPreview: string(r.Input), OutputPreview: string(r.Output),
+		InputPreview: string(r.Input), OutputPreview: string(r.Output), Status: r.Status, Tags: r.Tags,
 	}
+	i.setContinued()
+	return i
 }
 
 // Group is a group of dead runs that failed in the same step of the same workflow with

@@ -202,7 +202,7 @@ func (p *placement) start(ctx context.Context, w *Workflow, s *machine.Start) (a
 		return a, fmt.Errorf("start %s: %w", w.Name(), err)
 	}
 	c := &call{Op: startOp(w.def), Start: &start{
-		Definition: w.def.Text(), Key: s.Key, Source: s.Source, Input: s.Input, At: s.At, Timeout: s.Timeout, def: w.def,
+		Definition: w.def.Text(), Key: s.Key, Source: s.Source, Input: s.Input, At: s.At, Timeout: s.Timeout, Trace: s.Trace, def: w.def,
 	}}
 	n := p.log.Shards()
 	slot := machine.KeySlot(s.Key)

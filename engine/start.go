@@ -134,7 +134,9 @@ func (e *Engine) Start(ctx context.Context, w *Workflow, input any, opts ...Star
 			return Started{}, fmt.Errorf("start %s: %w", w.Name(), err)
 		}
 	}
-	return e.started(e.router.start(ctx, w, &machine.Start{Input: text, Key: s.key, Source: s.source, At: s.at, Timeout: s.timeout}))
+	return e.started(e.router.start(ctx, w, &machine.Start{
+		Input: text, Key: s.key, Source: s.source, At: s.at, Timeout: s.timeout, Trace: e.process.inject(ctx),
+	}))
 }
 
 // start starts a run, in the shard that the placement of the cluster chooses.

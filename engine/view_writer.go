@@ -352,6 +352,7 @@ func row(r *machine.Run) view.Run {
 		v.Reason = r.Reason.String()
 	}
 	v.Step, v.Error, v.Updated = r.Situation()
+	v.Status, v.Tags = r.Status(), decodeTags(r.Tags())
 	if out := r.Result(); len(out) <= preview {
 		v.Output = out
 	}

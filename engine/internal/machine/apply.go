@@ -162,7 +162,7 @@ func (m *Machine) applyRun(r *Run, rec *Record) {
 	case Suspended:
 		m.applySuspended(r, rec)
 	case Described:
-		r.flow.status = rec.Text
+		r.flow.applyDescribed(rec)
 	case Continued:
 		m.endAttempt(r, 0)
 		s.Status = Complete

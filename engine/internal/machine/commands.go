@@ -37,6 +37,7 @@ type Start struct {
 	At      int64         // when to begin; 0 means now
 	Timeout time.Duration // 0 means the timeout of the definition
 	Outputs [][]byte      // outputs of steps that do not run again; nil for the others
+	Trace   string        // trace context of the starter; "" for none. A run that repeats another has none
 
 	Continues ID // the run that it continues, whose key it gets; zero for none
 
@@ -81,16 +82,20 @@ func (c Commands) Start(req *Start, now int64) (rec Record, existing ID, err err
 	return rec, ID{}, nil
 }
 
-// outputs returns the outputs for the record. If the run repeats another one, an element with the
-// first run of the chain of repetitions follows the outputs of the steps. Older versions ignore
-// this element.
+// outputs returns the outputs for the record. One more element may follow the outputs of the
+// steps: the first run of the chain of repetitions if the run repeats another one, else the trace
+// context. Older versions ignore this element.
 func (s *Start) outputs(steps int) [][]byte {
-	if s.Origin.IsZero() {
+	more := s.Trace
+	if !s.Origin.IsZero() {
+		more = encodeOrigin(s.Origin, s.OriginKey)
+	}
+	if more == "" {
 		return s.Outputs
 	}
 	list := make([][]byte, steps+1)
 	copy(list[:steps], s.Outputs)
-	list[steps] = []byte(encodeOrigin(s.Origin, s.OriginKey))
+	list[steps] = []byte(more)
 	return list
 }
 

@@ -32,12 +32,20 @@ type flow struct {
 	ops      []op   // operations that have not ended, ordered by number; their states are Run.Steps[1:]
 	results  []byte // encoded results of the operations that have ended: see OpResult; nil while the run is cold
 	redo     []byte // encoded numbers of the failed operations that a retry of the run calls again
-	status   string // what the function set last by SetStatus
+	about    *about // status and tags; nil if the function has set none
 	count    int32  // number of operations that were called
 	attempts int32  // number of attempts of operations that have ended
 	size     int32  // bytes of the results of the operations
 	awaited  int32  // while the function is suspended: how many operations must end before it is called again
 }
+
+// about is what the function has said about the run.
+type about struct {
+	status string // what the function set last by SetStatus
+	tags   string // JSON object of the tags that the function set by SetTag; "" if it has never set any
+}
+
+var noAbout about
 
 // op is an operation that has not ended.
 type op struct {
@@ -159,11 +167,17 @@ func (f *flow) index(n int) int {
 }
 
 // Status returns what the function of the run set last by SetStatus.
-func (r *Run) Status() string {
-	if r.flow == nil {
-		return ""
+func (r *Run) Status() string { return r.about().status }
+
+// Tags returns the JSON object of the run's tags; "" if its function has never set any.
+func (r *Run) Tags() string { return r.about().tags }
+
+// about returns what the function has said about the run. The caller must not change it.
+func (r *Run) about() *about {
+	if r.flow == nil || r.flow.about == nil {
+		return &noAbout
 	}
-	return r.flow.status
+	return r.flow.about
 }
 
 // CalledOps returns the number of operations that the run has called, and the bytes of their
@@ -278,9 +292,27 @@ func (c Commands) Recall(r *Run, now int64) Record {
 	return Record{Kind: Released, Run: r.ID, At: now, Attempt: int(r.Steps[0].Attempt), Text: "the process died while an operation ran"}
 }
 
-// Describe decides to set the status of the run.
-func (c Commands) Describe(r *Run, status string, now int64) Record {
-	return Record{Kind: Described, Run: r.ID, At: now, Text: status}
+// Describe decides to set the status of the run and its tags, a JSON object. "" leaves the tags
+// as they are.
+func (c Commands) Describe(r *Run, status, tags string, now int64) Record {
+	rec := Record{Kind: Described, Run: r.ID, At: now, Text: status}
+	if tags != "" {
+		rec.Data = []byte(tags)
+	}
+	return rec
+}
+
+// applyDescribed sets the status and the tags of the run. The old value is not changed, because a
+// copy of the run may share it.
+func (f *flow) applyDescribed(rec *Record) {
+	next := about{status: rec.Text}
+	if f.about != nil {
+		next.tags = f.about.tags
+	}
+	if rec.Data != nil {
+		next.tags = string(rec.Data)
+	}
+	f.about = &next
 }
 
 // Continue decides that the run ends and another run of its chain, next, follows it.
@@ -427,7 +459,12 @@ func (f *flow) append(b []byte) []byte {
 	for _, n := range [...]int32{f.count, f.attempts, f.size, f.awaited} {
 		b = binary.AppendVarint(b, int64(n))
 	}
-	b = codec.AppendBytes(b, f.status)
+	said := &noAbout
+	if f.about != nil {
+		said = f.about
+	}
+	b = codec.AppendBytes(b, said.status)
+	b = codec.AppendBytes(b, said.tags)
 	b = codec.AppendBytes(b, f.redo)
 	b = codec.AppendBytes(b, f.results)
 	b = binary.AppendUvarint(b, uint64(len(f.ops)))
@@ -448,7 +485,9 @@ func (f *flow) append(b []byte) []byte {
 // readFlow decodes the operations of a run. The results share the memory of the input.
 func (d *runDecoder) readFlow(in *codec.Reader) (*flow, error) {
 	f := &flow{count: int32(in.Varint()), attempts: int32(in.Varint()), size: int32(in.Varint()), awaited: int32(in.Varint())}
-	f.status = string(in.Bytes())
+	if said := (about{string(in.Bytes()), string(in.Bytes())}); said != noAbout {
+		f.about = &said
+	}
 	if redo := in.Bytes(); len(redo) > 0 {
 		f.redo = slices.Clone(redo)
 	}

@@ -26,7 +26,7 @@ func appendHistory(r *Run, rec *Record) {
 	if rec.Kind == Started {
 		short.Text = "" // fields of the run have the source and the key
 		if n := len(r.Steps); len(rec.Outputs) > n {
-			short.Text = string(rec.Outputs[n]) // the origin: see Start.outputs
+			short.Text = string(rec.Outputs[n]) // the origin or the trace context: see Start.outputs
 		}
 	}
 	short.Text = textfmt.TruncateValid(short.Text, maxText, "")

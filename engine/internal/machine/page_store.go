@@ -145,19 +145,31 @@ func refill(r, decoded *Run) {
 	}
 }
 
-// Copy returns a complete copy of the run that is not part of the state.
+// Copy returns a complete copy of the run that is not part of the state. It shares the results of
+// operations with the run, which may be large and do not change any more.
 func (p *pageStore) Copy(r *Run) (*Run, error) {
-	data, err := p.Encode(nil, r)
+	whole, err := p.whole(r)
 	if err != nil {
 		return nil, err
 	}
-	c, err := p.Decode(data)
-	if err == nil {
-		for i := range c.Steps {
-			c.Steps[i].queued = r.Steps[i].queued
-		}
+	results := whole.Results()
+	if results != nil {
+		without, f := *whole, *whole.flow
+		f.results = nil
+		without.flow = &f
+		whole = &without
 	}
-	return c, err
+	c, err := p.Decode(whole.Encode(nil))
+	if err != nil {
+		return nil, err
+	}
+	if results != nil {
+		c.flow.results = results
+	}
+	for i := range c.Steps {
+		c.Steps[i].queued = r.Steps[i].queued
+	}
+	return c, nil
 }
 
 // Encode appends the complete run to b, in the form that Decode reads.

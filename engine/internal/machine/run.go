@@ -184,6 +184,19 @@ func (r *Run) Origin() (id ID, key string, known bool) {
 	return id, key, true
 }
 
+// Trace returns the trace context of the starter; "" if there is none. The run must not be cold.
+func (r *Run) Trace() string {
+	if r.Previous().IsZero() {
+		for rec := range r.Records() {
+			if rec.Kind == Started {
+				return rec.Text
+			}
+			break
+		}
+	}
+	return ""
+}
+
 // encodeOrigin returns the origin as it is stored in the record of a start and in the first
 // record of the history.
 func encodeOrigin(id ID, key string) string { return id.String() + "\x00" + key }

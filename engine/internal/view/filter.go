@@ -44,8 +44,9 @@ type Filter struct {
 	Since       time.Time // runs created at or after this millisecond
 	Until       time.Time // runs created before this millisecond
 	MinAttempts int
-	After       string // Page.Next of the previous page; "" for the first
-	Limit       int    // 0 means DefaultLimit; the maximum is MaxLimit
+	Tags        []string `json:",omitempty"` // runs with all these tags: see Tag
+	After       string   // Page.Next of the previous page; "" for the first
+	Limit       int      // 0 means DefaultLimit; the maximum is MaxLimit
 	Order       Order
 }
 
@@ -90,6 +91,7 @@ type selection struct {
 	attempts   int64 // least value of the column attempts
 	errorFirst int64 // range of the column error
 	errorLast  int64 // 0 means any error, and runs without one
+	tags       []int64
 	order      Order
 	search     string
 	limit      int
@@ -118,6 +120,9 @@ func (n *names) resolve(f Filter) (s selection, ok bool, err error) {
 	}
 	if f.Error != "" {
 		s.errorFirst, s.errorLast = errorRange(Pattern(f.Error))
+	}
+	for _, tag := range f.Tags {
+		s.tags = append(s.tags, tagKey(tag))
 	}
 	if err := s.resume(f); err != nil {
 		return s, false, err

@@ -52,9 +52,13 @@ func document(r *Run, seen map[string]struct{}) string {
 		}
 		return len(seen) < maxWords
 	}
-	for _, text := range [...]string{r.Key, r.Workflow, r.Error, input} {
+	for _, text := range [...]string{r.Key, r.Workflow, r.Error, r.Status} {
 		words(text, add)
 	}
+	for _, value := range r.Tags {
+		words(value, add)
+	}
+	words(input, add)
 	return b.String()
 }
 

@@ -34,6 +34,8 @@ func (s *selection) keys(c *sqlite.Conn) ([]key, error) {
 		return nil, nil
 	case s.search != "":
 		return s.find(c)
+	case len(s.tags) > 0:
+		return s.withTags(c)
 	case s.order == Soonest:
 		return s.merge(c, pairs, s.soonest)
 	case s.errorLast != 0:

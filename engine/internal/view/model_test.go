@@ -27,6 +27,7 @@ func (m model) list(f Filter, found func(*Run) bool) []Run {
 		case !f.Since.IsZero() && ms < f.Since.UnixMilli():
 		case !f.Until.IsZero() && ms >= f.Until.UnixMilli():
 		case r.Attempts < f.MinAttempts:
+		case slices.ContainsFunc(f.Tags, func(tag string) bool { name, value, _ := strings.Cut(tag, "="); return r.Tags[name] != value }):
 		case f.Order == Soonest && r.Next.IsZero():
 		case !found(&r):
 		default:
@@ -66,6 +67,7 @@ var (
 	someStates    = []string{"queued", "running", "waiting", "succeeded", "dead", "odd\x00state"}
 	someWorkflows = []string{"ship-order", "bill", "", "é\xff"}
 	someErrors    = []string{"", "", "status 503 after 20ms", "status 404 after 1.5s", `no such file "a"`, "x\x00\xffy"}
+	someTags      = []string{"pack", "Bern", "a=b", "\x00\xff"}
 	someInputs    = []string{"", `{"city":"Zürich"}`, `{"city":"Bern","n":1}`, "\x00\xff\xfe", `"🌊 wave"`, strings.Repeat("big ", 900)}
 )
 
@@ -103,6 +105,10 @@ func someRun(rnd *rand.Rand, n int) Run {
 	if rnd.IntN(9) == 0 {
 		r.ReplacedBy = r.ID
 	}
+	if n%3 == 0 { // the others never have tags
+		r.Status = pick([]string{"", "packing", "Zürich"})
+		r.Tags = map[string]string{"phase": pick(someTags), pick([]string{"city", "phase"}): pick(someTags)}
+	}
 	return r
 }
 
@@ -124,6 +130,8 @@ func someFilter(rnd *rand.Rand) Filter {
 	limit := func() time.Time { return benchStart.Add(time.Duration(10*rnd.IntN(300)+5) * time.Millisecond) }
 	maybe(4, func() { f.Since = limit() })
 	maybe(4, func() { f.Until = limit() })
+	maybe(4, func() { f.Tags = []string{Tag("phase", someTags[rnd.IntN(len(someTags))])} })
+	maybe(6, func() { f.Tags = append(f.Tags, Tag("city", someTags[rnd.IntN(len(someTags))])) })
 	maybe(3, func() {
 		f.Search = []string{"zür", "BERN city", "status", "ship", "wave", "gibtsnicht"}[rnd.IntN(6)]
 	})

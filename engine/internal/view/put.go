@@ -129,6 +129,9 @@ func (w *writer) store(place int64, stored []byte, r *Run) (bool, error) {
 			return false, err
 		}
 	}
+	if err := w.putTags(place, r); err != nil {
+		return false, err
+	}
 	return true, w.spill(place, r)
 }
 
@@ -179,6 +182,9 @@ func (w *writer) remove(id string) error {
 	queries := []string{"DELETE FROM runs WHERE place=?", "DELETE FROM payloads WHERE place=?"}
 	if place <= w.indexed {
 		queries = append(queries, "DELETE FROM stale WHERE place=?", "DELETE FROM words WHERE rowid=?")
+	}
+	if w.tagged {
+		queries = append(queries, deleteTags)
 	}
 	for _, q := range queries {
 		if err := exec(w.conn, q, place); err != nil {

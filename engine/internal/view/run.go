@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -30,7 +32,12 @@ type Run struct {
 	Input      []byte
 	Output     []byte
 	Detail     []byte // the encoded run, with steps and history; only Get returns it
-	ReplacedBy string // id of the run that replaced this one
+	ReplacedBy string // id of the run that replaced this one, or continues it
+	Status     string // short text that the run has set
+
+	// Tags are the tags that the run has set. nil means that it has never had one: then the
+	// view does not look for old ones.
+	Tags map[string]string
 }
 
 // Batch is written in one transaction: first the runs of Put in their order, then the deletions.
@@ -61,7 +68,11 @@ func preview(p []byte) []byte {
 // a page.
 const inline = 2048
 
-const spilled = 1 // flag in the body: the payloads are in the table payloads
+// Flags in the body.
+const (
+	spilled   = 1 // the payloads are in the table payloads
+	described = 2 // the status and the tags follow
+)
 
 var errBody = errors.New("a row can't be decoded")
 
@@ -75,10 +86,45 @@ func appendBody(b []byte, place int64, r *Run) []byte {
 	for _, s := range [...]string{r.Key, r.Step, r.Error, r.Reason, r.ReplacedBy} {
 		b = codec.AppendBytes(b, s)
 	}
+	var flags byte
 	if spills(r) {
-		return appendBlobs(append(b, spilled), preview(r.Input), preview(r.Output), nil)
+		flags |= spilled
 	}
-	return appendBlobs(append(b, 0), r.Input, r.Output, r.Detail)
+	if r.Status != "" || r.Tags != nil {
+		flags |= described
+	}
+	b = append(b, flags)
+	if flags&described != 0 {
+		b = appendAbout(b, r)
+	}
+	if flags&spilled != 0 {
+		return appendBlobs(b, preview(r.Input), preview(r.Output), nil)
+	}
+	return appendBlobs(b, r.Input, r.Output, r.Detail)
+}
+
+// appendAbout encodes the status and the tags, which are ordered by name so that the same tags
+// have the same bytes.
+func appendAbout(b []byte, r *Run) []byte {
+	b = codec.AppendBytes(b, r.Status)
+	b = binary.AppendUvarint(b, uint64(len(r.Tags)))
+	for _, name := range slices.Sorted(maps.Keys(r.Tags)) {
+		b = codec.AppendBytes(b, name)
+		b = codec.AppendBytes(b, r.Tags[name])
+	}
+	return b
+}
+
+// readAbout decodes what appendAbout wrote.
+func readAbout(d *codec.Reader, r *Run) {
+	r.Status = string(d.Bytes())
+	for n := d.Number(); n > 0 && d.Err == nil; n-- {
+		if r.Tags == nil {
+			r.Tags = map[string]string{}
+		}
+		name := string(d.Bytes())
+		r.Tags[name] = string(d.Bytes())
+	}
 }
 
 // timesSize is the number of bytes that are reserved for the times of a run. So most rows keep
@@ -128,7 +174,8 @@ func appendBlobs(b []byte, blobs ...[]byte) []byte {
 
 // sameText reports whether the indexed texts of two runs are the same.
 func sameText(a, b *Run) bool {
-	return a.Key == b.Key && a.Workflow == b.Workflow && a.Error == b.Error && bytes.Equal(a.Input, b.Input)
+	return a.Key == b.Key && a.Workflow == b.Workflow && a.Error == b.Error && a.Status == b.Status &&
+		maps.Equal(a.Tags, b.Tags) && bytes.Equal(a.Input, b.Input)
 }
 
 // readTime decodes a time that appendTime encoded.
@@ -160,7 +207,10 @@ func decodeBody(place int64, b []byte, r *Run) (elsewhere bool, err error) {
 	for _, s := range [...]*string{&r.Key, &r.Step, &r.Error, &r.Reason, &r.ReplacedBy} {
 		*s = string(d.Bytes())
 	}
-	elsewhere = d.Byte() == spilled
+	flags := d.Byte()
+	if elsewhere = flags&spilled != 0; flags&described != 0 {
+		readAbout(&d, r)
+	}
 	readBlobs(&d, r)
 	if d.Err != nil || times.Err != nil || len(d.Data) > 0 {
 		return false, errBody

@@ -25,6 +25,12 @@ const many = 2 + firstName
 // Without it, a list of them would read all other runs too.
 var manyIndex = fmt.Sprintf("CREATE INDEX IF NOT EXISTS runs_many ON runs(workflow, state) WHERE attempts>=%d", many)
 
+// tagTable creates the table of the tags of runs. It is executed whenever a file is opened,
+// because older files do not have the table. key is the tagKey of a tag. The table is ordered by
+// place, to replace the tags of a run; the index is for lists of the runs with a tag.
+const tagTable = `CREATE TABLE IF NOT EXISTS tags(place INTEGER, key INTEGER, PRIMARY KEY(place, key)) WITHOUT ROWID;
+CREATE UNIQUE INDEX IF NOT EXISTS tags_key ON tags(key, place);`
+
 // The index runs_state is for lists by state and workflow, runs_next for lists by due time, and
 // runs_error for groups of errors. The last two have only the runs with a due time or an error.
 // SQLite adds the place, which is the rowid, to the end of each index.

@@ -94,6 +94,9 @@ func (s *selection) conditions() string {
 	if s.errorLast != 0 {
 		fmt.Fprintf(&b, " AND runs.error BETWEEN %d AND %d", s.errorFirst, s.errorLast)
 	}
+	for _, key := range s.tags {
+		fmt.Fprintf(&b, " AND EXISTS(SELECT 1 FROM tags AS t WHERE t.place=runs.place AND t.key=%d)", key)
+	}
 	return b.String()
 }
 

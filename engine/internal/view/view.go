@@ -89,6 +89,9 @@ func (v *View) load(c *sqlite.Conn) (*writer, error) {
 	if err := sqlitex.ExecuteTransient(c, manyIndex, nil); err != nil {
 		return nil, err
 	}
+	if err := sqlitex.ExecuteScript(c, tagTable, nil); err != nil {
+		return nil, err
+	}
 	v.names.reset() // a damaged file may have been read before this one
 	w := &writer{conn: c, names: &v.names, crowded: map[int64]bool{}}
 	if err := w.load(); err != nil {

@@ -26,6 +26,8 @@ type writer struct {
 	// the next call with the same argument begins there.
 	sought, found int64
 
+	tagged bool // a run has tags, or had some
+
 	buf []byte
 }
 
@@ -54,7 +56,12 @@ func (w *writer) load() error {
 	}); err != nil {
 		return err
 	}
-	for _, q := range [...]string{upsert, putPayload, putStale} {
+	tags, err := queryInt(w.conn, "SELECT 1 FROM tags LIMIT 1")
+	if err != nil {
+		return err
+	}
+	w.tagged = tags != 0
+	for _, q := range [...]string{upsert, putPayload, putStale, putTag} {
 		if _, err := prepare(w.conn, q); err != nil {
 			return err
 		}
