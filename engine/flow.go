@@ -60,7 +60,7 @@ var ErrFlowOver = errors.New("the call of the function is over")
 // the name of the operation; it never runs wrong code.
 //
 // If the function returns an error, the run is dead. If it panics, it is called again as its
-// retry policy says. Parts may be options of a workflow and one [Function].
+// retry policy says. Parts may be options of a workflow, one [Function] and [Operations].
 func NewFlow[In, Out any](name string, do func(*Flow, In) (Out, error), parts ...Part) (*Workflow, error) {
 	return NewWorkflow(name, append([]Part{flowPart(do)}, parts...)...)
 }
@@ -132,6 +132,31 @@ func Function(opts ...StepOption) Part {
 			}
 		}
 		b.w.def.Steps[0], b.w.def.Version = s.Step, s.version
+	}
+}
+
+// Operations sets options that all operations of a flow have, for example one [Policy]. The
+// options of an operation itself come after them.
+func Operations(opts ...StepOption) Part {
+	return func(b *builder) {
+		if !b.w.def.Flow {
+			b.errs = append(b.errs, errors.New("operations: only a workflow that NewFlow makes has them"))
+			return
+		}
+		b.w.opDefaults = append(b.w.opDefaults, opts...)
+		s := &stepBuilder{text: DefaultPolicy}
+		for _, opt := range b.w.opDefaults {
+			opt(s)
+		}
+		s.parsePolicy()
+		if len(s.Needs) > 0 || s.concurrency != 0 || s.version != "" || s.key != "" || s.parallel != 0 {
+			s.errs = append(s.errs, errors.New("only Policy, WithPolicy, MaxLost, HeartbeatTimeout and MaxWindows are options of all operations"))
+		}
+		for _, err := range s.errs {
+			if err != nil {
+				b.errs = append(b.errs, fmt.Errorf("operations: %w", err))
+			}
+		}
 	}
 }
 

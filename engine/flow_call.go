@@ -526,8 +526,10 @@ const maxCachedOps = 1000
 // operation returns an operation with these options. The definitions of operations are cached.
 func (w *Workflow) operation(kind, name string, opts []StepOption) (s opSpec, err error) {
 	b := stepBuilder{Step: machine.Step{Name: name, MaxLost: DefaultMaxLost}, text: DefaultPolicy}
-	for _, opt := range opts {
-		opt(&b)
+	for _, list := range [...][]StepOption{w.opDefaults, opts} {
+		for _, opt := range list {
+			opt(&b)
+		}
 	}
 	switch {
 	case len(b.Needs) > 0:

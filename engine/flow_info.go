@@ -218,9 +218,9 @@ func (l *flowOps) addRecords(i *Info) {
 		case s == nil:
 		case rec.Kind == machine.Called:
 			s.Called = &at
-		case rec.Kind == machine.Suspended:
+		case callOutcomes[rec.Kind] != "":
 			a := s.attempt(rec.Attempt, at)
-			a.Ended, a.Outcome = &at, "suspended"
+			a.Ended, a.Outcome = &at, callOutcomes[rec.Kind]
 		default:
 			i.addTo(l.run, &rec, s)
 		}
@@ -256,6 +256,9 @@ func cutIndex(item string) (mapped, index string) {
 	}
 	return item[:at], item[at+1:]
 }
+
+// callOutcomes has the outcomes of calls of a function that steps do not have.
+var callOutcomes = map[machine.Kind]string{machine.Suspended: "suspended", machine.Continued: "continued"}
 
 // splitIdentity returns the kind and the label of an operation.
 func splitIdentity(identity string) (kind, name string) {

@@ -118,7 +118,7 @@ type AttemptInfo struct {
 	Omitted int        `json:"omitted,omitempty"` // number of attempts between the one listed before and this one
 	Started time.Time  `json:"started"`
 	Ended   *time.Time `json:"ended,omitempty"`
-	Outcome string     `json:"outcome"` // running, succeeded, failed, lost, released, snoozed, limited, late
+	Outcome string     `json:"outcome"` // running, succeeded, failed, lost, released, snoozed, limited, late; of a call of a flow's function also suspended, continued
 	Error   string     `json:"error,omitempty"`
 	Reason  string     `json:"reason,omitempty"` // why the step gave up after this attempt
 	Alone   bool       `json:"alone,omitempty"`  // no other attempt ran in the process when it began, because earlier attempts were lost: see MaxLost

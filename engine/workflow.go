@@ -39,6 +39,8 @@ type Workflow struct {
 	function func(*Flow, json.RawMessage) ([]byte, error) // of a flow; nil for other workflows
 	ops      sync.Map                                     // definitions of operations of a flow, by opKey
 	cached   atomic.Int32                                 // number of definitions in ops
+
+	opDefaults []StepOption // options of all operations of a flow
 }
 
 // Name returns the workflow's name.
