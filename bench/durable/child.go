@@ -28,15 +28,15 @@ type child struct {
 	out   *json.Encoder
 	tally atomic.Pointer[tally]
 
-	soonDue *engine.Workflow // its runs fail once, and are due again soon
-	failed  []time.Time      // when each run of soonDue failed, by its id
-	farDue  *engine.Workflow // its runs fail, and are due again in the far future
+	soonDue *engine.Workflow // its runs wait once, and are due again soon; nil for the variant Delayed
+	waited  []time.Time      // when the wait of each run of soonDue began, by its id
+	farDue  *engine.Workflow // its runs wait for a time in the far future; nil for the variant Delayed
 }
 
 // Child runs a part of the measurement: "fill" starts the waiting runs and then waits
 // until it is killed, "work" does new work while these runs wait.
 func (w Waiting) Child(ctx context.Context, part string, in io.Reader, out io.Writer) (err error) {
-	c := &child{Waiting: w, out: json.NewEncoder(out), failed: make([]time.Time, w.Due)}
+	c := &child{Waiting: w, out: json.NewEncoder(out), waited: make([]time.Time, w.Due)}
 	begin := time.Now()
 	if err := c.open(ctx); err != nil {
 		return err
@@ -59,23 +59,65 @@ func (w Waiting) Child(ctx context.Context, part string, in io.Reader, out io.Wr
 
 func (c *child) open(ctx context.Context) (err error) {
 	go tidy.Run(ctx) // as `tideover serve` does
-	c.farDue, err = engine.NewWorkflow("crowd", engine.Step("work", func(context.Context, Payload) (struct{}, error) {
-		return struct{}{}, errRefused
-	}, engine.Policy(fmt.Sprintf("fixed(%v) attempts=3", 10*far))))
-	if err != nil {
-		return err
-	}
-	c.soonDue, err = engine.NewWorkflow("herd", engine.Step("work", c.failOnce,
-		engine.Policy(fmt.Sprintf("fixed(%v) attempts=2", c.Ahead))))
-	if err != nil {
-		return err
+	var others []*engine.Workflow
+	if c.Variant != Delayed {
+		if err := c.makeWorkflows(); err != nil {
+			return err
+		}
+		others = append(others, c.farDue, c.soonDue)
 	}
 	c.tideover, err = open(ctx, c.Dir, func(p Payload) {
 		if t := c.tally.Load(); t != nil {
 			t.handle(p)
 		}
-	}, c.farDue, c.soonDue)
+	}, others...)
 	return err
+}
+
+// makeWorkflows makes the workflows of the waiting runs.
+func (c *child) makeWorkflows() error {
+	var err, err2 error
+	switch c.Variant {
+	case Retrying:
+		c.farDue, err = engine.NewWorkflow("crowd", engine.Step("work", func(context.Context, Payload) (struct{}, error) {
+			return struct{}{}, errRefused
+		}, engine.Policy(fmt.Sprintf("fixed(%v) attempts=3", 10*far))))
+		c.soonDue, err2 = engine.NewWorkflow("herd", engine.Step("work", c.failOnce,
+			engine.Policy(fmt.Sprintf("fixed(%v) attempts=2", c.Ahead))))
+	case Sleeping:
+		c.farDue, err = c.newSleeper("crowd", 10*far)
+		c.soonDue, err2 = c.newSleeper("herd", c.Ahead)
+	default:
+		return fmt.Errorf("there is no variant %q: use %s, %s or %s", c.Variant, Delayed, Retrying, Sleeping)
+	}
+	return errors.Join(err, err2)
+}
+
+// newSleeper returns a flow that sleeps between its third and its fourth operation.
+func (c *child) newSleeper(name string, d time.Duration) (*engine.Workflow, error) {
+	return engine.NewFlow(name, func(f *engine.Flow, p Payload) (struct{}, error) {
+		for _, op := range []string{"price", "reserve", "charge"} {
+			if _, err := engine.Do(f, op, func(context.Context) (string, error) { return c.opResult(p), nil }); err != nil {
+				return struct{}{}, err
+			}
+		}
+		if err := engine.Sleep(f, "cool-down", d); err != nil {
+			return struct{}{}, err
+		}
+		return engine.Do(f, "ship", func(context.Context) (struct{}, error) {
+			c.tally.Load().recordCall(time.Since(c.waited[p.ID].Add(d)))
+			return struct{}{}, nil
+		})
+	})
+}
+
+// opResult returns a result of 100 bytes as JSON. It notes the time: the wait of the run begins
+// when its last operation ends.
+func (c *child) opResult(p Payload) string {
+	if p.ID < len(c.waited) {
+		c.waited[p.ID] = time.Now()
+	}
+	return p.Data[:98]
 }
 
 var errRefused = errors.New("dial tcp 192.0.2.7:443: connect: connection refused")
@@ -86,10 +128,10 @@ var errRefused = errors.New("dial tcp 192.0.2.7:443: connect: connection refused
 func (c *child) failOnce(ctx context.Context, p Payload) (struct{}, error) {
 	now := time.Now()
 	if t, _ := engine.TaskOf(ctx); t.Attempt == 1 {
-		c.failed[p.ID] = now
+		c.waited[p.ID] = now
 		return struct{}{}, errRefused
 	}
-	c.tally.Load().recordCall(now.Sub(c.failed[p.ID].Add(c.Ahead)))
+	c.tally.Load().recordCall(now.Sub(c.waited[p.ID].Add(c.Ahead)))
 	return struct{}{}, nil
 }
 
@@ -97,14 +139,14 @@ func (c *child) failOnce(ctx context.Context, p Payload) (struct{}, error) {
 func (c *child) fill(ctx context.Context) error {
 	begin := time.Now()
 	// A list of a million starts would be a part of the memory that is measured.
-	err := startTasks(ctx, c.systemFor(c.Variant == Retrying, c.farDue), fillers, func(first, _ int) ([]Payload, bool) {
+	err := startTasks(ctx, c.systemFor(c.farDue), fillers, func(first, _ int) ([]Payload, bool) {
 		return payloads(first, 1, begin.Add(10*far), 0), first < c.Runs
 	}, func(int, start) {})
 	if err != nil {
 		return err
 	}
 	name, state := "work", "scheduled"
-	if c.Variant == Retrying {
+	if c.Variant != Delayed {
 		name, state = "crowd", "waiting"
 	}
 	err = pollUntil(ctx, pollIdle, func(ctx context.Context) (bool, error) {
@@ -155,7 +197,7 @@ func (c *child) continueWork(ctx context.Context, opened time.Duration) error {
 	}
 	t := newTally(c.Due, true)
 	c.tally.Store(t)
-	late, err := lateness(ctx, c.systemFor(c.Variant == Retrying, c.soonDue), t, c.Due, c.Rate, c.Ahead)
+	late, err := lateness(ctx, c.systemFor(c.soonDue), t, c.Due, c.Rate, c.Ahead)
 	if err != nil {
 		return err
 	}
@@ -221,10 +263,10 @@ func (c *child) disk(values map[string]float64) error {
 	return err
 }
 
-// systemFor returns the system for [load]: its Start starts runs of w if other is
-// true, and runs of the measured workflow if not.
-func (c *child) systemFor(other bool, w *engine.Workflow) System {
-	if !other {
+// systemFor returns the system for [load]: its Start starts runs of w, or runs of the
+// measured workflow if w is nil.
+func (c *child) systemFor(w *engine.Workflow) System {
+	if w == nil {
 		return c.tideover
 	}
 	return &atOnce{c.tideover, w}

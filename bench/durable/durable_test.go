@@ -46,11 +46,13 @@ func child(ctx context.Context, part string, w durable.Waiting) *exec.Cmd {
 
 func TestThroughput(t *testing.T) {
 	t.Parallel()
-	values, err := durable.Throughput(t.Context(), durable.Systems["tideover"], servers(t), 300)
-	if err != nil {
-		t.Fatal(err)
+	for _, system := range []string{"tideover", "tideover-flow"} {
+		values, err := durable.Throughput(t.Context(), durable.Systems[system], servers(t), 300)
+		if err != nil {
+			t.Fatalf("%s: %v", system, err)
+		}
+		wantPositive(t, values, "tasks/s", "starts/s", "seconds", "start p50", "start p99", "own µs")
 	}
-	wantPositive(t, values, "tasks/s", "starts/s", "seconds", "start p50", "start p99", "own µs")
 }
 
 func TestLateness(t *testing.T) {
@@ -64,7 +66,7 @@ func TestLateness(t *testing.T) {
 
 func TestWaiting(t *testing.T) {
 	t.Parallel()
-	for _, variant := range []string{durable.Delayed, durable.Retrying} {
+	for _, variant := range []string{durable.Delayed, durable.Retrying, durable.Sleeping} {
 		t.Run(variant, func(t *testing.T) {
 			t.Parallel()
 			w := durable.Waiting{

@@ -10,7 +10,7 @@
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 rounds=${ROUNDS:-5} seconds=${SECONDS_EACH:-6} rate=${RATE:-5000} due=${DUE:-25000}
-all="tideover river river-tuned asynq"
+all="tideover tideover-flow river river-tuned asynq"
 systems=${SYSTEMS:-$all}
 trap 'bash install.sh stop "$dir"; rm -rf "$dir"' EXIT
 bash install.sh start "$dir"

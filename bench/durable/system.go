@@ -55,10 +55,11 @@ type Servers struct {
 
 // Systems has the function that opens each measured system, by the system's name.
 var Systems = map[string]Open{
-	"tideover":    openTideover,
-	"river":       openRiverDefault,
-	"river-tuned": openRiverTuned,
-	"asynq":       openAsynq,
+	"tideover":      openTideover,
+	"tideover-flow": openFlow,
+	"river":         openRiverDefault,
+	"river-tuned":   openRiverTuned,
+	"asynq":         openAsynq,
 }
 
 const (

@@ -17,7 +17,7 @@ func openTideover(ctx context.Context, s Servers, handle Handle) (System, error)
 	return open(ctx, s.Dir, handle)
 }
 
-// open opens an engine in the folder, with the measured workflow and the others.
+// open opens an engine in the folder, with a workflow of one step and the others.
 func open(ctx context.Context, dir string, handle Handle, others ...*engine.Workflow) (*tideover, error) {
 	work, err := engine.NewWorkflow("work", engine.Step("work", func(_ context.Context, p Payload) (struct{}, error) {
 		handle(p)
@@ -26,6 +26,25 @@ func open(ctx context.Context, dir string, handle Handle, others ...*engine.Work
 	if err != nil {
 		return nil, err
 	}
+	return openWith(ctx, dir, work, others...)
+}
+
+// openFlow opens the [System] tideover-flow: a task is a run of a flow with one operation.
+func openFlow(ctx context.Context, s Servers, handle Handle) (System, error) {
+	work, err := engine.NewFlow("work", func(f *engine.Flow, p Payload) (struct{}, error) {
+		return engine.Do(f, "work", func(context.Context) (struct{}, error) {
+			handle(p)
+			return struct{}{}, nil
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return openWith(ctx, s.Dir, work)
+}
+
+// openWith opens an engine in the folder, with the measured workflow and the others.
+func openWith(ctx context.Context, dir string, work *engine.Workflow, others ...*engine.Workflow) (*tideover, error) {
 	e, err := engine.Open(ctx, engine.Config{
 		Dir: dir, Durability: engine.Full, Workflows: append(others, work), Logger: slog.New(slog.DiscardHandler),
 	})

@@ -17,7 +17,7 @@ import (
 type Waiting struct {
 	Dir     string        // a folder to be filled
 	Runs    int           // number of waiting runs
-	Variant string        // Delayed or Retrying
+	Variant string        // Delayed, Retrying or Sleeping
 	Seconds float64       // least time of new work
 	Rate    int           // how many of the runs below become due in a second
 	Due     int           // number of runs that become due during the measurement
@@ -28,6 +28,7 @@ type Waiting struct {
 const (
 	Delayed  = "delayed"  // started with a delay far in the future
 	Retrying = "retrying" // failed once, and wait for the next attempt
+	Sleeping = "sleeping" // flows that wait in Sleep, after three operations
 )
 
 // Child returns the command of a process that calls [Waiting.Child] with the

@@ -2,7 +2,7 @@
 # Measures our engine with many runs that wait, prints the tables and writes our
 # section of docs/durable-benchmarks.md.
 #
-#   ROUNDS=3 RUNS="100000 1000000" SECONDS_EACH=6 RATE=5000 DUE=25000 bash bench/durable/waiting.sh
+#   ROUNDS=3 RUNS="100000 1000000" SECONDS_EACH=6 RATE=5000 DUE=25000 VARIANTS="delayed retrying sleeping" bash bench/durable/waiting.sh
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 rounds=${ROUNDS:-3}
@@ -11,7 +11,7 @@ out=../out-waiting.txt
 about "$rounds" >"$out"
 for i in $(seq "$rounds"); do
 	for runs in ${RUNS:-100000 1000000}; do
-		for variant in delayed retrying; do
+		for variant in ${VARIANTS:-delayed retrying sleeping}; do
 			echo "round $i of $rounds: $runs $variant" >&2
 			load >>"$out"
 			"$dir/measure" -dir "$dir" -runs "$runs" -variant "$variant" -seconds "${SECONDS_EACH:-6}" \
@@ -20,7 +20,7 @@ for i in $(seq "$rounds"); do
 	done
 done
 
-if [ -z "${RUNS-}" ]; then
+if [ -z "${RUNS-}${VARIANTS-}" ]; then
 	go run ./cmd/report -section waiting -notes notes.md -o ../../docs/durable-benchmarks.md <"$out"
 else
 	go run ./cmd/report -section waiting <"$out"

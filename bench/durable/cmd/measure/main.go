@@ -54,7 +54,7 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) (err e
 	set.IntVar(&f.waiting.Rate, "rate", 5000, "tasks that fall due in a second")
 	set.DurationVar(&f.waiting.Ahead, "ahead", 3*time.Second, "how long before its time a task is scheduled")
 	set.IntVar(&f.waiting.Runs, "runs", 100_000, "runs that wait")
-	set.StringVar(&f.waiting.Variant, "variant", durable.Delayed, "what they wait for: delayed or retrying")
+	set.StringVar(&f.waiting.Variant, "variant", durable.Delayed, "what they wait for: delayed, retrying or sleeping")
 	set.Float64Var(&f.waiting.Seconds, "seconds", 5, "of new work beside them, at least")
 	set.StringVar(&f.profile, "cpuprofile", "", "`file` for a profile")
 	set.StringVar(&f.child, "child", "", "a `part` of waiting, in this process")

@@ -12,6 +12,7 @@ go: go1.26.0
 load: 0.10
 module: example.com/peer v1.2.3
 {"scenario":"throughput","system":"tideover","values":{"tasks/s":100,"start p50":0.4,"start p99":6}}
+{"scenario":"throughput","system":"tideover-flow","values":{"tasks/s":85}}
 {"scenario":"throughput","system":"river","values":{"tasks/s":10}}
 {"scenario":"lateness","system":"tideover","values":{"late p50":0.5,"late p99":2}}
 {"scenario":"throughput","system":"tideover","values":{"tasks/s":240,"start p50":0.4,"start p99":6}}
@@ -42,8 +43,9 @@ func TestPage(t *testing.T) {
 	for _, want := range []string{
 		"2026-01-02, go1.26.0", "2026-01-03", "example.com/peer v1.2.3", "rounds: 0.10",
 		"| start and complete, beside River | ≥ 10 × | 11.0 × | yes |",
+		"| a flow of one operation, beside a workflow of one step | ≥ 0.8 × | 0.85 × | yes |",
 		"| start, p99 | ≤ 5 ms | 6.00 ms | **no** |",
-		"| late, p50 / p99, ms | 0.50 / 2.00 | – |",
+		"| late, p50 / p99, ms | 0.50 / 2.00 | – | – |",
 		"| delayed 1000000: resident, when all wait | ≤ 600 MB | 700 MB | **no** |",
 		"| delayed 1000000: its peak, beside that | ≤ 2 × | 2.50 × | **no** |",
 		"| delayed 1000000: start of new work, p99, beside an empty engine | ≤ 2 × | 1.50 × | yes |",
