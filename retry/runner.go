@@ -134,14 +134,33 @@ func (r *Runner) Name() string { return r.name }
 // has a timeout, the context of the operation ends with the attempt, otherwise it is
 // the caller's. Do waits for an operation that ignores its context.
 func (r *Runner) Do(ctx context.Context, op func(context.Context) error) error {
-	if r == nil || !r.direct || op == nil || ctx == nil || ctx.Err() != nil {
-		return r.run(ctx, State{}, op)
-	}
-	err := op(ctx)
-	if err == nil {
-		return nil
-	}
-	return r.again(ctx, op, err)
+	return inlined(func() error {
+		if r == nil || !r.direct || op == nil || ctx == nil {
+			return r.start(ctx, op)
+		}
+		if ctx.Err() == nil {
+			err := op(ctx)
+			if err != nil {
+				err = r.again(ctx, op, err)
+			}
+			return err
+		}
+		return r.start(ctx, op)
+	})
+}
+
+// inlined returns the result of f. A function whose body is an argument of inlined is
+// inlined into its callers even if it is larger than the compiler's usual limit: a call of
+// a parameter counts little, and a function literal that is called once may be ten times
+// as large. An operation that is a function literal is then inlined too.
+func inlined(f func() error) error { return f() }
+
+// start makes all attempts of a new call. It is not inlined, because that would make the
+// code of every caller of Do larger.
+//
+//go:noinline
+func (r *Runner) start(ctx context.Context, op func(context.Context) error) error {
+	return r.run(ctx, State{}, op)
 }
 
 // Continue is [Runner.Do] for a call whose first attempt the caller has already made,

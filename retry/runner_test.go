@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"reflect"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -861,5 +862,30 @@ func TestContinueCountsTheAttemptThatWasMade(t *testing.T) {
 	err := Must("fixed(0s) attempts=3").Continue(ctx, first, func(context.Context) error { return nil })
 	if e, ok := errors.AsType[*Error](err); !ok || e.Reason != StopCanceled || e.Attempts != 1 || !errors.Is(err, first) {
 		t.Errorf("Continue = %v, want a cancellation that keeps the failure", err)
+	}
+}
+
+// TestDoIsInlined fails if the compiler no longer inlines Do into its callers. A frame of
+// an inlined call has no Func.
+func TestDoIsInlined(t *testing.T) {
+	r, pcs := Must("fixed(0s) attempts=2"), make([]uintptr, 16)
+	if err := r.Do(t.Context(), func(context.Context) error {
+		pcs = pcs[:runtime.Callers(1, pcs)]
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for frames, more := runtime.CallersFrames(pcs), true; more; {
+		var f runtime.Frame
+		if f, more = frames.Next(); strings.HasSuffix(f.Function, "(*Runner).Do") {
+			found = true
+			if f.Func != nil {
+				t.Errorf("%s is called, want it inlined", f.Function)
+			}
+		}
+	}
+	if !found {
+		t.Error("no frame of Do on the stack of the operation")
 	}
 }
