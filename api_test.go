@@ -204,7 +204,7 @@ func parameters(fn *ast.FuncType) (list []string) {
 	return list
 }
 
-// Must is New that panics, and MustX is X that panics: with the same parameters
+// Must is New that panics, and MustX is X or NewX that panics: with the same parameters
 // and the same result, without the error. The first parameter of Must may also
 // be the text form of the parameter of New.
 func TestMustIsNewThatPanics(t *testing.T) {
@@ -222,9 +222,9 @@ func TestMustIsNewThatPanics(t *testing.T) {
 		for name, must := range functions {
 			if rest, ok := strings.CutPrefix(name, "Must"); ok {
 				seen++
-				plain := "New"
-				if rest != "" {
-					plain = rest
+				plain := rest
+				if functions[plain] == nil {
+					plain = "New" + rest
 				}
 				if problem := checkMust(must, functions[plain]); problem != "" {
 					t.Errorf("%s: %s: %s", pkg, name, problem)

@@ -242,7 +242,7 @@ func (p *clockPackage) inspectBubbles(body ast.Node, visit func(arg ast.Expr)) {
 		if !ok {
 			return true
 		}
-		if name := calledName(call); name == "synctest.Test" || p.starts[name] {
+		if name := calledName(call); name == "synctest.Test" || name == "enginetest.Test" || p.starts[name] {
 			for _, arg := range call.Args {
 				visit(arg)
 			}

@@ -78,6 +78,7 @@ var onlyFor = map[string][]string{"config": {"server", "cli"}}
 // cmd/tideover/internal. An exception that is no longer needed fails the test.
 var exceptions = map[string]string{
 	"server -> watch": "it serves the sessions of watch",
+	" -> enginetest":  "tests of flows run in virtual time",
 }
 
 // sourcePackage is a package of one of our modules.
