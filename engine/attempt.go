@@ -64,10 +64,13 @@ type attempt struct {
 	reported atomic.Bool // the outcome was sent to the owner, or is about to be
 	alive    *time.Timer // ends the attempt if there was no heartbeat; nil without a limit
 	beat     atomic.Int64
-	lent     bool        // its place was lent to other attempts, because it can't begin
-	left     atomic.Bool // its place was given back
-	trial    *trial      // nil if the step is not a suspect: see quarantine
-	item     groupItem   // the operation of a flow; zero for a step
+	lent     bool          // its place was lent to other attempts, because it can't begin
+	left     atomic.Bool   // its place was given back
+	entered  atomic.Bool   // its handler counts as running: see places.enter
+	storing  time.Duration // how long it took to store that the attempt begins
+	quick    bool          // the handler took less time than that; set before reported
+	trial    *trial        // nil if the step is not a suspect: see quarantine
+	item     groupItem     // the operation of a flow; zero for a step
 }
 
 // end cancels the context of the attempt, and gives the handler the grace time to return.
@@ -80,7 +83,7 @@ func (a *attempt) end(cause error) {
 // quarantine). Only the first call has an effect.
 func (a *attempt) releasePlace() {
 	if a.left.CompareAndSwap(false, true) {
-		a.sh.places.give()
+		a.sh.places.giveAfter(a.quick)
 		a.sh.quarantine.exit()
 		a.trial.end()
 	}
@@ -90,6 +93,24 @@ func (a *attempt) releasePlace() {
 func (a *attempt) run() {
 	defer a.sh.attempts.Done()
 	defer a.cancel(context.Canceled)
+	begin := time.Now()
+	result := &machine.Result{Failed: true, Error: "the handler ended its goroutine (runtime.Goexit)"}
+	defer func() { // also when the handler ends the goroutine
+		if !a.ended.CompareAndSwap(false, true) {
+			a.leaveHandlers()
+			a.sh.dispatcher.handlerReturned(stuckHandler{a.key, a.number})
+			return
+		}
+		a.quick = time.Since(begin) < a.storing
+		a.report(result)
+	}()
+	if err := a.sh.places.enter(a.ctx); err != nil {
+		if result = a.result(a.ctx, nil, err); errors.Is(err, errNoPlace) {
+			result = &machine.Result{Release: true, Error: err.Error()}
+		}
+		return
+	}
+	a.entered.Store(true)
 	a.task.attempt = a
 	ctx := context.WithValue(a.ctx, taskKey{}, &a.task)
 	if a.timeout > 0 {
@@ -103,16 +124,16 @@ func (a *attempt) run() {
 		a.alive = time.AfterFunc(a.silence, func() { a.end(fmt.Errorf("%w for %v", ErrSilent, a.silence)) })
 		defer a.alive.Stop()
 	}
-	result := &machine.Result{Failed: true, Error: "the handler ended its goroutine (runtime.Goexit)"}
-	defer func() { // also when the handler ends the goroutine
-		if !a.ended.CompareAndSwap(false, true) {
-			a.sh.dispatcher.handlerReturned(stuckHandler{a.key, a.number})
-			return
-		}
-		a.report(result)
-	}()
 	out, err := a.call(ctx)
 	result = a.result(ctx, out, err)
+}
+
+// leaveHandlers lets another handler run, if that of the attempt was called. Further calls do
+// nothing.
+func (a *attempt) leaveHandlers() {
+	if a.entered.CompareAndSwap(true, false) {
+		a.sh.places.leave()
+	}
 }
 
 // call calls the handler. It returns a panic of the handler as an error with the stack.
@@ -220,6 +241,7 @@ func (p *process) errorText(s string) string {
 // report sends the outcome of the attempt to the owner.
 func (a *attempt) report(r *machine.Result) {
 	r.Run, r.Step, r.Attempt = a.key.run, a.key.step, a.number
+	a.leaveHandlers()
 	a.reported.Store(true)
 	select {
 	case a.sh.others <- &request{result: r}:

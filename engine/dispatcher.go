@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -236,6 +235,7 @@ func limit(p retry.Policy) int { return cmp.Or(p.Attempts, 1) }
 // act begins and cancels attempts as the turn has decided. The turn must be stored.
 func (d *dispatcher) act() {
 	for i, a := range d.launches {
+		a.storing = d.o.turn.storing
 		d.sh.attempts.Add(1)
 		go a.run()
 		d.launches[i] = nil
@@ -386,8 +386,8 @@ func (d *dispatcher) lendPlaces() {
 	d.suspects.leave()
 }
 
-// reclaimPlaces takes back the places that lendPlaces lent for attempts that begin now. For a
-// short time more attempts may run than Config.Concurrency allows.
+// reclaimPlaces takes back the places that lendPlaces lent for attempts that begin now, even if
+// none is free. Their handlers wait for those of other attempts: see places.enter.
 func (d *dispatcher) reclaimPlaces() {
 	for _, a := range d.launches {
 		if a.lent {
@@ -396,73 +396,4 @@ func (d *dispatcher) reclaimPlaces() {
 			d.sh.quarantine.reenter()
 		}
 	}
-}
-
-// places is a semaphore for the attempts of the process (Config.Concurrency). The shards of
-// the process share it.
-type places struct {
-	mu      sync.Mutex
-	free    int      // number of free places; negative after reclaim
-	waiting []*shard // shards that wait for a free place, in order
-}
-
-// take takes a place for the shard. If none is free, it returns false, and the shard is woken
-// when one may be free.
-func (p *places) take(sh *shard) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.free > 0 {
-		p.free--
-		return true
-	}
-	if !slices.Contains(p.waiting, sh) {
-		p.waiting = append(p.waiting, sh)
-	}
-	return false
-}
-
-// none reports whether no place is free.
-func (p *places) none() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.free <= 0
-}
-
-// reclaim takes a place even if none is free.
-func (p *places) reclaim() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.free--
-}
-
-// give gives a place back.
-func (p *places) give() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.free++
-	p.wakeFirst()
-}
-
-// pass wakes the next waiting shard if a place is free. A shard that was woken and does not
-// need the place calls it.
-func (p *places) pass() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.wakeFirst()
-}
-
-// wakeFirst wakes the first shard that waits, if a place is free. The caller must hold the lock.
-func (p *places) wakeFirst() {
-	if p.free > 0 && len(p.waiting) > 0 {
-		p.waiting[0].wake()
-		p.waiting = slices.Delete(p.waiting, 0, 1)
-	}
-}
-
-// removeShard removes a shard that can't begin attempts any more from the waiting shards.
-func (p *places) removeShard(sh *shard) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.waiting = slices.DeleteFunc(p.waiting, func(h *shard) bool { return h == sh })
-	p.wakeFirst()
 }

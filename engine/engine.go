@@ -58,7 +58,8 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	e.router.process = &e.process
 	e.deadlocks.router = &e.router
 	e.hub.init()
-	e.places.free, e.functions.free = cfg.Concurrency, max(minFunctions, 4*cfg.Concurrency)
+	e.places.init(cfg.Concurrency)
+	e.functions.free = max(minFunctions, 4*cfg.Concurrency)
 	e.quarantine.wants, e.quarantine.waiting = map[*shard]int{}, map[*shard]struct{}{}
 	e.deadlocks.waits = map[handlerWait]int{}
 	e.pens = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))

@@ -269,12 +269,13 @@ func (o *owner) abandon() {
 // entry, and then acts on it.
 type turn struct {
 	o        *owner
-	now      int64        // the current time, in Unix nanoseconds
-	opened   int64        // the time of the entry
-	records  int          // number of records in the entry
-	requests []*request   // requests to answer when the entry is stored
-	ended    []machine.ID // runs that have ended and that callers may wait for
-	next     followUps    // the run that continues the one which the next record ends
+	now      int64         // the current time, in Unix nanoseconds
+	opened   int64         // the time of the entry
+	records  int           // number of records in the entry
+	storing  time.Duration // how long it took to store the last entry
+	requests []*request    // requests to answer when the entry is stored
+	ended    []machine.ID  // runs that have ended and that callers may wait for
+	next     followUps     // the run that continues the one which the next record ends
 }
 
 // open begins a new entry.
@@ -386,9 +387,10 @@ func (t *turn) commit() error {
 	data := o.entry.Bytes()
 	pace := pace{policy: storePolicy}
 	for {
+		begin := time.Now()
 		seq, err := sh.lease.Append(context.Background(), o.seq, id, data)
 		if err == nil {
-			o.seq = seq
+			o.seq, t.storing = seq, time.Since(begin)
 			sh.dispatcher.reclaimPlaces()
 			sh.snapshots.logGrew(len(data))
 			sh.health.set(troubleStore, nil)
