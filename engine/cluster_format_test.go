@@ -10,12 +10,14 @@ import (
 	"io"
 	"iter"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/engine/internal/store"
 	"github.com/tideover/tideover/engine/journal"
@@ -100,17 +102,25 @@ func (r oldReader) Get(ctx context.Context, name string) (io.ReadCloser, error) 
 	if err != nil {
 		return nil, err
 	}
-	if frame := stateFrame(data); frame[0] > machine.FirstFormat {
-		frame[0] = machine.Format + 1
-		resum(frame)
+	block, format := stateBlock(data)
+	if *format > machine.FirstFormat {
+		*format = machine.Format + 1
+		_, n := binary.Uvarint(block[1:])
+		resum(block[1+n:])
 	}
-	return io.NopCloser(bytes.NewReader(data)), nil
+	zipped := store.NewEncoder(nil).EncodeAll(block, nil)
+	rest := data[4+binary.LittleEndian.Uint32(data):]
+	return io.NopCloser(bytes.NewReader(slices.Concat(binary.LittleEndian.AppendUint32(nil, uint32(len(zipped))), zipped, rest))), nil
 }
 
-// stateFrame returns the first frame of a snapshot, with its checksum.
-func stateFrame(snapshot []byte) []byte {
-	size, n := binary.Uvarint(snapshot[1:]) // after the kind of the frame
-	return snapshot[1+n:][:size+crc32.Size]
+// stateBlock returns the first block of a snapshot, decompressed, and the format in it. The block is
+// a frame with the state: its kind, its size, the state, and a checksum of the state.
+func stateBlock(snapshot []byte) (block []byte, format *byte) {
+	zip := must(zstd.NewReader(nil))
+	defer zip.Close()
+	block = must(zip.DecodeAll(snapshot[4:4+binary.LittleEndian.Uint32(snapshot)], nil))
+	_, n := binary.Uvarint(block[1:])
+	return block, &block[1+n]
 }
 
 // resum computes the checksum at the end of the data again.
@@ -136,7 +146,8 @@ func formats(t *testing.T, r journal.Reader) map[int]int {
 	for _, b := range must(r.Blobs(t.Context())) {
 		if _, ok := store.ParseName(b.Name, store.SnapshotPrefix); ok {
 			blob := must(r.Get(t.Context(), b.Name))
-			count[int(stateFrame(must(io.ReadAll(blob)))[0])]++
+			_, format := stateBlock(must(io.ReadAll(blob)))
+			count[int(*format)]++
 			_ = blob.Close()
 		}
 	}
@@ -225,7 +236,8 @@ func TestStepsAreStoredInTheFirstFormat(t *testing.T) {
 			cfg.Log = s.Open()
 			return must(Open(t.Context(), cfg))
 		}
-		e := open()
+		cfg.Log = hoard{s.Open()} // keeps all entries
+		e := must(Open(t.Context(), cfg))
 		if err := e.SetSchedules(t.Context(), []Schedule{{Name: "often", Workflow: "steps", Cron: "* * * * *", Input: []byte(`""`)}}); err != nil {
 			t.Fatal(err)
 		}

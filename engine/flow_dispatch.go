@@ -46,10 +46,12 @@ func (d *dispatcher) startGroup(c *flowCall, g *opGroup) {
 	if d.flows[c.run] != c {
 		return // the call is over
 	}
-	// The function may have called the operation after the turn began. A sleep must not begin
-	// before its call.
-	if err := d.o.turn.readClock(); err != nil {
-		d.sh.health.broken(err)
+	if g.def == nil {
+		// The function may have called the sleep after the turn began. A sleep must not begin
+		// before its call.
+		if err := d.o.turn.readClock(); err != nil {
+			d.sh.health.broken(err)
+		}
 	}
 	c.group = g
 	d.continueGroup(c)

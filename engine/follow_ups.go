@@ -243,7 +243,7 @@ func (t *turn) giveUp(run *machine.Run, next *Workflow) error {
 	if err != nil {
 		return fmt.Errorf("input of the follow-up run when %s gives up: %w", run.Def.Name, err)
 	}
-	if err := t.o.sh.checkMembers(next.format()); err != nil {
+	if err := t.o.sh.checkMembers(next.format); err != nil {
 		// A follow-up run must not be lost. The older member can't open this shard.
 		t.o.sh.cfg.Logger.Warn("a follow-up run that a member of the cluster can't read was started", "run", run.ID, "workflow", next.Name(), "error", err)
 	}

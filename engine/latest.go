@@ -79,7 +79,7 @@ func (e *Engine) RetryLatest(ctx context.Context, id string, o Latest, by string
 	if w == nil {
 		return Started{}, fmt.Errorf("retry with the current definition: %w: workflow %q of run %s is not registered", ErrState, before.Name, id)
 	}
-	if err := e.checkMembers(w.format()); err != nil {
+	if err := e.checkMembers(w.format); err != nil {
 		return Started{}, fmt.Errorf("retry with the current definition: %w", err)
 	}
 	if before.Flow != w.def.Flow {

@@ -30,14 +30,6 @@ func (p *process) checkMembers(format int) error {
 		ErrOldMember, m.Name, m.ID, others, m.Format, format)
 }
 
-// format returns the format that stores the runs of the workflow and their follow-up runs.
-func (w *Workflow) format() (format int) {
-	for _, w := range w.family() {
-		format = max(format, w.def.Format())
-	}
-	return format
-}
-
 // members says which members of a cluster can't read a format. [journal.Cluster] implements it.
 type members interface {
 	Behind(format int) []journal.Member

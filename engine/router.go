@@ -194,7 +194,7 @@ type placement struct {
 // start starts a run. If all runs of the workflow are in one shard (see isGathered), it starts
 // there. Otherwise the key determines the shard; a run without a key may start in any shard.
 func (p *placement) start(ctx context.Context, w *Workflow, s *machine.Start) (a answer, err error) {
-	if err := p.process.checkMembers(w.format()); err != nil {
+	if err := p.process.checkMembers(w.format); err != nil {
 		return a, fmt.Errorf("start %s: %w", w.Name(), err)
 	}
 	gathered, err := p.isGathered(ctx, w)

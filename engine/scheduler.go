@@ -110,7 +110,7 @@ func (s *scheduler) nextDue() int64 {
 	for _, stored := range s.o.m.Schedules() {
 		w := s.sh.handlers.workflow(s.decode(stored).Workflow)
 		switch {
-		case w != nil && s.sh.checkMembers(w.format()) != nil: // a member that leaves does not wake the shard
+		case w != nil && s.sh.checkMembers(w.format) != nil: // a member that leaves does not wake the shard
 			due = min(due, max(stored.Due, s.o.turn.now+int64(memberCheck)))
 		case w != nil:
 			due = min(due, stored.Due)
@@ -154,7 +154,7 @@ func (s *scheduler) fire() {
 			changed = s.o.turn.now >= s.o.registeredBy() && s.reportUnstartable(&one, unknownWorkflow(one.Workflow)) || changed
 			continue
 		}
-		if err := s.sh.checkMembers(w.format()); err != nil {
+		if err := s.sh.checkMembers(w.format); err != nil {
 			changed = s.reportUnstartable(&one, err.Error()) || changed
 			continue
 		}

@@ -35,6 +35,7 @@ type Workflow struct {
 	onEnd    *Workflow
 	prepare  func(json.RawMessage, time.Time) (json.RawMessage, error)
 	sameArgs func(before, now json.RawMessage) bool // see CompareArgs; nil compares the JSON
+	format   int                                    // the format that stores its runs and their follow-up runs
 
 	function func(*Flow, json.RawMessage) ([]byte, error) // of a flow; nil for other workflows
 	ops      sync.Map                                     // definitions of operations of a flow, by opKey
@@ -96,6 +97,9 @@ func NewWorkflow(name string, parts ...Part) (*Workflow, error) {
 	}
 	if err := errors.Join(append(b.errs, b.w.checkFamily(), b.w.def.Prepare())...); err != nil {
 		return nil, fmt.Errorf("workflow %q: %w", name, err)
+	}
+	for _, w := range b.w.family() {
+		b.w.format = max(b.w.format, w.def.Format())
 	}
 	return b.w, nil
 }
