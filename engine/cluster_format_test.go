@@ -179,6 +179,13 @@ func (x *executions) add(what string) {
 	x.count[what]++
 }
 
+// of returns how often it was done.
+func (x *executions) of(what string) int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.count[what]
+}
+
 // flow returns a workflow as code that sleeps between its operations.
 func (x *executions) flow(name string, sleep time.Duration) *Workflow {
 	return MustFlow(name, func(f *Flow, key string) (string, error) {
@@ -209,10 +216,8 @@ func (x *executions) check(t *testing.T, i *Info, sleep time.Duration) {
 	if i.Ended == nil || i.Ended.Sub(i.Created) < sleep {
 		t.Errorf("%s began at %v and ended at %v, before its sleep was over", i.Key, i.Created, i.Ended)
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	for _, op := range []string{"before", "each 1", "each 2", "after"} {
-		if n := x.count[i.Key+" "+op]; n != 1 {
+		if n := x.of(i.Key + " " + op); n != 1 {
 			t.Errorf("%s of %s was executed %d times", op, i.Key, n)
 		}
 	}
@@ -348,10 +353,8 @@ func TestClusterRefusesFlowsWhileAMemberIsOld(t *testing.T) {
 		waited(t, started(t, a.Engine, onEnd, "", Key("e")))
 		waited(t, started(t, b.Engine, onGiveUp, "", Key("g")))
 		time.Sleep(time.Minute)
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		if x.count["ended e"] != 1 || x.count["gave up g"] != 1 {
-			t.Errorf("follow-up runs: %v", x.count)
+		if ended, gaveUp := x.of("ended e"), x.of("gave up g"); ended != 1 || gaveUp != 1 {
+			t.Errorf("%d follow-up runs of an end, %d of giving up; want one of each", ended, gaveUp)
 		}
 	})
 }
@@ -461,8 +464,8 @@ func TestClusterRollingDeployOfFlows(t *testing.T) {
 		}
 		for i, run := range runs {
 			info := waited(t, Started{ID: run.ID, e: members[0].Engine})
-			if key := fmt.Sprint("s", i); info.State != "succeeded" || info.Key != key || x.count[key] != 1 {
-				t.Errorf("%s is %s, and was executed %d times", key, info.State, x.count[key])
+			if key := fmt.Sprint("s", i); info.State != "succeeded" || info.Key != key || x.of(key) != 1 {
+				t.Errorf("%s is %s, and was executed %d times", key, info.State, x.of(key))
 			}
 		}
 	})
@@ -551,8 +554,9 @@ func TestMovesAndBackupsKeepFlows(t *testing.T) {
 		defer e2.Close(t.Context())
 		for i := range 20 {
 			info := must(e2.Wait(t.Context(), ids[fmt.Sprint("k", i)]))
-			if info.State != "succeeded" || x.count[info.Key+" after"] != 1 || x.count[info.Key+" before"] != 0 {
-				t.Errorf("%s of the backup is %s; executions: %v", info.Key, info.State, x.count)
+			if info.State != "succeeded" || x.of(info.Key+" after") != 1 || x.of(info.Key+" before") != 0 {
+				t.Errorf("%s of the backup is %s; its last operation was executed %d times, its first %d times",
+					info.Key, info.State, x.of(info.Key+" after"), x.of(info.Key+" before"))
 			}
 		}
 	})
