@@ -397,8 +397,7 @@ func TestClusterOldMemberCantOpenShardsWithFlows(t *testing.T) {
 	})
 }
 
-// lastEntries returns the last sequence of each shard without the entries that a change of owners
-// adds.
+// lastEntries returns the sequence of the last entry of each shard.
 func lastEntries(t *testing.T, m *member) (last []uint64) {
 	t.Helper()
 	for _, s := range must(m.log.Status(t.Context())).Shards {
