@@ -113,8 +113,8 @@ func (r oldReader) Get(ctx context.Context, name string) (io.ReadCloser, error) 
 	return io.NopCloser(bytes.NewReader(slices.Concat(binary.LittleEndian.AppendUint32(nil, uint32(len(zipped))), zipped, rest))), nil
 }
 
-// stateBlock returns the first block of a snapshot, decompressed, and the format in it. The block is
-// a frame with the state: its kind, its size, the state, and a checksum of the state.
+// stateBlock returns the first block of a snapshot, decompressed, and the format in it. The
+// block is a frame with the state: its kind, its size, the state, and a checksum of the state.
 func stateBlock(snapshot []byte) (block []byte, format *byte) {
 	zip := must(zstd.NewReader(nil))
 	defer zip.Close()

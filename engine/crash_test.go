@@ -133,8 +133,8 @@ func (c *crashWorkflows) encode(ctx context.Context, e *Engine, enc *json.Encode
 	return nil
 }
 
-// newCrashWorkflows returns the workflows of the test. The behaviour of an attempt depends on how many
-// attempts of the step have ended, which is what a policy counts. An attempt calls hang when it
+// newCrashWorkflows returns the workflows of the test. The behaviour of an attempt depends on how
+// many attempts of the step have ended, which is what a policy counts. An attempt calls hang when it
 // begins.
 //
 // real clock: an attempt takes a random time, which decides nothing
