@@ -1,0 +1,167 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/engine/enginetest"
+)
+
+// example returns a workflow of this folder, and the input of its i-th run.
+func example(name string, i int) (*engine.Workflow, any) {
+	p := (&service{calls: io.Discard}).programs(0)[name]
+	return p.workflow, p.input(i)
+}
+
+func TestLoop(t *testing.T) {
+	t.Parallel()
+	w, in := example("loop", 0)
+	run := enginetest.Run(t, w, in)
+	r, err := engine.Output[Receipt](run)
+	if err != nil || len(r.Held) != 40 || r.Held[39] != "reserve article-39 (attempt 1)" || !strings.HasPrefix(r.Shipment, "ship 40 articles of order-0") {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if run.Status != "reserving 40 of 40" || run.Steps[40].Name != "reserve[article-39]" {
+		t.Errorf("status %q, operations %v", run.Status, operationsOf(run))
+	}
+}
+
+func TestBranch(t *testing.T) {
+	t.Parallel()
+	for i, want := range []struct{ output, operations string }{
+		{"decline application-0: the income is too low (attempt 1)", "score review decline"},
+		{"approve application-1 (attempt 1)", "score review approve"},
+		{"approve application-2 (attempt 1)", "score approve"},
+	} {
+		w, in := example("branch", i)
+		run := enginetest.Run(t, w, in)
+		if out, err := engine.Output[string](run); err != nil || out != want.output {
+			t.Errorf("%d: %q, %v, want %q", i, out, err, want.output)
+		}
+		if got := strings.Join(operationsOf(run), " "); got != want.operations {
+			t.Errorf("%d: operations %s, want %s", i, got, want.operations)
+		}
+		if waits := enginetest.Waits(run, "score"); len(waits) != 1 || waits[0] != time.Minute {
+			t.Errorf("%d: waits %v", i, waits)
+		}
+	}
+}
+
+func TestFanout(t *testing.T) {
+	t.Parallel()
+	w, in := example("fanout", 0)
+	run := enginetest.Run(t, w, in)
+	if out, err := engine.Output[string](run); err != nil || out != "1000 invoices for month-0: 599500 (attempt 1)" {
+		t.Errorf("%q, %v", out, err)
+	}
+	if n := len(operationsOf(run)); n != 1002 { // the map itself, its items, and the report
+		t.Errorf("%d operations", n)
+	}
+}
+
+func TestSleep(t *testing.T) {
+	t.Parallel()
+	w, in := example("sleep", 0)
+	run := enginetest.Run(t, w, in)
+	out, err := engine.Output[string](run)
+	if took := run.Ended.Sub(run.Created); err != nil || out != "remind user-0 (attempt 1)" || took < 72*time.Hour || took > 73*time.Hour {
+		t.Errorf("%q after %v, %v", out, took, err)
+	}
+	if run.Status != "trial until 2000-01-04" || len(run.Steps[0].Attempts) != 2 {
+		t.Errorf("status %q, the function was called %d times", run.Status, len(run.Steps[0].Attempts))
+	}
+}
+
+func TestNamed(t *testing.T) {
+	t.Parallel()
+	w, in := example("named", 0)
+	run := enginetest.Run(t, w, in)
+	if out, err := engine.Output[int](run); err != nil || out != 100 {
+		t.Errorf("%d parts, %v", out, err)
+	}
+	for n, name := range operationsOf(run) {
+		if name != fmt.Sprintf("part-%02d", n) {
+			t.Errorf("operation %d is %s", n, name)
+		}
+	}
+}
+
+// A meter of ten days has eleven runs. All have the key of the first, which leads to the one that
+// is not over.
+//
+// real clock: enginetest.Test runs the function in a bubble
+func TestEndless(t *testing.T) {
+	t.Parallel()
+	w, in := example("endless", 0)
+	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+		t.Helper()
+		first, err := e.Start(t.Context(), w, in, engine.Key("meter"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(240*time.Hour + 30*time.Minute)
+		ids, err := e.Find(t.Context(), "meter", 2)
+		if err != nil || len(ids) != 1 || ids[0] == first.ID {
+			t.Fatalf("the key leads to %v, %v", ids, err)
+		}
+		run, err := e.Get(t.Context(), ids[0])
+		if err != nil || run.State != engine.StateWaiting {
+			t.Fatalf("%+v, %v", run, err)
+		}
+		var m Meter
+		if err := json.Unmarshal(run.Input, &m); err != nil || m.Hour != 240 || m.Sum != 240 {
+			t.Errorf("the last run begins with %+v, %v", m, err)
+		}
+		if err := e.Cancel(t.Context(), run.ID, "the test"); err != nil {
+			t.Error(err)
+		}
+		if run, err := first.Wait(t.Context()); err != nil || run.State != engine.StateCanceled {
+			t.Errorf("the end is %+v, %v", run, err)
+		}
+	}, w)
+}
+
+// Each workflow survives a crash in the middle, in virtual time.
+//
+// real clock: enginetest.Test runs the function in a bubble
+func TestCrashes(t *testing.T) {
+	t.Parallel()
+	for name, after := range map[string]time.Duration{
+		"loop": 41 * time.Millisecond, "branch": time.Minute + time.Millisecond, "fanout": 41 * time.Millisecond,
+		"sleep": time.Hour, "named": 101 * time.Millisecond,
+	} {
+		w, in := example(name, 1)
+		without := enginetest.Run(t, w, in)
+		enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+			t.Helper()
+			s, err := e.Start(t.Context(), w, in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(after)
+			e.Crash()
+			run, err := e.Wait(t.Context(), s.ID)
+			if err != nil || run.State != engine.StateSucceeded || len(operationsOf(run)) != len(operationsOf(without)) {
+				t.Errorf("%s: %+v, %v", name, run, err)
+			}
+			if len(run.Steps[0].Attempts) < 2 {
+				t.Errorf("%s: the crash was not in the middle", name)
+			}
+		}, w)
+	}
+}
+
+// operationsOf returns the names of the operations of a run, in the order of their calls.
+func operationsOf(run *engine.Info) (names []string) {
+	for _, s := range run.Steps[1:] {
+		if s.Kind == "do" || s.Kind == "map" || s.Kind == "item" {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}

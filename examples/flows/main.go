@@ -1,0 +1,106 @@
+// Flows runs workflows that are code. Each of the other files has one of them:
+//
+//	loop       a loop over data
+//	branch     branches on a result and on an error
+//	fanout     1000 operations side by side, and a sum of their results
+//	sleep      a sleep of three days
+//	named      100 operations with names of their own
+//	endless    a loop without end
+//
+// Try one, kill it at any time, and start it again: it continues where it was.
+//
+//	go run ./examples/flows -dir data loop
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/tideover/tideover/engine"
+)
+
+// settings are the flags. The test that kills the program shortens the waits, and lets
+// operations lose more attempts than they may by default.
+type settings struct {
+	dir     string
+	key     string
+	runs    int
+	wait    time.Duration
+	maxLost int
+	calls   string
+}
+
+func main() {
+	var s settings
+	flag.StringVar(&s.dir, "dir", "data", "folder in which the engine stores everything")
+	flag.StringVar(&s.key, "key", "first", "prefix of the keys of the runs: with another one, other runs are started")
+	flag.IntVar(&s.runs, "runs", 1, "how many runs to start")
+	flag.DurationVar(&s.wait, "wait", 0, "replaces the waits of the workflows; 0 means no change")
+	flag.IntVar(&s.maxLost, "max-lost", engine.DefaultMaxLost, "how many attempts of an operation may be lost in a row with the process")
+	flag.StringVar(&s.calls, "calls", os.DevNull, "file to which each call of the remote service appends two lines")
+	flag.Parse()
+	if err := run(context.Background(), flag.Arg(0), s, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "flows:", err)
+		os.Exit(1)
+	}
+}
+
+// run starts the runs of one workflow, waits for them, and prints their results.
+func run(ctx context.Context, name string, s settings, out io.Writer) error {
+	calls, err := os.OpenFile(s.calls, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = calls.Close() }()
+	p, ok := (&service{calls: calls}).programs(s.wait, engine.Operations(engine.MaxLost(s.maxLost)))[name]
+	if !ok {
+		return fmt.Errorf("there is no workflow %q; name one of loop, branch, fanout, sleep, named, endless", name)
+	}
+
+	eng, err := engine.Open(ctx, engine.Config{
+		Dir: s.dir, Workflows: []*engine.Workflow{p.workflow}, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = eng.Close(ctx) }()
+
+	started := make([]engine.Started, s.runs)
+	for i := range started {
+		key := fmt.Sprintf("%s-%s-%d", name, s.key, i)
+		if started[i], err = eng.Start(ctx, p.workflow, p.input(i), engine.Key(key)); err != nil {
+			return err
+		}
+	}
+	for _, run := range started {
+		info, err := run.Wait(ctx)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "%s %s: %s%s\n", info.Key, info.State, info.Output, info.Error)
+	}
+	return nil
+}
+
+// program is a workflow, and the input of its i-th run.
+type program struct {
+	workflow *engine.Workflow
+	input    func(i int) any
+}
+
+// programs returns the workflows by name. A wait that is not 0 replaces those of the inputs.
+func (s *service) programs(wait time.Duration, parts ...engine.Part) map[string]program {
+	return map[string]program{
+		"loop":    {engine.MustFlow("loop", s.order, parts...), func(i int) any { return exampleOrder(i) }},
+		"branch":  {engine.MustFlow("branch", s.apply, parts...), func(i int) any { return exampleApplication(i, wait) }},
+		"fanout":  {engine.MustFlow("fanout", s.bill, parts...), func(i int) any { return exampleMonth(i) }},
+		"sleep":   {engine.MustFlow("sleep", s.trial, parts...), func(i int) any { return exampleTrial(i, wait) }},
+		"named":   {engine.MustFlow("named", s.migrate, parts...), func(i int) any { return exampleDatabase(i) }},
+		"endless": {engine.MustFlow("endless", s.meter, parts...), func(i int) any { return exampleMeter(i, wait) }},
+	}
+}

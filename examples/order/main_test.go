@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/engine/enginetest"
+	"github.com/tideover/tideover/retry"
+)
+
+func TestOrder(t *testing.T) {
+	run := enginetest.Run(t, order, Order{"4711", []string{"lamp", "desk"}})
+	receipt, err := engine.Output[Receipt](run)
+	if err != nil || receipt.Total != 50 || len(receipt.Held) != 2 {
+		t.Errorf("%+v, %v", receipt, err)
+	}
+	if took := run.Ended.Sub(run.Created); took < 10*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// real clock: enginetest.Test runs the function in a bubble
+func TestOrderSurvivesACrash(t *testing.T) {
+	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+		s, err := e.Start(t.Context(), order, Order{"4711", []string{"lamp"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second) // virtual: the run is in its cool-down
+		e.Crash()
+		run, err := e.Wait(t.Context(), s.ID)
+		if err != nil || run.State != "succeeded" {
+			t.Errorf("%+v, %v", run, err)
+		}
+	}, order)
+}
+
+// The following functions are the other snippets of docs/workflows.md.
+
+type Article struct{ ID string }
+
+type Stock struct{}
+
+func (Stock) Price(context.Context, Article) (int, error) { return 7, nil }
+func (Stock) Order(context.Context, Article) error        { return nil }
+
+type Basket struct{ Articles []Article }
+
+func TestVersions(t *testing.T) {
+	var stock Stock
+	before := engine.MustFlow("changed", func(f *engine.Flow, in Basket) (int, error) {
+		price, err := engine.Do(f, "price", func(ctx context.Context) (int, error) { return 40, nil })
+		if err != nil {
+			return 0, err
+		}
+		if _, err := engine.Do(f, "audit", func(ctx context.Context) (string, error) { return "", nil }); err != nil {
+			return 0, err
+		}
+		return price, engine.Sleep(f, "night", 8*time.Hour)
+	}, engine.Function(engine.Version("1")))
+
+	after := engine.MustFlow("changed", func(f *engine.Flow, in Basket) (int, error) {
+		engine.Renamed(f, "price", "quote") // runs that have a result of "price" use it for "quote"
+		engine.Removed(f, "audit")          // runs that have a result of "audit" no longer need it
+
+		quote, err := engine.Do(f, "quote", func(ctx context.Context) (int, error) { return 50, nil })
+		if err != nil {
+			return 0, err
+		}
+		if f.Version() != "1" { // only runs that start from now on get the discount
+			quote -= 5
+		}
+		return quote, engine.Sleep(f, "night", 8*time.Hour)
+	}, engine.Function(engine.Version("2")))
+
+	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+		s, err := e.Start(t.Context(), before, Basket{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour) // real clock: virtual, in the bubble of enginetest
+		e.Crash(after)        // the process dies, and the next one has the new code
+		run, err := e.Wait(t.Context(), s.ID)
+		if err != nil || run.State != "succeeded" || string(run.Output) != "40" {
+			t.Errorf("%+v, %v", run, err)
+		}
+		if run := e.Run(after, Basket{}); string(run.Output) != "45" {
+			t.Errorf("a new run: %+v", run)
+		}
+	}, before)
+	_ = stock
+}
+
+func TestSnippets(t *testing.T) {
+	var stock Stock
+	w := engine.MustFlow("snippets", func(f *engine.Flow, in Basket) (int, error) {
+		sum := 0
+		for _, article := range in.Articles {
+			price, err := engine.Do(f, "price", func(ctx context.Context) (int, error) {
+				return stock.Price(ctx, article)
+			}, engine.ForKey(article.ID))
+			if err != nil {
+				return 0, err
+			}
+			sum += price
+		}
+
+		outcomes, err := engine.Collect(f, "order", in.Articles, func(ctx context.Context, a Article) (string, error) {
+			return a.ID, stock.Order(ctx, a)
+		})
+		if err != nil {
+			return 0, err
+		}
+		for i, o := range outcomes {
+			if o.Err != nil {
+				engine.SetStatus(f, "not ordered: "+in.Articles[i].ID)
+			}
+		}
+
+		_, err = engine.Do(f, "charge", func(ctx context.Context) (string, error) {
+			return "", retry.Permanent(engine.Coded("card-declined", errors.New("the card was declined")))
+		})
+		if failed, ok := errors.AsType[*engine.OpError](err); ok && failed.Code == "card-declined" {
+			return engine.Do(f, "release", func(ctx context.Context) (int, error) { return 0, nil })
+		}
+		return sum, err
+	}, engine.Operations(engine.Policy("exponential(1s..1m) jitter=full attempts=5 attempt-timeout=30s")))
+	run := enginetest.Run(t, w, Basket{[]Article{{"lamp"}, {"desk"}}})
+	if run.State != "succeeded" || !strings.Contains(run.Steps[len(run.Steps)-1].Name, "release") {
+		t.Errorf("%+v", run)
+	}
+}
