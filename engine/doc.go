@@ -14,6 +14,8 @@
 // a retry policy of its own, in the text form of package retry. A wait between two
 // attempts continues after a restart of the process.
 //
+// A workflow may also be one function with loops, branches and sleeps: see [NewFlow].
+//
 // # What is promised
 //
 //   - A run whose start was acknowledged runs until it has an outcome, and exactly
