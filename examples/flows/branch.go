@@ -11,7 +11,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Application is the input of the workflow branch: somebody applies for credit.
+// Application is the input of the workflow branch: a customer applies for credit.
 type Application struct {
 	ID     string
 	Income int
