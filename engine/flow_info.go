@@ -177,6 +177,7 @@ func (l *flowOps) describe() {
 			o.info.Name, o.info.Kind = o.name, o.kind
 			if o.kind == "map" {
 				o.info.Items = l.maps[o.name]
+				o.info.Status = o.info.Items.status(l.run.Outcome != machine.Undecided)
 			}
 		}
 	}
@@ -186,7 +187,10 @@ func (l *flowOps) describe() {
 		if o == nil {
 			continue
 		}
-		o.info.Spent, o.info.Ended = res.Attempts, pointer(res.Ended)
+		o.info.Spent = res.Attempts
+		if o.kind != "map" { // a map does not end when it is stored, but with its items
+			o.info.Ended = pointer(res.Ended)
+		}
 		if o.info.Error, o.info.Code = res.Text, res.Code; res.Reason == 0 && o.kind != "map" && o.kind != "sleep" {
 			outputs[res.Number] = res.Data
 		}
@@ -237,6 +241,21 @@ func (l *flowOps) omit() {
 			}
 		}
 	}
+}
+
+// status returns the status of a map with these items. over says that the run has ended.
+func (c *OpCounts) status(over bool) string {
+	switch {
+	case c.Running+c.Waiting > 0:
+		return machine.Running.String()
+	case c.Failed > 0:
+		return machine.Exhausted.String()
+	case c.Succeeded == c.Total:
+		return machine.Complete.String()
+	case over:
+		return machine.Canceled.String()
+	}
+	return machine.Running.String()
 }
 
 // countItems returns the number of items of a map, from its stored result: see Flow.checkItems.

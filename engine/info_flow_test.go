@@ -48,7 +48,7 @@ func TestInfoOfAFlow(t *testing.T) {
 		time.Sleep(time.Minute)
 		run := must(e.Get(t.Context(), started.ID))
 		hold := opNamed(run, "hold[a#b]")
-		if hold == nil || hold.Kind != "map" || hold.Output != nil || *hold.Items != (engine.OpCounts{Total: 4, Succeeded: 2, Failed: 1, Waiting: 1}) {
+		if hold == nil || hold.Kind != "map" || hold.Status != "running" || hold.Output != nil || *hold.Items != (engine.OpCounts{Total: 4, Succeeded: 2, Failed: 1, Waiting: 1}) {
 			t.Fatalf("the map while an item waits: %+v", hold)
 		}
 		if run.Step != "hold[a#b]#3" || run.Version != "v2" || *run.Operations != (engine.OpCounts{Total: 6, Succeeded: 4, Failed: 1, Waiting: 1}) {
@@ -57,6 +57,9 @@ func TestInfoOfAFlow(t *testing.T) {
 		e.Crash(w)
 		time.Sleep(90 * time.Minute)
 		run = must(e.Get(t.Context(), started.ID)) // in the sleep: the items with a # in the key of their map are known again
+		if hold := opNamed(run, "hold[a#b]"); hold.Status != "failed" || hold.Items.Failed != 2 {
+			t.Errorf("the map after its last item failed: %+v", hold)
+		}
 		failed := opNamed(run, "hold[a#b]#1")
 		if failed == nil || failed.Kind != "item" || failed.Status != "failed" || failed.Code != "gone" || failed.Error != "no longer sold" || failed.Ended == nil || failed.Called == nil {
 			t.Errorf("the failed item: %+v", failed)

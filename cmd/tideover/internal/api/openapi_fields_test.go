@@ -31,7 +31,7 @@ var schemaTypes = map[string]reflect.Type{
 	"Session": reflect.TypeFor[session.Status](), "SessionStop": reflect.TypeFor[session.Stop](),
 	"SessionHandover": reflect.TypeFor[session.HandoverStatus](), "SessionTurn": reflect.TypeFor[session.Turn](),
 	"Run": reflect.TypeFor[engine.Info](), "RunStep": reflect.TypeFor[engine.StepInfo](), "RunAttempt": reflect.TypeFor[engine.AttemptInfo](),
-	"RunWait": reflect.TypeFor[engine.WaitInfo](), "RunNote": reflect.TypeFor[engine.Note](), "RetryAccount": reflect.TypeFor[engine.RetryInfo](),
+	"RunOperations": reflect.TypeFor[engine.OpCounts](), "RunWait": reflect.TypeFor[engine.WaitInfo](), "RunNote": reflect.TypeFor[engine.Note](), "RetryAccount": reflect.TypeFor[engine.RetryInfo](),
 	"RunPage": reflect.TypeFor[engine.Page](), "Trouble": reflect.TypeFor[engine.Trouble](), "Schedule": reflect.TypeFor[engine.Schedule](), "RefusedStart": reflect.TypeFor[engine.RefusedStart](),
 	"LeftOut": reflect.TypeFor[move.LeftOut](), "Member": reflect.TypeFor[journal.Member](), "Shard": reflect.TypeFor[engine.ShardInfo](),
 }

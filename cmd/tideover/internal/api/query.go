@@ -18,10 +18,11 @@ const (
 	maxWait      = 10 * time.Minute
 )
 
-// query has the query parameters of a request. A parameter occurs at most once. err is the first
-// error of parsing them.
+// query has the query parameters of a request. A parameter occurs at most once, except tag. err is
+// the first error of parsing them.
 type query struct {
 	values map[string]string
+	tags   []string
 	err    error
 }
 
@@ -37,12 +38,15 @@ func (r *request) query(known ...string) *query {
 		case q.err != nil:
 		case !slices.Contains(known, name):
 			q.err = unknown(name, "parameter", known)
-		case len(v) > 1:
+		case len(v) > 1 && name != "tag":
 			q.fail(name, "is given twice")
-		case !utf8.ValidString(v[0]) || strings.ContainsRune(v[0], 0):
+		case slices.ContainsFunc(v, func(text string) bool { return !utf8.ValidString(text) || strings.ContainsRune(text, 0) }):
 			q.fail(name, "must be UTF-8 text without NUL characters")
 		}
 		q.values[name] = v[0]
+		if name == "tag" {
+			q.tags = v
+		}
 	}
 	return q
 }
@@ -93,7 +97,7 @@ func (q *query) moment(name string) (t time.Time) {
 	return t
 }
 
-var filterKeys = []string{"state", "workflow", "search", "error", "since", "until", "min_attempts", "internal", "order", "limit", "after"}
+var filterKeys = []string{"state", "workflow", "search", "error", "since", "until", "min_attempts", "tag", "internal", "order", "limit", "after"}
 
 // filter converts the parameters of a list of runs to a filter.
 func (q *query) filter() (control.Filter, error) {
@@ -101,7 +105,7 @@ func (q *query) filter() (control.Filter, error) {
 	f := control.Filter{
 		Workflow: v["workflow"], Search: v["search"], Error: v["error"], Order: v["order"],
 		Since: q.moment("since"), Until: q.moment("until"), MinAttempts: q.number("min_attempts", 0, 1<<31-1),
-		Internal: q.yes("internal", false), Limit: q.number("limit", defaultLimit, maxLimit),
+		Tags: q.tags, Internal: q.yes("internal", false), Limit: q.number("limit", defaultLimit, maxLimit),
 		After: v["after"], Fresh: v["after"] == "",
 	}
 	if v["state"] != "" {

@@ -88,6 +88,7 @@ func (r *remote) completeFlags(cmd *cobra.Command) {
 		"server":     completeWords([]string{"unix:", "http://127.0.0.1:7878", "https://"}),
 		"error-like": completeWords(nil),
 		"search":     completeWords(nil),
+		"tag":        cobra.NoFileCompletions,
 	} {
 		if cmd.Flags().Lookup(name) != nil {
 			_ = cmd.RegisterFlagCompletionFunc(name, complete) // can't fail: the flag exists

@@ -78,7 +78,7 @@ func newRetry(io Streams) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.BoolVar(&o.dead, "dead", false, "retry all dead runs that match the flags below")
-	o.register(cmd, "workflow", "error-like", "search", "since", "until", "min-attempts", "internal")
+	o.register(cmd, "workflow", "error-like", "search", "since", "until", "min-attempts", "tag", "internal")
 	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
 	f.BoolVar(&o.latest, "latest", false, "continue with the current definition of the workflow")
 	o.from.kind, o.input.kind = "step", "JSON"
@@ -88,7 +88,7 @@ func newRetry(io Streams) *cobra.Command {
 }
 
 // filterFlagNames are the flags that select runs.
-var filterFlagNames = []string{"state", "workflow", "error-like", "search", "since", "until", "min-attempts"}
+var filterFlagNames = []string{"state", "workflow", "error-like", "search", "since", "until", "min-attempts", "tag"}
 
 // firstFilterFlag returns the name of the first filter flag that is given; empty if none is.
 func firstFilterFlag(cmd *cobra.Command) string {

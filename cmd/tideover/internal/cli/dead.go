@@ -58,7 +58,7 @@ func newDead(io Streams) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.BoolVar(&groups, "groups", false, "print one line for all runs with a similar error")
-	o.register(cmd, "workflow", "search", "error-like", "since", "until", "min-attempts", "internal")
+	o.register(cmd, "workflow", "search", "error-like", "since", "until", "min-attempts", "tag", "internal")
 	f.IntVar(&o.limit, "limit", 20, "list at most `N` runs; the maximum is 1000")
 	return o.command(cmd, remoteHelp)
 }

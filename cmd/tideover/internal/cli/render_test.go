@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -89,6 +90,69 @@ func TestHowARunLooks(t *testing.T) {
 	}}}
 	goldenLines(t, "show-lost.txt", renderShow(lost, &screen{now: noon, zone: time.UTC}))
 	goldenLines(t, "show-done.txt", renderShow(done, &screen{now: noon, zone: time.UTC}))
+}
+
+// exampleFlow is a run whose workflow is code.
+func exampleFlow() *engine.Info {
+	moment := func(d time.Duration) *time.Time { return later(d - time.Hour) }
+	op := func(kind, name, status string, from, to time.Duration) engine.StepInfo {
+		return engine.StepInfo{Kind: kind, Name: name, Status: status, Called: moment(from), Ended: moment(to)}
+	}
+	info := &engine.Info{
+		ID: "01k9v3q0h2f8d7w5j3m1n6p4rt", Workflow: "order", State: "waiting", Created: at(-time.Hour), Updated: at(-time.Minute), Next: later(90 * time.Second),
+		Status: "packing 3 of 7\x1b[2J", Tags: map[string]string{"city": "Oslo", "phase": "pack"}, Version: "v7", Step: "cool-down",
+		Operations: &engine.OpCounts{Total: 1013, Succeeded: 1009, Failed: 2, Running: 1, Waiting: 1, Omitted: 13},
+		Steps: []engine.StepInfo{{
+			Kind: "function", Name: "function", Policy: "exponential(1s..1m) attempts=5", Status: "blocked",
+			Attempts: []engine.AttemptInfo{
+				{Number: 1, Started: *moment(0), Ended: moment(time.Second), Outcome: "suspended"},
+				{Number: 2, Started: *moment(time.Minute), Ended: moment(2 * time.Minute), Outcome: "lost", Error: "the process died"},
+			},
+		}},
+	}
+	price := op("do", "price", "succeeded", 0, 2*time.Second)
+	price.Output = json.RawMessage(`{"total": 7}`)
+	price.Attempts = []engine.AttemptInfo{
+		{Number: 1, Started: *moment(0), Ended: moment(time.Second), Outcome: "failed", Error: "busy", Wait: &engine.WaitInfo{Delay: time.Second, Until: *moment(2 * time.Second), By: "policy"}},
+		{Number: 2, Started: *moment(2 * time.Second), Ended: moment(2 * time.Second), Outcome: "succeeded"},
+	}
+	large := op("do", "scan", "succeeded", 3*time.Second, 4*time.Second)
+	large.OutputSize = 300_000
+	reserve := op("map", "reserve", "succeeded", 5*time.Second, 5*time.Second)
+	reserve.Items = &engine.OpCounts{Total: 1010, Succeeded: 1000, Failed: 2, Running: 1, Omitted: 13}
+	info.Steps = append(info.Steps, price, large, reserve)
+	for i := range 9 {
+		item := op("item", "reserve#"+strconv.Itoa(i), "succeeded", 5*time.Second, 6*time.Second)
+		switch i {
+		case 3, 7:
+			item.Status, item.Error, item.Code = "failed", "sold out\nfor ever", "sold-out"
+		case 8:
+			item.Status, item.Ended = "running", nil
+			item.Attempts = []engine.AttemptInfo{{Number: 1, Started: *moment(5 * time.Second), Outcome: "running"}}
+		}
+		info.Steps = append(info.Steps, item)
+	}
+	sleep := op("sleep", "cool-down", "waiting", 7*time.Second, 0)
+	sleep.Ended, sleep.Next = nil, info.Next
+	info.Steps = append(info.Steps, sleep)
+	return info
+}
+
+func TestHowAFlowLooks(t *testing.T) {
+	t.Parallel()
+	s := screen{now: noon, zone: time.UTC}
+	goldenLines(t, "show-flow.txt", renderShow(exampleFlow(), &s))
+	over := &engine.Info{
+		ID: "01k9", Workflow: "loop", State: "succeeded", Created: at(-time.Second), Ended: later(-time.Second), ContinuedBy: "01k9v3q0h2f8d7w5j3m1n6p4rz",
+		Operations: &engine.OpCounts{}, Steps: []engine.StepInfo{{Kind: "function", Name: "function", Policy: "fixed(1s)", Status: "succeeded"}},
+	}
+	goldenLines(t, "show-continued.txt", renderShow(over, &s))
+	goldenLines(t, "runs-status.txt", renderRuns(&engine.Page{Runs: []engine.Info{*exampleFlow(), *exampleRun(), {
+		ID: "01k9v3q0h2f8d7w5j3m1n6p4rv", Workflow: "order", State: "queued", Created: at(0), Tags: map[string]string{"city": "Bergen"},
+	}}}, &screen{now: noon, terminal: true, width: 140}))
+	if got, want := changeLine(exampleFlow()), ` status="packing 3 of 7\x1b[2J  city=Oslo phase=pack"`; !strings.Contains(got, want) {
+		t.Errorf("the line of a change is %s, without %s", got, want)
+	}
 }
 
 func TestHowRunsLook(t *testing.T) {

@@ -23,6 +23,7 @@ type filterFlags struct {
 	workflow, search, errorLike string
 	since, until                string
 	minAttempts                 int
+	tags                        []string
 	internal                    bool
 }
 
@@ -31,11 +32,12 @@ func (f *filterFlags) register(cmd *cobra.Command, names ...string) {
 	s := pflag.NewFlagSet("all flags", pflag.ContinueOnError)
 	s.StringSliceVar(&f.states, "state", nil, "only runs in these `states`: "+strings.Join(control.States(), ", "))
 	s.StringVar(&f.workflow, "workflow", "", "only runs of the workflow with this `name`")
-	s.StringVar(&f.search, "search", "", "only runs with these `words` in id, key, input or error")
+	s.StringVar(&f.search, "search", "", "only runs with these `words` in id, key, input, error, status or tags")
 	s.StringVar(&f.errorLike, "error-like", "", "only runs with a similar `error`; numbers and ids are ignored")
 	s.StringVar(&f.since, "since", "", "only runs started after this `time`, or at most this duration ago")
 	s.StringVar(&f.until, "until", "", "only runs started before this `time`, or at least this duration ago")
 	s.IntVar(&f.minAttempts, "min-attempts", 0, "only runs with at least `N` attempts")
+	s.StringArrayVar(&f.tags, "tag", nil, "only runs with this `tag`, as name=value; several flags mean all of them")
 	s.BoolVar(&f.internal, "internal", false, "also runs of sessions, messages and on-give-up")
 	for _, name := range names {
 		cmd.Flags().AddFlag(s.Lookup(name))
@@ -44,7 +46,7 @@ func (f *filterFlags) register(cmd *cobra.Command, names ...string) {
 
 // filter returns the filter that the flags describe, or an error for a flag with a wrong value.
 func (f *filterFlags) filter() (out control.Filter, err error) {
-	out = control.Filter{States: f.states, Workflow: f.workflow, Search: f.search, Error: f.errorLike, MinAttempts: f.minAttempts, Internal: f.internal}
+	out = control.Filter{States: f.states, Workflow: f.workflow, Search: f.search, Error: f.errorLike, MinAttempts: f.minAttempts, Tags: f.tags, Internal: f.internal}
 	for _, s := range f.states {
 		if !slices.Contains(control.States(), s) {
 			return out, fmt.Errorf("--state: unknown state %q: want one of %s", s, strings.Join(control.States(), ", "))
@@ -59,6 +61,11 @@ func (f *filterFlags) filter() (out control.Filter, err error) {
 		}
 		if *m.to, err = control.ParseMoment(m.text, -1); err != nil {
 			return out, fmt.Errorf("--%s: %w", m.name, err)
+		}
+	}
+	for _, tag := range f.tags {
+		if name, value, ok := strings.Cut(tag, "="); !ok || name == "" || value == "" {
+			return out, fmt.Errorf("--tag: %q is not a tag such as city=Oslo", tag)
 		}
 	}
 	if f.minAttempts < 0 {
@@ -86,6 +93,7 @@ const runsExample = `  tideover runs                              the newest
   tideover runs --state waiting,running      those in progress
   tideover runs --state waiting --order next --watch
   tideover runs --workflow order --search 4711
+  tideover runs --tag city=Oslo --tag phase=pack
   tideover runs --state dead --json | jq -r '.runs[].id'`
 
 func newRuns(io Streams) *cobra.Command {
@@ -103,7 +111,7 @@ func newRuns(io Streams) *cobra.Command {
 			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error { return o.list(ctx, c, f) })
 		},
 	}
-	o.register(cmd, "state", "workflow", "search", "error-like", "since", "until", "min-attempts", "internal")
+	o.register(cmd, "state", "workflow", "search", "error-like", "since", "until", "min-attempts", "tag", "internal")
 	f := cmd.Flags()
 	f.StringVar(&o.order, "order", "newest", "`order`: newest, oldest, or next (waiting runs, by the end of the wait)")
 	f.IntVar(&o.limit, "limit", 20, "list at most `N` runs; the maximum is 1000")
@@ -142,6 +150,8 @@ const (
 	keyColumn  = 3   // position of the column KEY, after WORKFLOW
 	wideEnough = 100 // width from which a terminal shows keys
 	longestKey = 24  // characters of a key in the list
+
+	longestStatus = 40 // characters of the status and the tags in the list
 )
 
 // renderRuns renders a page of runs as lines.
@@ -154,6 +164,10 @@ func renderRuns(page *engine.Page, s *screen) []string {
 	t := &table{heads: []string{"ID", "STATE", "WORKFLOW", "STEP", "TRIES", "AGE", "NEXT", "ERROR"}}
 	if keyed {
 		t.heads = slices.Insert(t.heads, keyColumn, "KEY")
+	}
+	described := slices.ContainsFunc(page.Runs, func(r engine.Info) bool { return statusText(&r) != "" })
+	if described {
+		t.heads = slices.Insert(t.heads, len(t.heads)-1, "STATUS")
 	}
 	for i := range page.Runs {
 		r := &page.Runs[i]
@@ -168,6 +182,9 @@ func renderRuns(page *engine.Page, s *screen) []string {
 		if keyed {
 			row = slices.Insert(row, keyColumn, plain(textfmt.ClipWithin(r.Key, longestKey, "…")))
 		}
+		if described {
+			row = slices.Insert(row, len(row)-1, plain(textfmt.ClipWithin(statusText(r), longestStatus, "…")))
+		}
 		t.add(row...)
 	}
 	lines := t.render(s)
@@ -178,6 +195,15 @@ func renderRuns(page *engine.Page, s *screen) []string {
 		lines = append(lines, s.paint("2", fmt.Sprintf("%d runs are not indexed yet", page.Behind)))
 	}
 	return lines
+}
+
+// statusText returns the status of a run and its tags on one line; "" if it has neither.
+func statusText(r *engine.Info) string {
+	tags := strings.Join(control.TagList(r), " ")
+	if status := firstLine(r.Status); status != "" {
+		return status + optional("  ", tags, "")
+	}
+	return tags
 }
 
 // watchRuns shows the list until the context ends, with an update every second.
@@ -200,7 +226,7 @@ func (o *runsOptions) watchRuns(ctx context.Context, c *client.Client, f control
 			}
 			for i := range page.Runs {
 				r := &page.Runs[i]
-				state := fmt.Sprint(r.State, r.Step, r.Attempts, r.Updated.UnixNano())
+				state := fmt.Sprint(r.State, r.Step, r.Attempts, r.Updated.UnixNano(), statusText(r))
 				emit(r.ID, state, r, changeLine(r))
 			}
 		},
@@ -214,6 +240,9 @@ func changeLine(r *engine.Info) string {
 		optional(" step=", r.Step, ""), r.Attempts)
 	if r.Next != nil {
 		line += " next=" + r.Next.Local().Format(time.RFC3339)
+	}
+	if text := statusText(r); text != "" {
+		line += fmt.Sprintf(" status=%q", textfmt.ClipWithin(text, 200, "…"))
 	}
 	if r.Error != "" {
 		line += fmt.Sprintf(" error=%q", textfmt.ClipWithin(firstLine(r.Error), 200, "…"))

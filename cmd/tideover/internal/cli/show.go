@@ -12,12 +12,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/client"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
 const showLong = `Shows a run: its state, every attempt of every step, every wait between them and who
-set it, the input and the output.
+set it, the input and the output. Of a workflow that is code, it shows the operations
+of its function; of a map, the items that failed or have not ended, and some others.
 
 RUN is an id, the beginning of one, or the key of the run. With --json, delays are in
 nanoseconds.`
@@ -51,8 +53,12 @@ type details struct {
 func renderShow(info *engine.Info, s *screen) []string {
 	p := &details{screen: s, info: info}
 	p.head()
-	for i := range info.Steps {
-		p.step(&info.Steps[i])
+	if function, ops := control.Operations(info); function != nil {
+		p.flow(function, ops)
+	} else {
+		for i := range info.Steps {
+			p.step(&info.Steps[i])
+		}
 	}
 	p.notes()
 	p.payload("input", info.Input)
@@ -88,6 +94,9 @@ func (p *details) head() {
 	i := p.info
 	p.line("%s  %s  %s", p.paint("1", visible(i.ID)), visible(i.Workflow), p.paint(stateColours[i.State], visible(i.State)))
 	p.field("key", i.Key)
+	p.field("status", i.Status)
+	p.field("tags", strings.Join(control.TagList(i), "  "))
+	p.field("version", i.Version)
 	p.field("started", p.moment(&i.Created)+optional(" by ", i.Source, ""))
 	p.field("next", p.moment(i.Next))
 	if i.Ended == nil {
@@ -106,6 +115,7 @@ func (p *details) head() {
 	}
 	p.field("origin key", i.OriginKey)
 	p.field("replaced by", i.ReplacedBy)
+	p.field("continued", optional("by ", i.ContinuedBy, ""))
 }
 
 func (p *details) step(s *engine.StepInfo) {

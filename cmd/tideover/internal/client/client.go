@@ -215,11 +215,19 @@ func pathOf(names ...string) string {
 	return strings.Join(names, "/")
 }
 
+// repeated is a parameter of a query that occurs once for each value.
+type repeated []string
+
 // queryOf returns a query with the values that are not zero.
 func queryOf(values map[string]any) url.Values {
 	q := url.Values{}
 	for name, value := range values {
 		switch v := value.(type) {
+		case repeated:
+			if len(v) > 0 {
+				q[name] = v
+			}
+			continue
 		case []string:
 			value = strings.Join(v, ",")
 		case time.Time:

@@ -20,7 +20,7 @@ func (c runCalls) Start(ctx context.Context, s control.Start) (control.Started, 
 func (c runCalls) List(ctx context.Context, f control.Filter) (engine.Page, error) {
 	return get[engine.Page](ctx, c.connection, "runs", queryOf(map[string]any{
 		"state": f.States, "workflow": f.Workflow, "search": f.Search, "error": f.Error, "order": f.Order, "after": f.After,
-		"internal": f.Internal, "since": f.Since, "until": f.Until, "min_attempts": f.MinAttempts, "limit": f.Limit,
+		"internal": f.Internal, "since": f.Since, "until": f.Until, "min_attempts": f.MinAttempts, "tag": repeated(f.Tags), "limit": f.Limit,
 	}))
 }
 

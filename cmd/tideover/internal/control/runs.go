@@ -128,6 +128,11 @@ func (f *Filter) Validate() error {
 			return Invalid("state", "unknown state %q", Excerpt(s)).WithHint(strictyaml.SuggestName("state", s, stateNames))
 		}
 	}
+	for _, tag := range f.Tags {
+		if name, value, ok := strings.Cut(tag, "="); !ok || name == "" || value == "" {
+			return Invalid("tag", "%q is not a tag such as name=value", Excerpt(tag))
+		}
+	}
 	if f.MinAttempts < 0 {
 		return Invalid("min_attempts", "%d is negative", f.MinAttempts)
 	}
@@ -150,7 +155,7 @@ func (f *Filter) exclude() []string {
 func (f *Filter) engine() engine.Filter {
 	return engine.Filter{
 		States: f.States, Workflow: f.Workflow, Exclude: f.exclude(), Search: f.Search, ErrorLike: f.Error, Since: f.Since, Until: f.Until,
-		MinAttempts: f.MinAttempts, Order: f.Order, After: f.After, Limit: f.Limit, Fresh: f.Fresh,
+		MinAttempts: f.MinAttempts, Tags: f.Tags, Order: f.Order, After: f.After, Limit: f.Limit, Fresh: f.Fresh,
 	}
 }
 

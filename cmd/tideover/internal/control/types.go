@@ -127,6 +127,7 @@ type Filter struct {
 	Since       time.Time `json:"since,omitzero"`
 	Until       time.Time `json:"until,omitzero"`
 	MinAttempts int       `json:"min_attempts,omitempty"`
+	Tags        []string  `json:"tag,omitempty"`      // all of them, each written as name=value
 	Internal    bool      `json:"internal,omitempty"` // include [Internal] workflows; not needed if Workflow names one
 	Order       string    `json:"order,omitempty"`    // newest (the default), oldest, next; only in lists
 	Limit       int       `json:"limit,omitempty"`

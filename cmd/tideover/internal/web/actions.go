@@ -33,7 +33,11 @@ func offers(i *engine.Info) (list []offer) {
 	add := func(name, label string) { list = append(list, newOffer(i.ID, name, label)) }
 	switch {
 	case !i.Finished():
-		if i.Next != nil {
+		switch {
+		case i.Next == nil:
+		case i.Operations != nil: // it may wait in a sleep
+			add("wake", "Continue now")
+		default:
 			add("wake", "Retry now")
 		}
 		add("cancel", "Cancel")
@@ -41,13 +45,17 @@ func offers(i *engine.Info) (list []offer) {
 		add("retry", "Retry")
 		if !control.Internal(i.Workflow) {
 			add("latest", "Retry with the current definition")
-			add("rerun", "Rerun from a step")
+			if i.Operations == nil {
+				add("rerun", "Rerun from a step")
+			}
 			add("replay", "Edit and replay")
 		}
 		add("cancel", "Discard")
 	case i.State == "replaced" || control.Internal(i.Workflow): // nothing is possible
 	default:
-		add("rerun", "Rerun from a step")
+		if i.Operations == nil {
+			add("rerun", "Rerun from a step")
+		}
 		add("replay", "Edit and replay")
 	}
 	return list

@@ -40,8 +40,9 @@ const (
 // bar of its class, so that a run with thousands of attempts has a small chart.
 func newChart(i *engine.Info, now time.Time) chart {
 	c := chart{From: i.Created, To: i.Created}
-	for k := range i.Steps {
-		for _, a := range i.Steps[k].Attempts {
+	steps := chartSteps(i)
+	for k := range steps {
+		for _, a := range steps[k].Attempts {
 			c.stretch(&a.Started)
 			c.stretch(a.Ended)
 		}
@@ -57,8 +58,8 @@ func newChart(i *engine.Info, now time.Time) chart {
 	if !i.Finished() {
 		c.Now = percent(c.place(now))
 	}
-	for k := range i.Steps {
-		c.Lanes = append(c.Lanes, c.lane(&i.Steps[k], i, now))
+	for k := range steps {
+		c.Lanes = append(c.Lanes, c.lane(&steps[k], i, now))
 	}
 	return c
 }
@@ -106,6 +107,19 @@ func (c *chart) lane(s *engine.StepInfo, i *engine.Info, now time.Time) lane {
 		}
 		b.X, b.W = percent(x), percent(w)
 		l.Bars = append(l.Bars, b)
+	}
+	if s.Kind == "sleep" && s.Called != nil {
+		end := now
+		for _, t := range []*time.Time{s.Next, i.Ended, s.Ended} { // the last one that is set
+			if t != nil {
+				end = *t
+			}
+		}
+		label := ""
+		if end.After(c.To) {
+			label = "→"
+		}
+		add(*s.Called, end, bar{Class: "wait", Wait: true, Title: "sleep until " + stamp(end), Label: label})
 	}
 	for n := range s.Attempts {
 		a := &s.Attempts[n]

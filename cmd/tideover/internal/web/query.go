@@ -19,12 +19,16 @@ var orders = []string{"newest", "oldest", "next"}
 // rowsPerPage is how many runs are listed at once.
 const rowsPerPage = 50
 
+// maxTags is how many tags a query can have: as many as a run.
+const maxTags = 16
+
 // query is the filter of a list of runs, as it is in a URL.
 type query struct {
 	States   []string
 	Workflow string
 	Search   string
-	Attempts int // least number of attempts
+	Attempts int      // least number of attempts
+	Tags     []string // all of them, each written as name=value
 	Since    time.Time
 	Until    time.Time // exclusive
 	Order    string    // newest, oldest, next
@@ -47,6 +51,11 @@ func parseQuery(v url.Values) query {
 	}
 	if n, err := strconv.Atoi(v.Get("attempts")); err == nil && n > 0 {
 		q.Attempts = min(n, 1e6)
+	}
+	for _, tag := range v["tag"] {
+		if name, value, ok := strings.Cut(strings.TrimSpace(tag), "="); ok && name != "" && value != "" && len(q.Tags) < maxTags {
+			q.Tags = append(q.Tags, name+"="+value)
+		}
 	}
 	q.Since, q.Until = moment(v.Get("since")), moment(v.Get("until"))
 	q.Internal = v.Get("internal") == "1"
@@ -72,7 +81,7 @@ func moment(text string) time.Time {
 
 // encode returns the query as the query string of a URL, without empty values and defaults.
 func (q query) encode() string {
-	v := url.Values{"workflow": {q.Workflow}, "q": {q.Search}, "after": {q.After}, "group": {q.Group}, "state": q.States}
+	v := url.Values{"workflow": {q.Workflow}, "q": {q.Search}, "after": {q.After}, "group": {q.Group}, "state": q.States, "tag": q.Tags}
 	if q.Internal {
 		v.Set("internal", "1")
 	}
@@ -115,7 +124,7 @@ func (q query) pages(path, cursor string) (first, more string) {
 // filter converts the query to a filter of runs. It does not contain the group.
 func (q query) filter() control.Filter {
 	return control.Filter{
-		States: q.States, Workflow: q.Workflow, Internal: q.Internal, Search: q.Search, MinAttempts: q.Attempts,
+		States: q.States, Workflow: q.Workflow, Internal: q.Internal, Search: q.Search, MinAttempts: q.Attempts, Tags: q.Tags,
 		Since: q.Since, Until: q.Until, Order: q.Order, After: q.After, Limit: rowsPerPage,
 	}
 }
@@ -127,5 +136,5 @@ func (q query) leaves(workflow string) bool {
 
 // Narrow reports whether the query has any condition, so that it may match fewer than all runs.
 func (q query) Narrow() bool {
-	return len(q.States) > 0 || q.Workflow != "" || q.Search != "" || q.Attempts > 0 || q.Group != "" || !q.Since.IsZero() || !q.Until.IsZero()
+	return len(q.States) > 0 || q.Workflow != "" || q.Search != "" || q.Attempts > 0 || len(q.Tags) > 0 || q.Group != "" || !q.Since.IsZero() || !q.Until.IsZero()
 }

@@ -2,6 +2,7 @@ package web
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"time"
 
@@ -41,10 +42,15 @@ func roundToSecond(t *time.Time) *time.Time {
 // stay: they come from the engine or the configuration.
 func (redact redactor) run(i *engine.Info) *engine.Info {
 	c := *i
-	c.Key, c.Source, c.Error = redact(i.Key), redact(i.Source), redact(i.Error)
+	c.Key, c.Source, c.Error, c.Status = redact(i.Key), redact(i.Source), redact(i.Error), redact(i.Status)
+	c.Tags = maps.Clone(i.Tags)
+	for name, value := range c.Tags {
+		c.Tags[name] = redact(value)
+	}
 	c.InputPreview, c.OutputPreview = redact(i.InputPreview), redact(i.OutputPreview)
 	c.Input, c.Output = redact.json(i.Input), redact.json(i.Output)
 	c.Steps = changed(i.Steps, func(s *engine.StepInfo) {
+		s.Error = redact(s.Error)
 		s.Output, s.Progress, s.Attempts = redact.json(s.Output), redact.json(s.Progress), changed(s.Attempts, redact.attempt)
 	})
 	c.Notes = changed(i.Notes, func(n *engine.Note) { n.Text = redact(n.Text) })

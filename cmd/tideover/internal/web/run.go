@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/retry"
 )
@@ -22,12 +23,17 @@ type runBody struct {
 	By       string // who set the current wait
 	Why      string // why it is dead, in words
 	Steps    []step
+	Flow     *flow // operations, if the workflow is code; nil if it has steps
+	TagLinks []tagLink
 	Chart    chart
 	Offers   []offer
 	AllURL   string // URL of the page with all attempts
 	ReplayOf link   // the run that this one repeats
 	First    link   // the first run of the chain of replays, if it is not ReplayOf
 	Replaced link   // the run that replaced this one
+
+	Continued link   // the run that continues this one
+	Waits     string // what the run waits for
 }
 
 type link struct{ ID, URL string }
@@ -93,12 +99,20 @@ func newRunPart(i *engine.Info, dead int, all bool, now time.Time) part {
 	b := runBody{
 		Info: i, By: waitSetter(setBy(i)), Why: inWords(i.Reason), Chart: newChart(i, now), Offers: offers(i), AllURL: runURL(i.ID) + "?all",
 		ReplayOf: link{i.ReplayOf, runURL(i.ReplayOf)}, Replaced: link{i.ReplacedBy, runURL(i.ReplacedBy)},
+		Continued: link{i.ContinuedBy, runURL(i.ContinuedBy)}, Waits: "Next attempt", TagLinks: tagLinks(i),
 	}
 	if i.Origin != i.ReplayOf {
 		b.First = link{i.Origin, runURL(i.Origin)}
 	}
-	for k := range i.Steps {
-		b.Steps = append(b.Steps, newStep(&i.Steps[k], k, all))
+	if function, ops := control.Operations(i); function != nil {
+		b.Flow = newFlow(i, function, ops, all)
+		if b.Flow.sleeps(i.Step) {
+			b.Waits = "The sleep " + i.Step + " ends"
+		}
+	} else {
+		for k := range i.Steps {
+			b.Steps = append(b.Steps, newStep(&i.Steps[k], k, all))
+		}
 	}
 	live := "/live/runs/" + url.PathEscape(i.ID)
 	if all {

@@ -184,7 +184,7 @@ func (h *runData) list(ctx context.Context, f control.Filter) ([]row, engine.Pag
 	rows := make([]row, len(list.Runs))
 	for i := range list.Runs {
 		info := h.redact.run(&list.Runs[i])
-		rows[i] = row{Info: *info, URL: runURL(info.ID), By: h.waitSource(ctx, info)}
+		rows[i] = row{Info: *info, URL: runURL(info.ID), By: h.waitSource(ctx, info), TagLinks: tagLinks(info)}
 	}
 	return rows, list, nil
 }

@@ -30,6 +30,20 @@ type row struct {
 	engine.Info
 	URL string
 	By  string // the source that set the current wait; "" if there is none
+
+	TagLinks []tagLink
+}
+
+// tagLink is a tag of a run, with the URL of the list of all runs that have it.
+type tagLink struct{ Text, URL string }
+
+// tagLinks returns the tags of a run.
+func tagLinks(i *engine.Info) (list []tagLink) {
+	for _, tag := range control.TagList(i) {
+		q := query{Tags: []string{tag}, Order: orders[0]}
+		list = append(list, tagLink{tag, q.url("/runs")})
+	}
+	return list
 }
 
 // chip is a link that filters the list by a state.

@@ -1,0 +1,162 @@
+package web
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/textfmt"
+)
+
+// Limits of the table of operations, unless the page shows all. Operations that have failed or
+// have not ended come first.
+const (
+	shownOps   = 100 // operations that the function has called itself
+	shownItems = 20  // items of a map
+)
+
+// flow has the function of a run whose workflow is code, and its operations.
+type flow struct {
+	Function step
+	Calls    string // how often the function was called
+	Troubled bool   // a call of the function failed, or it waits for other code
+	Counts   string // numbers of the operations, in words
+	Omitted  int    // operations that the engine does not list
+	Ops      []opRow
+	Hidden   int // operations that are not shown
+}
+
+// opRow is a row of the table of operations.
+type opRow struct {
+	engine.StepInfo
+	ID     string // of the HTML element
+	Item   bool
+	Counts string // of a map: the numbers of its items, in words
+	Took   time.Duration
+	Short  string // the output on one line
+	Long   bool   // Short is not the whole output
+	Tries  []attempt
+	Hidden int // of a map: items that are not shown; they follow the last row
+}
+
+// newFlow returns the part of the page of a run with its operations.
+func newFlow(i *engine.Info, function *engine.StepInfo, ops []control.Operation, all bool) *flow {
+	f := &flow{Function: newStep(function, 0, all)}
+	calls := len(function.Attempts) + function.Omitted
+	f.Calls = textfmt.Plural(calls, "call")
+	f.Troubled = function.Status == "needs-handler" || slices.ContainsFunc(function.Attempts, func(a engine.AttemptInfo) bool { return a.Outcome == "lost" || a.Outcome == "failed" && a.Wait != nil })
+	if i.Operations != nil {
+		f.Counts, f.Omitted = control.CountsText(i.Operations, "operation"), i.Operations.Omitted
+	}
+	shown := ops
+	if n := len(ops) - shownOps; n > 0 && !all {
+		shown, f.Hidden = latestOps(ops, shownOps), n
+	}
+	for k := range shown {
+		f.addRows(&shown[k], all)
+	}
+	return f
+}
+
+// latestOps returns n operations in their order: those that have failed or have not ended, and the
+// last ones of the others.
+func latestOps(ops []control.Operation, n int) []control.Operation {
+	choose := make([]bool, len(ops))
+	for _, wanted := range []func(o *control.Operation) bool{
+		func(o *control.Operation) bool { return o.Status != "succeeded" },
+		func(*control.Operation) bool { return true },
+	} {
+		for k := len(ops) - 1; k >= 0 && n > 0; k-- {
+			if !choose[k] && wanted(&ops[k]) {
+				choose[k] = true
+				n--
+			}
+		}
+	}
+	var list []control.Operation
+	for k := range ops {
+		if choose[k] {
+			list = append(list, ops[k])
+		}
+	}
+	return list
+}
+
+// addRows adds the rows of an operation and its items.
+func (f *flow) addRows(o *control.Operation, all bool) {
+	row := newOpRow(o, false)
+	items := o.Items
+	if n := len(items) - shownItems; n > 0 && !all {
+		items, row.Hidden = items[:shownItems], n
+	}
+	if o.StepInfo.Items != nil {
+		row.Counts = control.CountsText(o.StepInfo.Items, "item")
+		row.Hidden += o.StepInfo.Items.Omitted
+	}
+	f.Ops = append(f.Ops, row)
+	for k := range items {
+		f.Ops = append(f.Ops, newOpRow(&items[k], true))
+	}
+}
+
+// longOutput is the longest output of an operation that the page contains as a whole, in bytes.
+const longOutput = 16 << 10
+
+func newOpRow(o *control.Operation, item bool) opRow {
+	row := opRow{StepInfo: *o.StepInfo, ID: "op-" + o.Kind + "-" + hash(o.Name, 6), Item: item || o.Kind == "item"}
+	if o.Called != nil && o.Ended != nil {
+		row.Took = max(o.Ended.Sub(*o.Called), 0)
+	}
+	row.Short = firstLine(string(o.Output), 120)
+	row.Long = len(o.Output) > len(row.Short) && len(o.Output) <= longOutput && !row.Item
+	if o.OutputSize > 0 {
+		row.Short = fmt.Sprintf("(%d bytes)", o.OutputSize)
+	} else if len(o.Output) > longOutput {
+		row.Short += fmt.Sprintf(" (%d bytes)", len(o.Output))
+	}
+	if v := newStep(o.StepInfo, 0, false); len(v.Attempts) > 1 || len(v.Attempts) == 1 && v.Attempts[0].Wait != nil {
+		row.Tries = v.Attempts
+		for k := range row.Tries {
+			row.Tries[k].ID = row.ID + "-a" + strconv.Itoa(row.Tries[k].Number)
+		}
+	}
+	return row
+}
+
+// sleeps reports whether the operation with a name is a sleep.
+func (f *flow) sleeps(name string) bool {
+	return slices.ContainsFunc(f.Ops, func(o opRow) bool { return o.Name == name && o.Kind == "sleep" })
+}
+
+// maxLanes is how many operations the chart of a run shows.
+const maxLanes = 24
+
+// chartSteps returns the steps that the chart of a run has as lanes. Of a workflow that is code,
+// these are the last operations that take time; a map is one lane with the attempts of all items.
+func chartSteps(i *engine.Info) (steps []engine.StepInfo) {
+	function, ops := control.Operations(i)
+	if function == nil {
+		return i.Steps
+	}
+	for k := range ops {
+		o := &ops[k]
+		if o.Kind == "now" || o.Kind == "random" {
+			continue
+		}
+		s := *o.StepInfo
+		for _, item := range o.Items {
+			for _, a := range item.Attempts {
+				a.Wait = nil
+				s.Attempts = append(s.Attempts, a)
+			}
+		}
+		if len(o.Items) > 0 {
+			slices.SortStableFunc(s.Attempts, func(a, b engine.AttemptInfo) int { return a.Started.Compare(b.Started) })
+		}
+		steps = append(steps, s)
+	}
+	return steps[max(len(steps)-maxLanes, 0):]
+}
