@@ -102,15 +102,17 @@ func (f *flow) addRows(o *control.Operation, all bool) {
 	}
 }
 
-// longOutput is the longest output of an operation that the page contains as a whole, in bytes.
-const longOutput = 16 << 10
+const (
+	shortOutput = 72       // characters of an output in the table of operations
+	longOutput  = 16 << 10 // bytes of the longest output that the page has as a whole
+)
 
 func newOpRow(o *control.Operation, item bool) opRow {
 	row := opRow{StepInfo: *o.StepInfo, ID: "op-" + o.Kind + "-" + hash(o.Name, 6), Item: item || o.Kind == "item"}
 	if o.Called != nil && o.Ended != nil {
 		row.Took = max(o.Ended.Sub(*o.Called), 0)
 	}
-	row.Short = firstLine(string(o.Output), 120)
+	row.Short = firstLine(string(o.Output), shortOutput)
 	row.Long = len(o.Output) > len(row.Short) && len(o.Output) <= longOutput && !row.Item
 	if o.OutputSize > 0 {
 		row.Short = fmt.Sprintf("(%d bytes)", o.OutputSize)

@@ -154,7 +154,7 @@ func TestRunPageOfAFlow(t *testing.T) {
 	id := s.startOrder(flowOrder{Items: 4, Fail: 4})
 	s.until(id, "waiting")
 	page := s.page(runURL(id))
-	s.expect(page, "cooling down", "city=Oslo &amp; more", `href="/runs?tag=city%3DOslo`, "v7", "8 operations: 6 succeeded, 1 failed, 1 waiting",
+	s.expect(page, "cooling down", "city=Oslo &amp; more", `href="/runs?tag=city%3DOslo`, "v7", "9 operations: 7 succeeded, 1 failed, 1 waiting",
 		"4 items: 3 succeeded, 1 failed", "item 2 is sold out", "sold-out", "The sleep cool-down ends", "2 attempts", "the mail server is busy",
 		"Function: 1 call", "&#34;held 0&#34;", "ordered-at")
 	if strings.Contains(page, "Rerun from a step") || strings.Index(page, "reserve#2") > strings.Index(page, "reserve#0") {
