@@ -24,6 +24,7 @@ func opNamed(run *engine.Info, name string) *engine.StepInfo {
 	return &run.Steps[i]
 }
 
+// real clock: enginetest.Test runs the function in a bubble
 func TestInfoOfAFlow(t *testing.T) {
 	w := engine.MustFlow("order", func(f *engine.Flow, _ int) (int, error) {
 		if _, err := engine.Do(f, "price", func(context.Context) (int, error) { return 7, nil }); err != nil {
@@ -77,6 +78,7 @@ func TestInfoOfAFlow(t *testing.T) {
 	}, w)
 }
 
+// real clock: enginetest.Test runs the function in a bubble
 func TestInfoOfAContinuedRun(t *testing.T) {
 	w := engine.MustFlow("chain", func(f *engine.Flow, left int) (int, error) {
 		if left > 0 {
@@ -99,6 +101,7 @@ func TestInfoOfAContinuedRun(t *testing.T) {
 	}, w)
 }
 
+// real clock: enginetest.Test runs the function in a bubble
 func TestInfoOfALargeFlowIsSmall(t *testing.T) {
 	const items, size = 15_000, 2000
 	result := strings.Repeat("x", size)

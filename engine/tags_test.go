@@ -36,6 +36,7 @@ var tagged = engine.MustFlow("tagged", func(f *engine.Flow, city string) (string
 	return "", engine.SetTag(f, "phase", "")
 })
 
+// real clock: enginetest.Test runs the function in a bubble
 func TestTagsAreShownAndFilter(t *testing.T) {
 	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
 		ids := map[string]string{}
