@@ -8,16 +8,21 @@ import (
 	"testing"
 )
 
-// BenchmarkRun measures runs of one step that does nothing, from the start until the success is
-// recorded, with 16 concurrent callers.
+// BenchmarkRun measures runs of one step or one operation that does nothing, from the start until
+// it was called, with 16 concurrent callers.
 func BenchmarkRun(b *testing.B) {
+	var left sync.WaitGroup
+	step := must(NewWorkflow("noop", Step("do", func(context.Context, json.RawMessage) (bool, error) { left.Done(); return true, nil })))
+	flow := MustFlow("noop", func(f *Flow, _ json.RawMessage) (bool, error) {
+		return Do(f, "do", func(context.Context) (bool, error) { left.Done(); return true, nil })
+	})
 	for _, c := range []struct {
 		name string
 		mode Durability
-	}{{"full", Full}, {"os", OS}} {
+		w    *Workflow
+	}{{"full", Full, step}, {"os", OS, step}, {"flow-full", Full, flow}, {"flow-os", OS, flow}} {
 		b.Run(c.name, func(b *testing.B) {
-			var left sync.WaitGroup
-			w := must(NewWorkflow("noop", Step("do", func(context.Context, json.RawMessage) (bool, error) { left.Done(); return true, nil })))
+			w := c.w
 			e := must(Open(b.Context(), Config{Dir: b.TempDir(), Workflows: []*Workflow{w}, Durability: c.mode, Logger: quiet()}))
 			input := json.RawMessage(`{"pad":"` + strings.Repeat("x", 190) + `"}`)
 			left.Add(b.N)

@@ -197,7 +197,7 @@ func (d *dispatcher) launch(run *machine.Run, step int, handler Handler, trial *
 		def: run.Def, outputs: slices.Clone(run.Outputs()), silence: def.Heartbeat,
 		task: Task{
 			Run: run.ID.String(), Workflow: run.Def.Name, Key: run.Key, Step: def.Name,
-			Attempt: int(run.Step(step).Spent) + 1, Attempts: limit(def.Policy), Total: rec.Attempt, Created: time.Unix(0, run.Created), Source: run.Source(), Args: def.Args, Input: slices.Clone(run.Input),
+			Attempt: int(run.Step(step).Spent) + 1, Attempts: limit(def.Policy), Total: rec.Attempt, Created: time.Unix(0, run.Created), Source: run.Source(), Args: def.Args,
 			Progress: slices.Clone(run.Progress(step)), Spent: int(run.Step(step).Spent), Windows: int(run.Step(step).Windows),
 		},
 	}
@@ -207,8 +207,10 @@ func (d *dispatcher) launch(run *machine.Run, step int, handler Handler, trial *
 	origin, key, _ := run.Origin()
 	a.task.Origin, a.task.OriginKey = origin.String(), key
 	if run.IsFlow() {
-		a.task.Step, a.task.Input = run.StepName(step), nil
+		a.task.Step = run.StepName(step)
 		a.item, _ = d.operationOf(run, step)
+	} else {
+		a.task.Input = slices.Clone(run.Input)
 	}
 	// The attempt needs no timeout for the deadline of the run: the owner ends the run.
 	if rec.Deadline != 0 && rec.Deadline != run.Deadline {

@@ -21,11 +21,11 @@ import (
 // returns, and only in the goroutine of the function.
 type Flow struct {
 	call    *flowCall
-	asked   map[string]bool             // identities of the operations that the function has called
-	ended   map[string]machine.OpResult // stored results, by identity
-	pending map[string]int              // numbers of the operations that have not ended, by identity
-	removed []string                    // names of Removed
-	count   int                         // number of operations that the run has called
+	asked   map[string]bool              // identities of the operations that the function has called
+	ended   map[string]*machine.OpResult // stored results, by identity
+	pending map[string]int               // numbers of the operations that have not ended, by identity
+	removed []string                     // names of Removed
+	count   int                          // number of operations that the run has called
 }
 
 // The errors of wrong uses of a [Flow]. A run whose function got one of them waits in state

@@ -120,8 +120,9 @@ type opGroup struct {
 	all      bool // continue after a failure
 	do       func(ctx context.Context, i int) ([]byte, error)
 	results  []machine.OpResult // of the operations that have ended; the others have no Name
-	numbers  map[int]int        // numbers of the operations that were called before, by index
-	over     chan struct{}      // closed when no operation runs and none is to begin
+	one      [1]machine.OpResult
+	numbers  map[int]int   // numbers of the operations that were called before, by index; nil for none
+	over     chan struct{} // closed when no operation runs and none is to begin
 	once     sync.Once
 
 	// The owner's goroutine uses the following fields.
@@ -161,15 +162,25 @@ func (c *flowCall) main() {
 		}
 		c.report(end)
 	}()
+	growStack()
 	f := c.newFlow()
 	end = c.result(f, func() ([]byte, error) { return c.workflow.function(f, c.input) })
 }
 
+// growStack makes the stack of the goroutine larger. A function decodes JSON, which needs more than
+// a stack has at first: to copy it then, with many frames on it, takes longer.
+//
+//go:noinline
+func growStack() {
+	var space [4 << 10]byte
+	runtime.KeepAlive(&space)
+}
+
 // newFlow returns the Flow of the call, with the stored results.
 func (c *flowCall) newFlow() *Flow {
-	f := &Flow{call: c, asked: map[string]bool{}, ended: map[string]machine.OpResult{}, pending: c.pending, count: c.count}
+	f := &Flow{call: c, asked: map[string]bool{}, ended: map[string]*machine.OpResult{}, pending: c.pending, count: c.count}
 	for res := range machine.ReadResults(c.results) {
-		f.ended[res.Name] = res
+		f.ended[res.Name] = &res
 	}
 	return f
 }
@@ -221,7 +232,7 @@ func (f *Flow) failures(err error) (numbers []int) {
 	} else if e, ok := errors.AsType[*OpError](err); ok {
 		failed[e.Name] = true
 	}
-	last := machine.OpResult{}
+	last := &machine.OpResult{}
 	for _, res := range f.ended {
 		if res.Reason != 0 && failed[label(res.Name)] {
 			numbers = append(numbers, res.Number)
@@ -352,9 +363,9 @@ func (c *flowCall) exitIfStopped() {
 
 // send sends a request to the owner, without waiting for an answer. The owner handles the
 // requests of a call in their order.
-func (c *flowCall) send(do func(*turn)) {
+func (c *flowCall) send(do func(*turn) error) {
 	select {
-	case c.sh.others <- &request{do: func(t *turn) error { do(t); return nil }}:
+	case c.sh.others <- &request{do: do}:
 	case <-c.stopped:
 		c.exit()
 	case <-c.sh.done:
@@ -423,16 +434,22 @@ func (f *Flow) operation(kind, name string, opts []StepOption) (o operation, err
 // perform executes the operations of a group that have no stored result, and waits for them.
 func (f *Flow) perform(g *opGroup) error {
 	c := f.call
-	g.results, g.numbers, g.over = make([]machine.OpResult, g.n), map[int]int{}, make(chan struct{})
+	g.over = make(chan struct{})
+	if g.results = g.one[:]; g.n != 1 {
+		g.results = make([]machine.OpResult, g.n)
+	}
 	fresh := 0
 	for i := range g.n {
 		identity := g.identity(i)
 		if res, ok := f.ended[identity]; ok {
-			g.results[i] = res
+			g.results[i] = *res
 			g.failed = g.failed || res.Reason != 0
 			continue
 		}
 		if number, ok := f.pending[identity]; ok {
+			if g.numbers == nil {
+				g.numbers = map[int]int{}
+			}
 			g.numbers[i] = number
 		} else {
 			fresh++
@@ -444,7 +461,7 @@ func (f *Flow) perform(g *opGroup) error {
 	if f.count += fresh; f.count > machine.MaxOps {
 		return &OpError{Name: label(g.name), Code: "too-many-operations", Text: fmt.Sprintf("a run can have at most %d operations; begin another run by engine.Again", machine.MaxOps)}
 	}
-	c.send(func(t *turn) { t.o.sh.dispatcher.startGroup(c, g) })
+	c.send(func(t *turn) error { t.o.sh.dispatcher.startGroup(c, g); return nil })
 	select {
 	case <-g.over:
 	case <-c.stopped:
@@ -452,7 +469,7 @@ func (f *Flow) perform(g *opGroup) error {
 	}
 	for i := range g.results {
 		if name := g.results[i].Name; name != "" {
-			f.ended[name] = g.results[i]
+			f.ended[name] = &g.results[i]
 		}
 	}
 	return nil
@@ -464,8 +481,11 @@ func (f *Flow) record(identity string, data []byte) error {
 	if f.count++; f.count > machine.MaxOps {
 		return &OpError{Name: label(identity), Code: "too-many-operations", Text: fmt.Sprintf("a run can have at most %d operations; begin another run by engine.Again", machine.MaxOps)}
 	}
-	f.ended[identity] = machine.OpResult{Name: identity, Data: data}
-	c.send(func(t *turn) { t.o.sh.dispatcher.recordOp(c, &machine.OpCall{Name: identity, Data: data}) })
+	f.ended[identity] = &machine.OpResult{Name: identity, Data: data}
+	c.send(func(t *turn) error {
+		t.o.sh.dispatcher.recordOp(c, &machine.OpCall{Name: identity, Data: data})
+		return nil
+	})
 	return nil
 }
 
@@ -525,6 +545,12 @@ const maxCachedOps = 1000
 
 // operation returns an operation with these options. The definitions of operations are cached.
 func (w *Workflow) operation(kind, name string, opts []StepOption) (s opSpec, err error) {
+	hasAttempts := kind == "do" || kind == "map"
+	if len(opts) == 0 && hasAttempts {
+		if s.def = w.cachedOp(opKey{name: name, policy: DefaultPolicy, maxLost: DefaultMaxLost}); s.def != nil {
+			return s, nil
+		}
+	}
 	b := stepBuilder{Step: machine.Step{Name: name, MaxLost: DefaultMaxLost}, text: DefaultPolicy}
 	for _, list := range [...][]StepOption{w.opDefaults, opts} {
 		for _, opt := range list {
@@ -545,15 +571,14 @@ func (w *Workflow) operation(kind, name string, opts []StepOption) (s opSpec, er
 		return s, err
 	}
 	s.key, s.parallel = b.key, b.parallel
-	if kind != "do" && kind != "map" {
+	if !hasAttempts {
 		return s, checkName(name)
 	}
 	key := opKey{name, b.text, b.Heartbeat, b.MaxLost, b.Windows}
-	if def, ok := w.ops.Load(key); ok && b.text != "" {
-		s.def = def.(*machine.Definition)
-		return s, nil
-	}
 	if b.text != "" {
+		if s.def = w.cachedOp(key); s.def != nil {
+			return s, nil
+		}
 		if b.Policy, err = retry.Parse(b.text); err != nil {
 			return s, fmt.Errorf("policy: %w", err)
 		}
@@ -563,11 +588,29 @@ func (w *Workflow) operation(kind, name string, opts []StepOption) (s opSpec, er
 	if err := errors.Join(checkName(name), s.def.Prepare()); err != nil {
 		return s, err
 	}
-	if b.text != "" && w.cached.Load() < maxCachedOps {
-		w.cached.Add(1)
-		w.ops.Store(key, s.def)
+	if b.text != "" {
+		w.cacheOp(key, s.def)
 	}
 	return s, nil
+}
+
+// cachedOp returns a cached definition of an operation; nil if there is none.
+func (w *Workflow) cachedOp(key opKey) *machine.Definition {
+	w.opsMu.RLock()
+	defer w.opsMu.RUnlock()
+	return w.ops[key]
+}
+
+// cacheOp caches the definition of an operation, if there is room.
+func (w *Workflow) cacheOp(key opKey, def *machine.Definition) {
+	w.opsMu.Lock()
+	defer w.opsMu.Unlock()
+	if w.ops == nil {
+		w.ops = map[opKey]*machine.Definition{}
+	}
+	if len(w.ops) < maxCachedOps {
+		w.ops[key] = def
+	}
 }
 
 // caller says which goroutine calls an operation.

@@ -24,9 +24,9 @@ func (d *dispatcher) callFunction(run *machine.Run, w *Workflow, trial *trial, r
 	d.o.turn.must(rec)
 	count, size := run.CalledOps()
 	c := &flowCall{
-		sh: d.sh, run: run.ID, workflow: w, number: rec.Attempt, version: run.Def.Version, input: slices.Clone(run.Input),
+		sh: d.sh, run: run.ID, workflow: w, number: rec.Attempt, version: run.Def.Version, input: run.Input, // nothing changes it
 		results: run.Results(), pending: run.Pending(), count: count, stopped: make(chan struct{}),
-		ops: map[int]groupItem{}, status: run.Status(), tags: decodeTags(run.Tags()),
+		status: run.Status(), tags: decodeTags(run.Tags()),
 	}
 	c.size.Store(int64(size))
 	if trial != nil {
@@ -74,6 +74,9 @@ func (d *dispatcher) continueGroup(c *flowCall) {
 		}
 		if !called {
 			number = d.callOp(run, g.opCall(i, t.now))
+		}
+		if c.ops == nil {
+			c.ops = map[int]groupItem{}
 		}
 		c.ops[number] = groupItem{g, i}
 		g.running++

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
@@ -38,8 +37,8 @@ type Workflow struct {
 	format   int                                    // the format that stores its runs and their follow-up runs
 
 	function func(*Flow, json.RawMessage) ([]byte, error) // of a flow; nil for other workflows
-	ops      sync.Map                                     // definitions of operations of a flow, by opKey
-	cached   atomic.Int32                                 // number of definitions in ops
+	opsMu    sync.RWMutex
+	ops      map[opKey]*machine.Definition // definitions of operations of a flow
 
 	opDefaults []StepOption // options of all operations of a flow
 }

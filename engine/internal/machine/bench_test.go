@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/tideover/tideover/retry"
 )
 
 // BenchmarkRun measures a run of one step from its start to its end.
@@ -77,6 +79,52 @@ func waiting(b *testing.B, n int) *Machine {
 	return m
 }
 
+// sleeping returns a machine with this many runs of a flow that wait in a sleep, after three
+// operations with results of 100 bytes.
+func sleeping(b *testing.B, n int) *Machine {
+	b.Helper()
+	w := newWorld(b)
+	function := &Definition{Name: "flow", Flow: true, Steps: []Step{{Name: Function, Handler: "flow:flow", Policy: retry.Policy{Attempts: 1}}}}
+	call := &Definition{Name: "flow", Op: true, Steps: []Step{{Name: "call", Handler: "operation", Policy: retry.Policy{Attempts: 1}}}}
+	for _, d := range []*Definition{function, call} {
+		if err := d.Prepare(); err != nil {
+			b.Fatal(err)
+		}
+		w.define(d)
+	}
+	m, now := w.m, w.now
+	apply := func(rec Record) {
+		if err := m.Apply(&rec); err != nil {
+			b.Fatal(err)
+		}
+	}
+	input, output := bytes.Repeat([]byte("x"), 200), bytes.Repeat([]byte("y"), 100)
+	for i := range n {
+		m.Begin(m.Seq()+1, Header{At: now})
+		now += 1e6
+		rec, _, err := m.Start(&Start{ID: NewID(now, uint64(i), uint64(i)), Hash: function.Hash(), Input: input}, now)
+		if err != nil {
+			b.Fatal(err)
+		}
+		apply(rec)
+		r := m.runs[rec.Run]
+		apply(m.Attempt(r, 0, now))
+		for _, name := range []string{"do:price", "do:reserve", "do:charge"} {
+			called := m.Call(r, &OpCall{Name: name, Def: call}, now)
+			apply(called)
+			apply(m.Attempt(r, called.Step, now))
+			done, _ := m.Finish(&Result{Run: r.ID, Step: called.Step, Attempt: 1, Output: output}, now, 0)
+			apply(done)
+		}
+		apply(m.Call(r, &OpCall{Name: "sleep:cool-down", Due: now + int64(10*time.Hour)}, now))
+		apply(m.Suspend(r, 1, now))
+	}
+	for _, r := range m.TakeChanged() {
+		r.Seen()
+	}
+	return m
+}
+
 // heap returns the bytes in use.
 func heap() uint64 {
 	runtime.GC()
@@ -86,22 +134,34 @@ func heap() uint64 {
 	return s.HeapAlloc
 }
 
+// BenchmarkMemory measures the memory of a run that waits: as it is after its last record, restored
+// from a snapshot, and restored without its cold parts.
 func BenchmarkMemory(b *testing.B) {
 	const n = 200_000
-	for b.Loop() {
-		before := heap()
-		m := waiting(b, n)
-		used := heap() - before
-		data := frames(m.Snapshot(), nil, 1000)
-		b.ReportMetric(float64(used)/n, "B/run")
-		before = heap() // without the machine, which is not used any more
-		again, err := Restore(bytes.NewReader(data))
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.ReportMetric(float64(heap()-before)/n, "B/restored-run")
-		runtime.KeepAlive(again)
-		runtime.KeepAlive(data)
+	for name, fill := range map[string]func(*testing.B, int) *Machine{"retrying": waiting, "sleeping": sleeping} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				before := heap()
+				m := fill(b, n)
+				used := heap() - before
+				now := m.at
+				data := frames(m.Snapshot(), nil, 1000)
+				b.ReportMetric(float64(used)/n, "B/run")
+				b.ReportMetric(float64(len(data))/n, "B/stored-run")
+				measure := func(metric string, restore func() (*Machine, error)) {
+					before := heap() // without the machine, which is not used any more
+					again, err := restore()
+					if err != nil {
+						b.Fatal(err)
+					}
+					b.ReportMetric(float64(heap()-before)/n, metric)
+					runtime.KeepAlive(again)
+				}
+				measure("B/restored-run", func() (*Machine, error) { return Restore(bytes.NewReader(data)) })
+				measure("B/cold-run", func() (*Machine, error) { return RestoreCold(bytes.NewReader(data), now) })
+				runtime.KeepAlive(data)
+			}
+		})
 	}
 }
 
@@ -127,12 +187,17 @@ func BenchmarkSnapshot(b *testing.B) {
 }
 
 func BenchmarkRestore(b *testing.B) {
-	data := frames(waiting(b, 100_000).Snapshot(), nil, 1000)
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := Restore(bytes.NewReader(data)); err != nil {
-			b.Fatal(err)
-		}
+	for name, fill := range map[string]func(*testing.B, int) *Machine{"retrying": waiting, "sleeping": sleeping} {
+		b.Run(name, func(b *testing.B) {
+			m := fill(b, 100_000)
+			data := frames(m.Snapshot(), nil, 1000)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := RestoreCold(bytes.NewReader(data), m.at); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
 

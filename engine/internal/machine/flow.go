@@ -27,10 +27,11 @@ const MaxResults = 32 << 20
 // Function is the name of step 0 in the definition of a flow.
 const Function = "function"
 
-// flow has the operations of a run of a flow.
+// flow has the operations of a run of a flow. That of a cold run has only ops, without their
+// names: see coldFlow.
 type flow struct {
 	ops      []op   // operations that have not ended, ordered by number; their states are Run.Steps[1:]
-	results  []byte // encoded results of the operations that have ended: see OpResult; nil while the run is cold
+	results  []byte // encoded results of the operations that have ended: see OpResult
 	redo     []byte // encoded numbers of the failed operations that a retry of the run calls again
 	about    *about // status and tags; nil if the function has set none
 	count    int32  // number of operations that were called
@@ -184,8 +185,12 @@ func (r *Run) about() *about {
 // results.
 func (r *Run) CalledOps() (n, bytes int) { return int(r.flow.count), int(r.flow.size) }
 
-// Pending returns the identities and numbers of the operations that have not ended.
+// Pending returns the identities and numbers of the operations that have not ended; nil if there
+// are none.
 func (r *Run) Pending() map[string]int {
+	if len(r.flow.ops) == 0 {
+		return nil
+	}
 	ops := make(map[string]int, len(r.flow.ops))
 	for _, o := range r.flow.ops {
 		ops[o.name] = int(o.number)
@@ -392,9 +397,6 @@ func (m *state) endOp(r *Run, rec *Record) {
 	i := f.index(rec.Step)
 	f.ops = slices.Delete(f.ops, i, i+1)
 	r.Steps = slices.Delete(r.Steps, i+1, i+2)
-	if len(f.ops) == 0 {
-		f.ops = nil
-	}
 	function := &r.Steps[0]
 	function.Lost = 0 // the function has made progress
 	if f.awaited--; f.awaited <= 0 && function.Status == Blocked {
@@ -409,6 +411,15 @@ func (m *state) applySuspended(r *Run, rec *Record) {
 	s.Status = Blocked
 	s.recount()
 	r.flow.awaited = int32(rec.Count)
+	r.flow.ops, r.Steps = shrunk(r.flow.ops), shrunk(r.Steps) // a Map may have made them long
+}
+
+// shrunk returns the slice without the memory that it does not use, if that is much.
+func shrunk[T any](s []T) []T {
+	if cap(s) <= 2*len(s) {
+		return s
+	}
+	return append(make([]T, 0, len(s)), s...)
 }
 
 // endAttempt stops counting the attempt of a step as running.

@@ -25,10 +25,20 @@ type Load func(frame uint32) ([]byte, error)
 // and not in memory.
 type pageStore struct {
 	runDecoder
-	load Load // nil means that there are no cold runs
+	load  Load             // nil means that there are no cold runs
+	flows map[coldOp]*flow // flows that cold runs share
 
 	decoded, refilled Run // results of decode and whole, whose memory is used again
 }
+
+// coldOp is the only operation of a cold run.
+type coldOp struct {
+	number int32
+	def    *Definition
+}
+
+// maxColdFlows limits the flows that cold runs share.
+const maxColdFlows = 1000
 
 // Cold sets the function that reads cold runs back from the frames of a snapshot.
 func (p *pageStore) Cold(load Load) { p.load = load }
@@ -57,15 +67,37 @@ func chillable(r *Run, now int64) bool {
 
 // chill makes the run cold: it removes from memory the parts that can be read back from the
 // frame.
-func chill(r *Run, frame, at uint32) {
+func (p *pageStore) chill(r *Run, frame, at uint32) {
 	r.Input, r.History = nil, nil
 	if r.extra != nil {
 		r.extra.outputs = nil
 	}
-	if r.flow != nil {
-		r.flow.results = nil
+	if r.flow != nil && r.coldFrame == 0 {
+		r.flow = p.coldFlow(r.flow.ops)
 	}
 	r.coldFrame, r.coldAt = frame, at
+}
+
+// coldFlow returns the flow of a cold run with these operations: their numbers and definitions,
+// which timers and queues need, and nothing else. Runs that wait for the same operation share
+// their flow. Nothing changes it, because a cold run is read back before a record is applied.
+func (p *pageStore) coldFlow(ops []op) *flow {
+	cold := &flow{ops: make([]op, len(ops))}
+	for i, o := range ops {
+		cold.ops[i] = op{number: o.number, def: o.def}
+	}
+	if len(ops) != 1 {
+		return cold
+	}
+	key := coldOp{ops[0].number, ops[0].def}
+	if shared := p.flows[key]; shared != nil {
+		return shared
+	}
+	if p.flows == nil || len(p.flows) == maxColdFlows {
+		p.flows = map[coldOp]*flow{}
+	}
+	p.flows[key] = cold
+	return cold
 }
 
 // Chill makes runs cold that the snapshot has in their current state: it removes their input,
@@ -91,7 +123,7 @@ func (s *Snapshot) chill(w written, now int64, base uint32) {
 	}
 	warm := r.coldFrame == 0
 	if !warm || r.version == w.version && chillable(r, now) {
-		chill(r, base+w.frame, w.at)
+		s.m.chill(r, base+w.frame, w.at)
 		if warm {
 			s.Chilled++
 		}
@@ -140,9 +172,7 @@ func refill(r, decoded *Run) {
 	if decoded.extra != nil && decoded.extra.outputs != nil {
 		r.more().outputs = decoded.extra.outputs
 	}
-	if r.flow != nil && decoded.flow != nil {
-		r.flow.results = decoded.flow.results
-	}
+	r.flow = decoded.flow
 }
 
 // Copy returns a complete copy of the run that is not part of the state. It shares the results of
@@ -152,18 +182,17 @@ func (p *pageStore) Copy(r *Run) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	results := whole.Results()
-	if results != nil {
-		without, f := *whole, *whole.flow
+	results := whole.Results() // up to MaxResults, which nothing changes: share them
+	if len(results) > 0 {
+		w, f := *whole, *whole.flow
 		f.results = nil
-		without.flow = &f
-		whole = &without
+		w.flow, whole = &f, &w
 	}
 	c, err := p.Decode(whole.Encode(nil))
 	if err != nil {
 		return nil, err
 	}
-	if results != nil {
+	if len(results) > 0 {
 		c.flow.results = results
 	}
 	for i := range c.Steps {
@@ -197,10 +226,6 @@ func (p *pageStore) whole(r *Run) (*Run, error) {
 	if r.extra != nil {
 		x := *r.extra
 		w.extra = &x
-	}
-	if r.flow != nil {
-		f := *r.flow
-		w.flow = &f
 	}
 	refill(w, decoded)
 	return w, nil

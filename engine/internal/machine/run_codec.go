@@ -80,7 +80,7 @@ func (r *Run) Encode(b []byte) []byte {
 func (r *Run) EncodeWithout(b []byte) []byte {
 	input := r.Input
 	r.Input = nil
-	b = r.Encode(slices.Grow(b, 200+len(r.Key)+len(r.History)))
+	b = r.Encode(slices.Grow(b, 200+len(r.Key)+len(r.History)+len(r.Results())))
 	r.Input = input
 	return b
 }

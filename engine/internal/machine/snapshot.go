@@ -282,7 +282,7 @@ func restore(stream io.Reader, now int64, cold bool) (*Machine, error) {
 				return nil, err
 			}
 			if cold && chillable(run, now) {
-				chill(run, n, at)
+				m.chill(run, n, at)
 			} else {
 				copyParts(run)
 			}

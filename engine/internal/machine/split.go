@@ -197,15 +197,8 @@ func (d *distribution) moveRun(m *Machine, r *Run) error {
 	to.Learn(hash, m)
 	r.Def = to.defs[hash]
 	if r.flow != nil {
-		for i, o := range r.flow.ops {
-			if o.def == nil {
-				continue
-			}
-			def, err := to.operation(o.def.text)
-			if err != nil {
-				return err
-			}
-			r.flow.ops[i].def = def
+		if err := to.adoptOps(r); err != nil {
+			return err
 		}
 	}
 	r.version, r.snap, r.done, r.timer = 0, 0, 0, noTimer
@@ -217,6 +210,26 @@ func (d *distribution) moveRun(m *Machine, r *Run) error {
 		r.coldFrame = d.number(frameRef{m, r.coldFrame})
 	}
 	to.install(r)
+	return nil
+}
+
+// adoptOps gives the operations of a run that comes from another machine the definitions of this
+// one.
+func (m *state) adoptOps(r *Run) (err error) {
+	ops := slices.Clone(r.flow.ops)
+	for i := range ops {
+		if ops[i].def == nil {
+			continue
+		}
+		if ops[i].def, err = m.operation(ops[i].def.text); err != nil {
+			return err
+		}
+	}
+	if r.IsCold() {
+		r.flow = m.coldFlow(ops)
+	} else {
+		r.flow.ops = ops
+	}
 	return nil
 }
 
