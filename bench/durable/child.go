@@ -151,6 +151,9 @@ func (c *child) fill(ctx context.Context) error {
 	}
 	err = pollUntil(ctx, pollIdle, func(ctx context.Context) (bool, error) {
 		w, err := c.workflow(ctx, name)
+		if n := w.States["dead"] + w.States["needs-handler"]; err == nil && n > 0 {
+			err = c.failure(ctx, name)
+		}
 		return w.States[state] == c.Runs, err
 	})
 	if err != nil {
@@ -170,6 +173,15 @@ func (c *child) fill(ctx context.Context) error {
 		return err
 	}
 	return c.out.Encode(values)
+}
+
+// failure returns the error of a run that can't continue, although no run should fail.
+func (c *child) failure(ctx context.Context, workflow string) error {
+	page, err := c.List(ctx, engine.Filter{Workflow: workflow, States: []string{"dead", "needs-handler"}, Limit: 1, Fresh: true})
+	if err != nil || len(page.Runs) == 0 {
+		return errors.Join(errors.New("a run has failed"), err)
+	}
+	return fmt.Errorf("run %s is %s: %s", page.Runs[0].ID, page.Runs[0].State, page.Runs[0].Error)
 }
 
 // continueWork measures a single new run, then a load of new runs, and then runs that

@@ -48,7 +48,7 @@ func BenchmarkRun(b *testing.B) {
 }
 
 // waiting returns a machine with this many runs that wait after a failure.
-func waiting(b *testing.B, n int) *Machine {
+func waiting(b testing.TB, n int) *Machine {
 	b.Helper()
 	w := newWorld(b)
 	d := w.define(steps(b, "one", "a: exponential(1m..1h) jitter=full attempts=30"))
@@ -81,7 +81,7 @@ func waiting(b *testing.B, n int) *Machine {
 
 // sleeping returns a machine with this many runs of a flow that wait in a sleep, after three
 // operations with results of 100 bytes.
-func sleeping(b *testing.B, n int) *Machine {
+func sleeping(b testing.TB, n int) *Machine {
 	b.Helper()
 	w := newWorld(b)
 	function := &Definition{Name: "flow", Flow: true, Steps: []Step{{Name: Function, Handler: "flow:flow", Policy: retry.Policy{Attempts: 1}}}}
@@ -138,7 +138,7 @@ func heap() uint64 {
 // from a snapshot, and restored without its cold parts.
 func BenchmarkMemory(b *testing.B) {
 	const n = 200_000
-	for name, fill := range map[string]func(*testing.B, int) *Machine{"retrying": waiting, "sleeping": sleeping} {
+	for name, fill := range map[string]func(testing.TB, int) *Machine{"retrying": waiting, "sleeping": sleeping} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				before := heap()
@@ -187,7 +187,7 @@ func BenchmarkSnapshot(b *testing.B) {
 }
 
 func BenchmarkRestore(b *testing.B) {
-	for name, fill := range map[string]func(*testing.B, int) *Machine{"retrying": waiting, "sleeping": sleeping} {
+	for name, fill := range map[string]func(testing.TB, int) *Machine{"retrying": waiting, "sleeping": sleeping} {
 		b.Run(name, func(b *testing.B) {
 			m := fill(b, 100_000)
 			data := frames(m.Snapshot(), nil, 1000)

@@ -1,0 +1,50 @@
+package machine
+
+import (
+	"bytes"
+	"testing"
+	"time"
+)
+
+func TestColdRunsShareTheirOperation(t *testing.T) {
+	warm := sleeping(t, 3)
+	data := frames(warm.Snapshot(), nil, 1000)
+	m, err := RestoreCold(bytes.NewReader(data), warm.at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := bodies(t, data)
+	m.Cold(func(frame uint32) ([]byte, error) { return parts[frame], nil })
+	same := func(when string, from int) {
+		t.Helper()
+		for _, r := range warm.all[from:] {
+			cold := m.runs[r.ID]
+			if !cold.IsCold() || cold.flow != m.runs[warm.all[2].ID].flow {
+				t.Errorf("%s: run %s is cold: %v, and does not share its operation", when, r.ID, cold.IsCold())
+			}
+			got, err := m.Encode(nil, cold)
+			if want := r.Encode(nil); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%s: run %s is read back as %x, %v; want %x", when, r.ID, got, err, want)
+			}
+		}
+	}
+	same("restored", 0)
+
+	// One of them goes on. The others stay as they are.
+	now := warm.at + int64(10*time.Hour)
+	first := m.runs[warm.all[0].ID]
+	m.Begin(m.Seq()+1, Header{At: now})
+	for _, rec := range []Record{m.Slept(first, 4, now), m.Attempt(first, 0, now)} {
+		if err := m.Apply(&rec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var names []string
+	for o := range ReadResults(first.Results()) {
+		names = append(names, o.Name)
+	}
+	if n, _ := first.CalledOps(); first.IsCold() || n != 4 || len(first.Steps) != 1 || len(names) != 4 || names[3] != "sleep:cool-down" {
+		t.Errorf("after the sleep the run has %d operations, %d steps, results of %q", n, len(first.Steps), names)
+	}
+	same("beside a run that goes on", 1)
+}
