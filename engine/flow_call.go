@@ -164,7 +164,31 @@ func (c *flowCall) main() {
 	}()
 	growStack()
 	f := c.newFlow()
-	end = c.result(f, func() ([]byte, error) { return c.workflow.function(f, c.input) })
+	end = c.result(f, func() ([]byte, error) {
+		input, err := c.completeInput()
+		if err != nil {
+			return nil, err
+		}
+		return c.workflow.function(f, input)
+	})
+}
+
+// completeInput returns the input for the function: a GaveUp that is stored by reference is
+// completed from the dead run.
+func (c *flowCall) completeInput() (json.RawMessage, error) {
+	if !isReference(c.input) {
+		return c.input, nil
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		select {
+		case <-c.stopped:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return c.sh.completeInput(ctx, c.input)
 }
 
 // growStack makes the stack of the goroutine larger. A function decodes JSON, which needs more than

@@ -139,7 +139,7 @@ func (o *owner) nextDue() int64 {
 		return 1<<63 - 1
 	}
 	next := min(o.m.Next(), o.sh.scheduler.nextDue())
-	if at := o.registeredBy(); len(o.m.Busy()) > 0 && o.clock.last < at {
+	if at := o.registeredBy(); (len(o.m.Busy()) > 0 || o.m.HasSuspects()) && o.clock.last < at {
 		next = min(next, at)
 	}
 	return min(next, o.sh.dispatcher.suspects.nextDue())

@@ -274,6 +274,9 @@ func (s *queueSet) Suspects() iter.Seq2[*Run, int] {
 	}
 }
 
+// HasSuspects reports whether a suspect is due.
+func (s *queueSet) HasSuspects() bool { return len(s.suspects) > 0 }
+
 func (s *queueSet) addSuspect(p stepRef) {
 	at, _ := slices.BinarySearchFunc(s.suspects, p, compareSuspects)
 	s.suspects = slices.Insert(s.suspects, at, p)
