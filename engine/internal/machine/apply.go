@@ -56,6 +56,9 @@ func (m *Machine) Apply(rec *Record) error {
 	if !r.Def.Flow || rec.Step > 0 || rec.Kind != Begun { // the call of a function is no attempt
 		r.Def.workflow.Totals.count(rec)
 	}
+	if rec.Kind == Called && rec.Hash != (Hash{}) {
+		m.use(rec.Hash, rec.At)
+	}
 	if r.knows(m.seq) {
 		return nil
 	}
@@ -129,6 +132,9 @@ func (m *Machine) applyRun(r *Run, rec *Record) {
 		} else {
 			m.waitFor(r, rec)
 		}
+		if r.flow != nil && r.Steps[0].Status == Blocked {
+			m.dequeue(r, 0) // the operations for which it was due are due later
+		}
 	case Held:
 		r.Held = true
 		m.stopWaits(r)
@@ -166,6 +172,7 @@ func (m *Machine) applyRun(r *Run, rec *Record) {
 	case Continued:
 		m.endAttempt(r, 0)
 		s.Status = Complete
+		r.done++
 		r.more().replacedBy = rec.Other
 		m.setOutcome(r, Succeeded, 0, rec.At)
 	}

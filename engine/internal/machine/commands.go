@@ -420,7 +420,15 @@ func healthy(r *Run, step int, at int64) bool {
 // run has not ended.
 func outcomeAfter(r *Run, rec *Record) Outcome {
 	switch {
-	case r.Outcome != Undecided || r.running > 1 || r.flow != nil && rec.Step > 0:
+	case r.Outcome != Undecided || r.running > 1:
+		return Undecided
+	case r.flow != nil && rec.Step > 0: // the function may have ended before an operation that it did not wait for
+		switch {
+		case r.Failing:
+			return Dead
+		case r.done > 0:
+			return Succeeded
+		}
 		return Undecided
 	case r.flow != nil && rec.Kind == Done:
 		return Succeeded

@@ -345,6 +345,7 @@ func (m *Machine) Withdraw(r *Run, n int) {
 func (m *Machine) CallAgain(r *Run) {
 	if s := &r.Steps[0]; s.Status == Blocked && r.waits() {
 		m.enqueue(r, 0)
+		m.updateCounts(r)
 	}
 }
 
@@ -367,7 +368,6 @@ func (m *Machine) applyCalled(r *Run, rec *Record) error {
 			return fmt.Errorf("%w: an operation of run %s has an unknown definition", ErrEncoding, rec.Run)
 		}
 		o.def, due = d, rec.At
-		m.use(rec.Hash, rec.At)
 	}
 	f.ops = append(f.ops, o)
 	r.Steps = append(r.Steps, StepState{timer: noTimer})
@@ -397,10 +397,22 @@ func (m *state) endOp(r *Run, rec *Record) {
 	i := f.index(rec.Step)
 	f.ops = slices.Delete(f.ops, i, i+1)
 	r.Steps = slices.Delete(r.Steps, i+1, i+2)
+	m.forgetLosses(r)
 	function := &r.Steps[0]
-	function.Lost = 0 // the function has made progress
 	if f.awaited--; f.awaited <= 0 && function.Status == Blocked {
 		m.wait(r, 0, rec.At)
+	}
+}
+
+// forgetLosses sets the losses of the function to zero, because it has made progress.
+func (m *state) forgetLosses(r *Run) {
+	s := &r.Steps[0]
+	suspect := s.queued && s.Lost > 0
+	if suspect {
+		m.dequeue(r, 0)
+	}
+	if s.Lost = 0; suspect {
+		m.enqueue(r, 0) // as a step without losses
 	}
 }
 

@@ -116,6 +116,7 @@ func (r *Run) Situation() (step, text string, at time.Time) {
 		case Failed, Lost, Limited:
 			text, cutOff = rec.Text, false
 		case Parked:
+			mismatch = ""
 			if rec.Attempt > 0 { // the function of a flow did not call the same operations as before
 				mismatch = rec.Text
 			}
@@ -136,7 +137,7 @@ func (r *Run) Situation() (step, text string, at time.Time) {
 	case best >= 0:
 		step = r.StepName(best)
 	}
-	if best == 0 && r.Steps[0].Status == NoHandler && mismatch != "" {
+	if r.flow != nil && r.Steps[0].Status == NoHandler && mismatch != "" { // also if an operation waits
 		text = mismatch
 	}
 	return step, text, time.Unix(0, last)

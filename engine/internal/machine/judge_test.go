@@ -21,7 +21,7 @@ type judge struct {
 
 type judged struct {
 	def       *Definition
-	steps     []judgedStep
+	steps     []judgedStep // of a flow: the function, and the operations by number
 	outcome   Outcome
 	failing   bool
 	canceled  bool
@@ -36,6 +36,9 @@ type judged struct {
 }
 
 type judgedStep struct {
+	def                       *Step // nil for a sleep
+	suspended                 bool  // of a function
+	awaited                   int   // of a suspended function
 	attempts, spent, lost     int
 	windows                   int
 	began                     int64 // elapsed time
@@ -59,6 +62,9 @@ func (j *judge) running(r *judged) (n int) {
 }
 
 func (j *judge) met(r *judged, step int) bool {
+	if step > 0 && r.def.Flow {
+		return r.steps[0].running // an operation needs its function
+	}
 	for _, need := range r.def.Steps[step].Needs {
 		if !r.steps[r.def.Index(need)].complete {
 			return false
@@ -117,7 +123,7 @@ func (j *judge) see(rec *Record) {
 		switch {
 		case r.failing:
 			r.outcome = Dead
-		case done == len(r.steps):
+		case done == len(r.steps), r.def.Flow && r.steps[0].complete:
 			r.outcome = Succeeded
 		}
 	}
@@ -149,6 +155,9 @@ func (j *judge) started(rec *Record) {
 	if rec.Deadline != 0 {
 		r.timeout = rec.Deadline - max(rec.Due, rec.At)
 	}
+	for i := range r.steps {
+		r.steps[i].def = &d.Steps[i]
+	}
 	for i, out := range rec.Outputs[:min(len(rec.Outputs), len(d.Steps))] { // the origin follows
 		r.steps[i].complete = out != nil
 	}
@@ -157,7 +166,15 @@ func (j *judge) started(rec *Record) {
 
 func (j *judge) step(r *judged, rec *Record) {
 	j.t.Helper()
+	if rec.Kind == Called {
+		j.called(r, rec)
+		return
+	}
 	s := &r.steps[rec.Step]
+	isOp := r.def.Flow && rec.Step > 0
+	if isOp && (s.complete || s.failed && r.outcome == Undecided) {
+		j.t.Fatalf("%+v of an operation that has ended: %+v", rec, *s)
+	}
 	wait := func(due int64) {
 		s.due, s.calendar = j.now+due-rec.At, 0
 		if rec.Clock {
@@ -171,28 +188,31 @@ func (j *judge) step(r *judged, rec *Record) {
 	case Begun:
 		j.begun(r, s, rec)
 	case Done:
+		if s.def == nil && (j.now < s.due || rec.At < s.calendar) {
+			j.t.Fatalf("%+v: a sleep ends before its time: %+v", rec, *s)
+		}
 		s.running, s.complete = false, true
 	case Failed:
 		s.running = false
-		if after := r.def.Steps[rec.Step].Policy.ResetAfter; after > 0 && j.now-s.began >= int64(after) {
+		if after := s.def.Policy.ResetAfter; after > 0 && j.now-s.began >= int64(after) {
 			s.spent = 0
 		}
-		if rec.Reason == retry.StopWindows && s.windows < cmp.Or(r.def.Steps[rec.Step].Windows, DefaultWindows) {
+		if rec.Reason == retry.StopWindows && s.windows < cmp.Or(s.def.Windows, DefaultWindows) {
 			j.t.Fatalf("%+v after %d windows", rec, s.windows)
 		}
-		limit := max(r.def.Steps[rec.Step].Policy.Attempts, 1)
-		unlimited := r.def.Steps[rec.Step].Policy.Attempts == retry.Unlimited
+		limit := max(s.def.Policy.Attempts, 1)
+		unlimited := s.def.Policy.Attempts == retry.Unlimited
 		if s.spent++; !unlimited && (s.spent > limit || s.spent == limit && rec.Reason == 0) {
 			j.t.Fatalf("%+v is failure %d of %d", rec, s.spent, limit)
 		}
 		s.lost = 0
 		s.failed = rec.Reason != 0
-		r.failing = r.failing || s.failed
+		r.failing = r.failing || s.failed && !isOp
 		if !s.failed {
 			wait(rec.Due)
 		}
 	case Limited:
-		if s.windows++; s.windows > cmp.Or(r.def.Steps[rec.Step].Windows, DefaultWindows) {
+		if s.windows++; s.windows > cmp.Or(s.def.Windows, DefaultWindows) {
 			j.t.Fatalf("%+v is window %d", rec, s.windows)
 		}
 		s.running, s.lost, s.spent = false, 0, 0
@@ -227,11 +247,11 @@ func (j *judge) step(r *judged, rec *Record) {
 	case Lost:
 		s.running = false
 		s.lost++
-		most, alone := r.def.Steps[rec.Step].MaxLost, strings.HasSuffix(rec.Text, "no other attempt ran")
+		most, alone := s.def.MaxLost, strings.HasSuffix(rec.Text, "no other attempt ran")
 		if s.failed = rec.Reason != 0; s.failed != ((s.lost > most && alone || most == 0) && r.outcome == Undecided) {
 			j.t.Fatalf("%+v is lost attempt %d of %d", rec, s.lost, most)
 		}
-		r.failing = r.failing || s.failed
+		r.failing = r.failing || s.failed && !isOp
 		if !s.failed {
 			wait(rec.Due)
 		}
@@ -267,6 +287,9 @@ func (j *judge) step(r *judged, rec *Record) {
 			j.t.Fatalf("%+v is by %v", rec, rec.By)
 		}
 	case Parked:
+		if rec.Attempt != 0 {
+			s.running = false // the call of a function that did not fit
+		}
 		if s.running || s.parked || r.outcome != Undecided {
 			j.t.Fatalf("%+v: %+v", rec, *s)
 		}
@@ -281,13 +304,47 @@ func (j *judge) step(r *judged, rec *Record) {
 			j.t.Fatalf("%+v of a run with outcome %d", rec, r.outcome)
 		}
 		r.replaced = true
+	case Suspended:
+		s.running, s.suspended, s.awaited, s.spent, s.lost = false, true, rec.Count, 0, 0
+	case Continued:
+		s.running, s.complete, r.outcome = false, true, Succeeded
 	default:
 	}
+	if isOp && (s.complete || s.failed && rec.Kind != Late) {
+		r.steps[0].lost = 0
+		r.steps[0].awaited--
+	}
+}
+
+// called adds an operation to the run.
+func (j *judge) called(r *judged, rec *Record) {
+	j.t.Helper()
+	if !r.def.Flow || rec.Step != len(r.steps) || r.outcome != Undecided || !r.steps[0].running {
+		j.t.Fatalf("%+v of a run with %d steps and outcome %d", rec, len(r.steps), r.outcome)
+	}
+	s := judgedStep{complete: rec.Data != nil}
+	if d := j.defs[rec.Hash]; d != nil {
+		s.def = &d.Steps[0]
+	} else {
+		s.due = j.now + rec.Due - rec.At
+	}
+	r.steps = append(r.steps, s)
+}
+
+// mayCall reports whether a suspended function may be called: enough operations have ended, or one
+// is due.
+func (j *judge) mayCall(r *judged, now int64) bool {
+	for _, s := range r.steps[1:] {
+		if !s.complete && !s.failed && !s.running && j.now >= s.due && now >= s.calendar {
+			return true
+		}
+	}
+	return r.steps[0].awaited <= 0
 }
 
 func (j *judge) begun(r *judged, s *judgedStep, rec *Record) {
 	j.t.Helper()
-	policy := &r.def.Steps[rec.Step].Policy
+	policy := &s.def.Policy
 	switch {
 	case r.outcome != Undecided || r.failing || r.canceled:
 		j.t.Fatalf("%+v of a run that is over: outcome %d, failing %v", rec, r.outcome, r.failing)
@@ -305,10 +362,13 @@ func (j *judge) begun(r *judged, s *judgedStep, rec *Record) {
 		j.t.Fatalf("%+v before its time by the calendar, %d", rec, r.calendar)
 	case policy.Attempts != retry.Unlimited && s.spent >= max(policy.Attempts, 1):
 		j.t.Fatalf("%+v is one too many: %+v", rec, *s)
+	case s.suspended && !j.mayCall(r, rec.At):
+		j.t.Fatalf("%+v of a function whose operations wait: %+v", rec, r.steps)
 	case rec.Attempt != s.attempts+1:
 		j.t.Fatalf("%+v has the number %d, want %d", rec, rec.Attempt, s.attempts+1)
 	}
 	s.attempts++
+	s.suspended = false
 	s.running, s.began = true, j.now
 	r.calendar = 0
 }
@@ -328,5 +388,6 @@ func (j *judge) retry(r *judged, rec *Record) {
 		if s := &r.steps[i]; s.failed {
 			s.failed, s.spent, s.lost, s.windows, s.due, s.calendar = false, 0, 0, 0, j.now, 0
 		}
+		r.steps[i].suspended = false // a retry calls the function
 	}
 }

@@ -319,8 +319,7 @@ func dumpRun(r *Run) string {
 	num("running", int64(r.running))
 	num("done", int64(r.done))
 	flag("active", r.active)
-	for i := range r.Steps {
-		s := &r.Steps[i]
+	for i, s := range r.Live() {
 		text("step", s.Status.String())
 		num("at", s.At)
 		num("first", s.First)
@@ -332,6 +331,23 @@ func dumpRun(r *Run) string {
 		num("lost", int64(s.Lost))
 		text("output", string(r.Output(i)))
 		text("progress", string(r.Progress(i)))
+		if r.flow != nil && i > 0 {
+			o := &r.flow.ops[r.flow.index(i)]
+			num("number", int64(o.number))
+			text("name", o.name)
+			if o.def != nil {
+				b = hex.AppendEncode(b, o.def.hash[:4])
+			}
+		}
+	}
+	if f := r.flow; f != nil {
+		num("count", int64(f.count))
+		num("attempts", int64(f.attempts))
+		num("size", int64(f.size))
+		num("awaited", int64(f.awaited))
+		text("status", f.status)
+		text("redo", string(f.redo))
+		text("results", string(f.results))
 	}
 	return string(hex.AppendEncode(append(b, "history "...), r.History))
 }
@@ -398,7 +414,7 @@ func legalTimers(m *Machine) error {
 		if i > 0 && m.timers.heap[(i-1)/4].due > t.due {
 			return fmt.Errorf("timer %d is due before its parent", i)
 		}
-		if t.step == deadline && t.due != t.run.Deadline || t.step != deadline && t.due != t.run.Steps[t.step].At {
+		if t.step == deadline && t.due != t.run.Deadline || t.step != deadline && t.due != t.run.Step(int(t.step)).At {
 			return fmt.Errorf("timer %d of run %s step %d is due %d: %s", i, t.run.ID, t.step, t.due, dumpRun(t.run))
 		}
 	}
@@ -425,7 +441,10 @@ func legalQueues(m *Machine) error {
 		for _, q := range w.queues {
 			for _, f := range []*fifo{&q.begun, &q.fresh} {
 				for _, p := range f.list[f.head:] {
-					if p.run.Def.Steps[p.step].queue != q {
+					if !p.run.has(int(p.step)) {
+						continue // an operation that has ended
+					}
+					if p.run.StepDef(int(p.step)).queue != q {
 						return fmt.Errorf("run %s step %d stands in the queue %q", p.run.ID, p.step, q.Step)
 					}
 					stand[p] = true
@@ -437,14 +456,14 @@ func legalQueues(m *Machine) error {
 		}
 	}
 	for _, p := range m.suspects {
-		if s := p.run.Steps[p.step]; !s.queued || s.Lost == 0 || stand[p] && p.waits() {
+		if s := p.run.Step(int(p.step)); s == nil || !s.queued || s.Lost == 0 || stand[p] && p.waits() {
 			return fmt.Errorf("run %s step %d stands among the suspects: %+v", p.run.ID, p.step, s)
 		}
 		stand[p] = true
 	}
 	for _, r := range m.all {
-		for i := range r.Steps {
-			if r.Steps[i].queued && !stand[stepRef{r, int32(i)}] {
+		for i, s := range r.Live() {
+			if s.queued && !stand[stepRef{r, int32(i)}] {
 				return fmt.Errorf("run %s step %d does not stand in its queue", r.ID, i)
 			}
 		}
@@ -467,9 +486,9 @@ func legalCounts(m *Machine) error {
 		if r.active {
 			c.active++
 		}
-		for i := range r.Steps {
-			if r.Steps[i].Status == Running {
-				running[r.Def.Steps[i].queue]++
+		for i, s := range r.Live() {
+			if s.Status == Running {
+				running[r.StepDef(i).queue]++
 			}
 		}
 	}
@@ -508,7 +527,7 @@ func legalKeys(m *Machine) error {
 		}
 	}
 	for _, r := range m.all {
-		if r.Key != "" && !r.Finished() && m.keys[r.Key].id != r.ID {
+		if r.Key != "" && !r.Finished() && !r.continued() && m.keys[r.Key].id != r.ID {
 			return fmt.Errorf("key %q of run %s is of %q", r.Key, r.ID, m.keys[r.Key].id)
 		}
 	}
@@ -516,10 +535,17 @@ func legalKeys(m *Machine) error {
 }
 
 func legalRun(m *Machine, r *Run) error {
-	var status [NoHandler + 1]int
+	if (r.flow != nil) != r.Def.Flow {
+		return fmt.Errorf("operations %v, and the definition says %v", r.flow, r.Def.Flow)
+	}
+	if r.flow != nil {
+		if err := legalFlow(m, r); err != nil {
+			return err
+		}
+		return legalOutcome(r, r.Steps[:1])
+	}
 	for i := range r.Steps {
 		s := &r.Steps[i]
-		status[s.Status]++
 		_, parked := m.parked[r.Def.Steps[i].Handler][stepRef{r, int32(i)}]
 		timed, live := s.timer != noTimer, r.waits()
 		switch {
@@ -537,10 +563,85 @@ func legalRun(m *Machine, r *Run) error {
 			return fmt.Errorf("step %d has spent %d of %d attempts", i, s.Spent, s.Attempt)
 		}
 	}
+	return legalOutcome(r, r.Steps)
+}
+
+// legalFlow checks the function and the operations of a run of a flow.
+func legalFlow(m *Machine, r *Run) error {
+	f, function, live := r.flow, &r.Steps[0], r.waits()
+	if len(r.Steps) != len(f.ops)+1 {
+		return fmt.Errorf("%d steps and %d operations", len(r.Steps), len(f.ops))
+	}
+	timers := 0
+	names, last := map[string]bool{}, 0
+	for n, s := range r.Live() {
+		_, parked := m.parked[r.StepDef(n).Handler][stepRef{r, int32(n)}]
+		timed := s.timer != noTimer
+		if timed {
+			timers++
+		}
+		switch {
+		case timed && s.queued || (timed || s.queued) && !live:
+			return fmt.Errorf("step %d: timer %v, queued %v, live %v", n, timed, s.queued, live)
+		case parked != (s.Status == NoHandler):
+			return fmt.Errorf("step %d is %v, parked %v", n, s.Status, parked)
+		case s.Spent > s.Attempt || s.Spent < 0:
+			return fmt.Errorf("step %d has spent %d of %d attempts", n, s.Spent, s.Attempt)
+		case n == 0 && s.Status == Waiting && live && !timed && !s.queued:
+			return fmt.Errorf("the function waits for nothing")
+		case n == 0 && s.Status != Waiting && (timed || s.queued && s.Status != Blocked):
+			return fmt.Errorf("the function is %v: timer %v, queued %v", s.Status, timed, s.queued)
+		case n > 0 && s.Status != Waiting && (timed || s.queued):
+			return fmt.Errorf("operation %d is %v: timer %v, queued %v", n, s.Status, timed, s.queued)
+		case n > 0 && (s.Status == Blocked || s.Status == Complete || s.Status == NoHandler || n <= last):
+			return fmt.Errorf("operation %d is %v, after operation %d", n, s.Status, last)
+		case n > 0 && names[r.Identity(n)]:
+			return fmt.Errorf("operation %s is there twice", r.Identity(n))
+		case n > int(f.count):
+			return fmt.Errorf("operation %d of %d", n, f.count)
+		}
+		if n > 0 {
+			names[r.Identity(n)], last = true, n
+		}
+	}
+	if live && function.Status == Blocked && !function.queued && timers == 0 && r.running == 0 {
+		return fmt.Errorf("the function is suspended, and no timer calls it again")
+	}
+	if r.IsCold() {
+		return nil
+	}
+	attempts, size := 0, 0
+	for o := range ReadResults(f.results) {
+		if names[o.Name] {
+			return fmt.Errorf("operation %s has two results", o.Name)
+		}
+		names[o.Name] = true
+		attempts += o.Attempts
+		size += len(o.Data) + len(o.Text)
+	}
+	if attempts != int(f.attempts) || size != int(f.size) || len(names) > int(f.count) {
+		return fmt.Errorf("%d attempts, %d bytes, %d operations; counted %d, %d, %d", f.attempts, f.size, f.count, attempts, size, len(names))
+	}
+	return nil
+}
+
+// legalOutcome checks the outcome and the counts of a run. steps are those that must be complete
+// for the run to succeed.
+func legalOutcome(r *Run, steps []StepState) error {
+	var status, all [NoHandler + 1]int
+	for _, s := range steps {
+		status[s.Status]++
+	}
+	for _, s := range r.Steps {
+		all[s.Status]++
+	}
 	going := status[Waiting] + status[NoHandler]
+	if r.flow != nil {
+		going += status[Blocked] // legalFlow checks that it is called again
+	}
 	switch {
-	case status[Running] != int(r.running) || status[Complete] != int(r.done):
-		return fmt.Errorf("%d running and %d complete, counted %d and %d", status[Running], status[Complete], r.running, r.done)
+	case all[Running] != int(r.running) || status[Complete] != int(r.done):
+		return fmt.Errorf("%d running and %d complete, counted %d and %d", all[Running], status[Complete], r.running, r.done)
 	case r.active && (!r.begun() || r.Closed()) || !r.active && r.running > 0:
 		return fmt.Errorf("active %v", r.active)
 	case r.active && r.running == 0 && (r.Held || status[NoHandler] > 0):
@@ -549,7 +650,7 @@ func legalRun(m *Machine, r *Run) error {
 		return fmt.Errorf("is %v, and shown as %v", r.State(), r.shown)
 	case (r.Ended != 0) != (r.Outcome != Undecided):
 		return fmt.Errorf("outcome %d, ended %d", r.Outcome, r.Ended)
-	case r.Outcome == Succeeded && status[Complete] != len(r.Steps):
+	case r.Outcome == Succeeded && status[Complete] != len(steps):
 		return fmt.Errorf("succeeded with %v", status)
 	case r.Outcome == Undecided && r.running == 0 && going == 0:
 		return fmt.Errorf("is stuck with %v", status)

@@ -41,6 +41,7 @@ type game struct {
 	coldBase uint32 // of the frames that cold runs are in
 	*world
 	defs     []*Definition
+	ops      []*Definition  // definitions of operations of flows
 	limits   map[string]int // of active runs, by workflow
 	handlers map[string]bool
 	purged   map[ID]bool
@@ -68,7 +69,7 @@ func newGame(t *testing.T, seed uint64) *game {
 	for i := range 4 {
 		g.handlers[fmt.Sprint("h", i)] = true
 	}
-	for i := range 3 {
+	for i := range 4 {
 		name := fmt.Sprint("w", i)
 		g.limits[name] = []int{1, 2, 1 << 30}[w.rng.IntN(3)]
 		g.newDefinition(name)
@@ -82,6 +83,10 @@ func (g *game) newDefinition(name string) {
 	d := &Definition{Name: name}
 	if g.chance(40) {
 		d.Timeout = time.Duration(1+g.rng.IntN(100)) * time.Second
+	}
+	if name == "w3" || g.chance(10) {
+		g.newFlow(d)
+		return
 	}
 	n := 1 + g.rng.IntN(6)
 	order := g.rng.Perm(n)
@@ -99,6 +104,17 @@ func (g *game) newDefinition(name string) {
 			}
 		}
 	}
+	g.define(d)
+	g.defs = append(g.defs, d)
+}
+
+// newFlow makes the definition that of a flow.
+func (g *game) newFlow(d *Definition) {
+	g.t.Helper()
+	p := g.policy()
+	p.AttemptTimeout, p.TotalTimeout = 0, 0
+	d.Flow, d.Version = true, fmt.Sprint(g.rng.IntN(3))
+	d.Steps = []Step{{Name: Function, Handler: fmt.Sprint("h", g.rng.IntN(4)), Policy: p, MaxLost: g.rng.IntN(4)}}
 	g.define(d)
 	g.defs = append(g.defs, d)
 }
@@ -155,11 +171,10 @@ func (g *game) turn() {
 // command records a random command.
 func (g *game) command() {
 	g.t.Helper()
-	expired, _ := g.m.Due(g.now, 1+g.rng.IntN(20))
-	for _, r := range expired {
-		g.emit(g.m.Expire(r, 0, g.now))
-	}
-	switch p := g.rng.IntN(100); {
+	g.due(1 + g.rng.IntN(20))
+	switch p := g.rng.IntN(120); {
+	case p >= 100:
+		g.callOne()
 	case p < 22:
 		g.startOne()
 	case p < 45:
@@ -209,8 +224,8 @@ func (g *game) rare(p int) {
 	case p < 90:
 		g.learn()
 	case p < 93:
-		i := g.rng.IntN(len(r.Steps))
-		if rec, ok := g.m.Report(r.ID, i, int(r.Steps[i].Attempt), []byte(fmt.Sprint(g.now)), g.now); ok {
+		i := g.stepOf(r)
+		if rec, ok := g.m.Report(r.ID, i, int(r.Step(i).Attempt), []byte(fmt.Sprint(g.now)), g.now); ok {
 			g.emit(rec)
 		}
 	case p < 95:
@@ -257,12 +272,12 @@ func (g *game) startOne() {
 		c.Timeout = time.Duration(1 + g.rng.Int64N(int64(40*time.Second)))
 	}
 	if o := g.any(); o != nil && g.chance(20) && o.Def.hash == d.hash {
-		c.Previous, c.Outputs = o.ID, make([][]byte, len(o.Steps))
+		c.Previous, c.Outputs = o.ID, make([][]byte, len(d.Steps))
 		if g.chance(80) { // else as a version did that kept only the previous run
 			c.Origin, c.OriginKey = o.ID, o.Key
 		}
 		again := d.Downstream(g.rng.IntN(len(d.Steps)))
-		for i := range o.Steps {
+		for i := range d.Steps {
 			if !again[i] {
 				c.Outputs[i] = o.Output(i)
 			}
@@ -287,8 +302,7 @@ func (g *game) dispatch() {
 		if q := r.Queue(step); !r.InQueue(step) || g.chance(50) || q.Running >= 4 || !r.HasPlace() && q.Workflow.Active >= g.limits[q.Workflow.Name] {
 			continue
 		}
-		if !g.handlers[r.Def.Steps[step].Handler] {
-			g.emit(g.m.Park(r, step, g.now))
+		if !g.ready(r, step) {
 			continue
 		}
 		rec := g.m.Attempt(r, step, g.now)
@@ -303,13 +317,145 @@ func (g *game) dispatch() {
 			if !ok {
 				break
 			}
-			if g.handlers[r.Def.Steps[step].Handler] {
+			if g.ready(r, step) {
 				g.emit(g.m.Attempt(r, step, g.now))
-			} else {
-				g.emit(g.m.Park(r, step, g.now))
 			}
 		}
 	}
+}
+
+// ready reports whether the code for an attempt of a step is there. If it is not, the step leaves
+// its queue: it is parked, or waits for its function.
+func (g *game) ready(r *Run, step int) bool {
+	g.t.Helper()
+	switch {
+	case r.flow == nil || step == 0:
+		if !g.handlers[r.Def.Steps[step].Handler] {
+			g.emit(g.m.Park(r, step, g.now))
+			return false
+		}
+	case r.Steps[0].Status != Running || g.chance(10):
+		g.m.Withdraw(r, step)
+		g.m.CallAgain(r)
+		return false
+	}
+	return true
+}
+
+// due handles what is due.
+func (g *game) due(most int) {
+	g.t.Helper()
+	expired, slept := g.m.Due(g.now, most)
+	for _, s := range slept {
+		g.emit(g.m.Slept(s.Run, s.Number, g.now))
+	}
+	for _, r := range expired {
+		g.emit(g.m.Expire(r, 0, g.now))
+	}
+}
+
+// stepOf returns the number of a random step of the run.
+func (g *game) stepOf(r *Run) (step int) {
+	left := g.rng.IntN(len(r.Steps))
+	for n := range r.Live() {
+		if left == 0 {
+			return n
+		}
+		left--
+	}
+	return 0
+}
+
+// callOne does what a function of a flow that is called can do: it calls operations, waits for
+// those that it has called before, is suspended, does not fit its run, or is continued.
+func (g *game) callOne() {
+	g.t.Helper()
+	var called []*Run
+	for _, r := range g.m.all {
+		if r.flow != nil && r.Steps[0].Status == Running && r.Outcome == Undecided {
+			called = append(called, r)
+		}
+	}
+	if len(called) == 0 {
+		return
+	}
+	r := called[g.rng.IntN(len(called))]
+	switch n := g.rng.IntN(100); {
+	case n < 60:
+		for range 1 + g.rng.IntN(3) {
+			g.callOp(r)
+		}
+	case n < 75:
+		for n := range r.Live() {
+			if n > 0 {
+				g.m.Offer(r, n, g.now)
+			}
+		}
+	case n < 80:
+		g.emit(g.m.Describe(r, fmt.Sprint("status ", g.now), g.now))
+	case n < 95:
+		g.suspend(r)
+	case n < 97:
+		g.emit(g.m.Mismatch(r, "another operation was stored", g.now))
+	default:
+		g.continueOne(r)
+	}
+}
+
+// callOp calls an operation: one with attempts, a sleep, or one that ends at once.
+func (g *game) callOp(r *Run) {
+	g.t.Helper()
+	c := &OpCall{Name: fmt.Sprintf("do:op%d", r.flow.count)}
+	switch g.rng.IntN(4) {
+	case 0:
+		c.Due = g.now + g.rng.Int64N(int64(20*time.Second))
+	case 1:
+		c.Data = []byte(`"now"`)
+	default:
+		if len(g.ops) == 0 || g.chance(10) {
+			d := &Definition{Name: r.Def.Name, Op: true, Steps: []Step{
+				{Name: fmt.Sprint("op", g.rng.IntN(5)), Handler: "operation", Policy: g.policy(), MaxLost: g.rng.IntN(4), Windows: g.rng.IntN(3)},
+			}}
+			if err := d.Prepare(); err != nil {
+				g.t.Fatal(err)
+			}
+			g.ops = append(g.ops, d)
+		}
+		c.Def = g.ops[g.rng.IntN(len(g.ops))]
+		if rec, ok := g.m.Define(c.Def, g.now); ok {
+			g.emit(rec)
+		}
+	}
+	g.emit(g.m.Call(r, c, g.now))
+}
+
+// suspend ends the call of a function, if operations wait for long.
+func (g *game) suspend(r *Run) {
+	g.t.Helper()
+	waiting := 0
+	for n, s := range r.Live() {
+		if n > 0 && s.Status == Waiting && s.timer != noTimer && s.At-g.now > sec {
+			waiting++
+		}
+	}
+	if waiting > 0 && r.waits() {
+		g.emit(g.m.Suspend(r, 1+g.rng.IntN(waiting), g.now))
+	}
+}
+
+// continueOne ends a run that another one continues.
+func (g *game) continueOne(r *Run) {
+	g.t.Helper()
+	c := &Start{ID: g.id(), Hash: r.Def.hash, Key: r.Key, Input: []byte(`"next"`), Source: "continues", Continues: r.ID}
+	if rec, ok := g.m.Define(r.Def, g.now); ok {
+		g.emit(rec)
+	}
+	g.emit(g.m.Continue(r, c.ID, g.now))
+	rec, existing, err := g.m.Start(c, g.now)
+	if err != nil || !existing.IsZero() {
+		g.t.Fatalf("Start(%+v) = %v, %v", c, existing, err)
+	}
+	g.emit(rec)
 }
 
 func (g *game) finishOne() {
@@ -320,7 +466,11 @@ func (g *game) finishOne() {
 		return
 	}
 	p := running[g.rng.IntN(len(running))]
-	c := &Result{Run: p.run.ID, Step: int(p.step), Attempt: int(p.run.Steps[p.step].Attempt)}
+	attempt := int(p.run.Step(int(p.step)).Attempt)
+	c := &Result{Run: p.run.ID, Step: int(p.step), Attempt: attempt, Code: "code"}
+	if p.run.IsFunction(int(p.step)) && g.chance(70) {
+		return // a function is called for longer than attempts last
+	}
 	switch n := g.rng.IntN(100); {
 	case n < 35:
 		c.Output = [][]byte{nil, []byte("1"), []byte(`"out"`)}[g.rng.IntN(3)]
@@ -338,7 +488,7 @@ func (g *game) finishOne() {
 		case 4:
 			c.Outcome.Final = g.chance(30)
 		}
-	case n < 90:
+	case n < 90 && !p.run.IsFunction(int(p.step)):
 		c.Snooze, c.Error = time.Duration(1+g.rng.Int64N(int64(5*time.Second))), "not yet"
 		if g.chance(50) {
 			c.Until = g.now + g.rng.Int64N(int64(20*time.Second)) - int64(2*time.Second)
@@ -352,12 +502,25 @@ func (g *game) finishOne() {
 	default:
 		c.Attempt-- // stale
 	}
+	if c.Failed && p.run.IsFunction(int(p.step)) {
+		c.Redo = EncodeRedo(g.failedOps(p.run))
+	}
 	rec, ok := g.m.Finish(c, g.now, g.rng.Uint64())
-	if stale := c.Attempt != int(p.run.Steps[p.step].Attempt); ok == stale {
+	if stale := c.Attempt != attempt; ok == stale {
 		g.t.Fatalf("Finish(%+v) = %+v, %v", c, rec, ok)
 	} else if ok {
 		g.emit(rec)
 	}
+}
+
+// failedOps returns the numbers of some operations of a run that have failed.
+func (g *game) failedOps(r *Run) (numbers []int) {
+	for res := range ReadResults(r.Results()) {
+		if res.Reason != 0 && g.chance(50) {
+			numbers = append(numbers, res.Number)
+		}
+	}
+	return numbers
 }
 
 // learn registers or unregisters a handler.
@@ -571,7 +734,20 @@ func (g *game) accident() {
 	if g.chance(30) {
 		g.jump()
 	}
-	g.m.Orphans(func(r *Run, step int) { g.emit(g.m.Lose(r, step, g.now, g.chance(30))) })
+	var lost, recalled []stepRef
+	g.m.Orphans(func(r *Run, step int) {
+		if r.IsFunction(step) && r.Running() > 1 {
+			recalled = append(recalled, stepRef{r, int32(step)})
+		} else {
+			lost = append(lost, stepRef{r, int32(step)})
+		}
+	})
+	for _, p := range lost {
+		g.emit(g.m.Lose(p.run, int(p.step), g.now, g.chance(30)))
+	}
+	for _, p := range recalled {
+		g.emit(g.m.Recall(p.run, g.now))
+	}
 	g.commit()
 	g.check("after the lost attempts", g.shadow)
 }
@@ -593,16 +769,13 @@ func (g *game) quiesce() {
 		}
 	}
 	for idle, n := 0, 0; n < 20_000; n++ {
-		expired, _ := g.m.Due(g.now, 1<<30)
-		for _, r := range expired {
-			g.emit(g.m.Expire(r, 0, g.now))
-		}
+		g.due(1 << 30)
 		g.dispatch()
-		g.m.Orphans(func(r *Run, step int) {
-			c := &Result{Run: r.ID, Step: step, Attempt: int(r.Steps[step].Attempt), Failed: g.chance(30)}
-			rec, _ := g.m.Finish(c, g.now, g.rng.Uint64())
-			g.emit(rec)
-		})
+		var running []stepRef
+		g.m.Orphans(func(r *Run, step int) { running = append(running, stepRef{r, int32(step)}) })
+		for _, p := range running {
+			g.end(p.run, int(p.step))
+		}
 		idle++
 		if g.open {
 			idle = 0
@@ -628,4 +801,26 @@ func (g *game) quiesce() {
 			g.t.Fatalf("run %s was purged and is there: %s", id, dumpRun(r))
 		}
 	}
+}
+
+// end ends a running attempt. A function ends when its operations have ended.
+func (g *game) end(r *Run, step int) {
+	g.t.Helper()
+	if r.IsFunction(step) && len(r.flow.ops) > 0 && r.Outcome == Undecided {
+		for n := range r.Live() {
+			if n > 0 {
+				g.m.Offer(r, n, g.now)
+			}
+		}
+		if g.chance(50) {
+			g.suspend(r)
+		}
+		return
+	}
+	c := &Result{Run: r.ID, Step: step, Attempt: int(r.Step(step).Attempt), Failed: g.chance(30)}
+	rec, ok := g.m.Finish(c, g.now, g.rng.Uint64())
+	if !ok {
+		g.t.Fatalf("Finish(%+v): there is nothing to record", c)
+	}
+	g.emit(rec)
 }

@@ -184,7 +184,7 @@ type apart struct {
 // follow applies the new records to the shards.
 func (a *apart) follow(t *testing.T, g *game) {
 	t.Helper()
-	for _, d := range g.defs {
+	for _, d := range append(slices.Clone(g.defs), g.ops...) {
 		a.defs[d.hash] = d
 	}
 	for ; a.seen < len(g.log); a.seen++ {
@@ -211,7 +211,7 @@ func (a *apart) follow(t *testing.T, g *game) {
 
 // apply is Machine.Apply for a shard that may not have the definition yet.
 func (m *Machine) apply(rec *Record, defs map[Hash]*Definition) error {
-	if d := defs[rec.Hash]; rec.Kind == Started && d != nil {
+	if d := defs[rec.Hash]; (rec.Kind == Started || rec.Kind == Called) && d != nil {
 		if def, fresh := m.Define(d, rec.At); fresh {
 			if err := m.Apply(&def); err != nil {
 				return err

@@ -109,8 +109,13 @@ func (m *state) install(r *Run) {
 	}
 	switch {
 	case !r.Finished():
-		m.claimKey(r)
-	case r.version > m.seq && !r.continued(): // it finished after the snapshot began: the stored state does not have the expiry of its key
+		if !r.continued() { // else the key belongs to the next run
+			m.claimKey(r)
+		}
+	case r.version <= m.seq:
+	case r.continued():
+		m.use(r.Def.hash, lastRecorded(r))
+	default: // it finished after the snapshot began: the stored state does not have the expiry of its key
 		m.retire(r, lastRecorded(r))
 	}
 	if r.Finished() {
