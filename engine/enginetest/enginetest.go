@@ -118,6 +118,17 @@ func (e *Engine) Crash(workflows ...*engine.Workflow) {
 	e.open()
 }
 
+// Restart closes the engine as a program that ends does, and opens it again with the stored log:
+// running attempts are released. If workflows are given, they replace those of the engine.
+func (e *Engine) Restart(workflows ...*engine.Workflow) {
+	e.t.Helper()
+	e.close()
+	if len(workflows) > 0 {
+		e.workflows = workflows
+	}
+	e.open()
+}
+
 // Waits returns the delays after the attempts of a step, in order.
 func Waits(run *engine.Info, step string) (waits []time.Duration) {
 	for _, s := range run.Steps {
