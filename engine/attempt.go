@@ -196,7 +196,11 @@ func (a *attempt) result(ctx context.Context, out []byte, err error) (r *machine
 	if err == nil {
 		switch {
 		case len(out) > a.sh.cfg.MaxPayload:
-			err = retry.Permanent(fmt.Errorf("output of the step: %d bytes, at most %d can be stored; store it elsewhere and return a reference", len(out), a.sh.cfg.MaxPayload))
+			what := "output of the step"
+			if a.item.opGroup != nil {
+				what = "result of the operation"
+			}
+			err = retry.Permanent(fmt.Errorf("%s: %d bytes, at most %d can be stored; store it elsewhere and return a reference", what, len(out), a.sh.cfg.MaxPayload))
 		case out != nil && !a.task.encoded && !json.Valid(out):
 			err = retry.Permanent(errors.New("output of the step: not JSON"))
 		default:
@@ -259,6 +263,8 @@ func (a *attempt) report(r *machine.Result) {
 func (a *attempt) output(step string) (json.RawMessage, error) {
 	i := a.def.Index(step)
 	switch {
+	case a.item.opGroup != nil:
+		return nil, fmt.Errorf("result of %q: %s is an operation: its function passes the results of other operations to it", step, a.task.Step)
 	case i < 0:
 		return nil, fmt.Errorf("result of %q: workflow %q has no such step", step, a.def.Name)
 	case !a.def.Upstream(a.key.step, i):
@@ -270,7 +276,7 @@ func (a *attempt) output(step string) (json.RawMessage, error) {
 // before returns the names of the steps that the attempt's step depends on, directly or not.
 func (a *attempt) before() (names []string) {
 	for i := range a.def.Steps {
-		if a.def.Upstream(a.key.step, i) {
+		if a.item.opGroup == nil && a.def.Upstream(a.key.step, i) {
 			names = append(names, a.def.Steps[i].Name)
 		}
 	}

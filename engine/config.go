@@ -77,6 +77,7 @@ type Config struct {
 	Rand func() uint64
 
 	snapshotAfter int64                          // least number of bytes of log between snapshots; tests set it to get many snapshots
+	maxFunctions  int                            // limit of calls of functions of flows at once; tests set it low
 	maxCalls      int                            // limit of requests of other processes that are handled at once; tests set it low
 	uptime        func() (time.Duration, string) // returns the time since boot and the id of the boot; nil reads those of the machine; tests with virtual time return 0 and ""
 }
@@ -120,6 +121,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.DeadRetention = cmp.Or(c.DeadRetention, 90*24*time.Hour)
 	c.MaxPayload = cmp.Or(c.MaxPayload, 256<<10)
 	c.Grace = cmp.Or(c.Grace, 10*time.Second)
+	c.maxFunctions = cmp.Or(c.maxFunctions, max(minFunctions, 4*c.Concurrency))
 	c.maxCalls = cmp.Or(c.maxCalls, maxCalls)
 	c.snapshotAfter = cmp.Or(c.snapshotAfter, snapshotAfter)
 	c.Logger = cmp.Or(c.Logger, slog.Default())

@@ -243,17 +243,17 @@ func (d *dispatcher) act() {
 		d.launches[i] = nil
 	}
 	d.launches = d.launches[:0]
+	for i, s := range d.flowStops {
+		s.stop(s.cause)
+		d.flowStops[i] = flowStop{}
+	}
+	d.flowStops = d.flowStops[:0]
 	for i, c := range d.calls {
 		d.sh.attempts.Add(1)
 		go c.main()
 		d.calls[i] = nil
 	}
 	d.calls = d.calls[:0]
-	for i, s := range d.flowStops {
-		s.stop(s.cause)
-		d.flowStops[i] = flowStop{}
-	}
-	d.flowStops = d.flowStops[:0]
 	for i, s := range d.stops {
 		s.end(s.cause)
 		d.stops[i] = stop{}

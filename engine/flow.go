@@ -26,11 +26,12 @@ type Flow struct {
 	pending map[string]int               // numbers of the operations that have not ended, by identity
 	removed []string                     // names of Removed
 	count   int                          // number of operations that the run has called
+	last    string                       // identity of the operation that the function called last
 }
 
 // The errors of wrong uses of a [Flow]. A run whose function got one of them waits in state
 // needs-handler until code without the mistake is deployed, even if the function ignores the
-// error.
+// error: the call of the function ends at its next operation.
 var (
 	// ErrSameOperation says that the function called an operation with the identity of
 	// an earlier one: same kind, same name, same [ForKey].

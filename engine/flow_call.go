@@ -160,7 +160,12 @@ func (c *flowCall) main() {
 		if c.exiting.Load() {
 			end = c.stopEnd()
 		}
-		c.report(end)
+		switch {
+		case !c.ended.CompareAndSwap(false, true):
+			c.sh.dispatcher.handlerReturned(c.stuckHandler())
+		case !end.quiet:
+			c.report(end)
+		}
 	}()
 	growStack()
 	f := c.newFlow()
@@ -229,10 +234,17 @@ func (c *flowCall) result(f *Flow, call func() ([]byte, error)) (end flowEnd) {
 		return flowEnd{mismatch: wrong.Error()}
 	}
 	if name := f.unasked(); name != "" {
-		return flowEnd{mismatch: fmt.Sprintf("the run has a stored operation %q that the function did not call: deploy code that calls it, or that says engine.Renamed or engine.Removed", name)}
+		why := fmt.Sprintf("the run has a stored operation %q that the function did not call: deploy code that calls it, or that says engine.Renamed or engine.Removed", name)
+		if err != nil {
+			why += fmt.Sprintf("; the function returned the error: %v", err)
+		}
+		return flowEnd{mismatch: why}
 	}
 	if next, ok := errors.AsType[*again](err); ok {
-		return flowEnd{again: next.input}
+		var input json.RawMessage
+		if input, err = c.workflow.inputOfNext(next.input, c.sh.cfg.MaxPayload); err == nil {
+			return flowEnd{again: input}
+		}
 	}
 	if err == nil && len(out) > c.sh.cfg.MaxPayload {
 		err = fmt.Errorf("output of the function: %d bytes, at most %d can be stored; store it elsewhere and return a reference", len(out), c.sh.cfg.MaxPayload)
@@ -245,8 +257,25 @@ func (c *flowCall) result(f *Flow, call func() ([]byte, error)) (end flowEnd) {
 	return flowEnd{result: &machine.Result{Output: out}}
 }
 
+// inputOfNext prepares and checks the input of a run that continues another one, like the input of
+// a start. most is the largest size in bytes.
+func (w *Workflow) inputOfNext(given json.RawMessage, most int) (json.RawMessage, error) {
+	input, err := w.prepared(given, time.Time{})
+	if err == nil && len(input) > most {
+		err = fmt.Errorf("input: %w: %d bytes, at most %d", ErrTooLarge, len(input), most)
+	}
+	if err == nil {
+		err = w.accepts(nil, input)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("again: %w", err)
+	}
+	return input, nil
+}
+
 // failures returns the numbers of the failed operations that made the function return the error:
-// a retry of the run executes them again.
+// a retry of the run executes them again. If the error wraps no failure of an operation, these are
+// the failures of the operation that the function called last.
 func (f *Flow) failures(err error) (numbers []int) {
 	failed := map[string]bool{}
 	if m, ok := errors.AsType[*MapError](err); ok {
@@ -256,17 +285,12 @@ func (f *Flow) failures(err error) (numbers []int) {
 	} else if e, ok := errors.AsType[*OpError](err); ok {
 		failed[e.Name] = true
 	}
-	last := &machine.OpResult{}
 	for _, res := range f.ended {
-		if res.Reason != 0 && failed[label(res.Name)] {
+		name := label(res.Name)
+		of, _ := cutIndex(name)
+		if res.Reason != 0 && (failed[name] || len(failed) == 0 && of == label(f.last)) {
 			numbers = append(numbers, res.Number)
 		}
-		if res.Ended > last.Ended || res.Ended == last.Ended && res.Number > last.Number {
-			last = res
-		}
-	}
-	if len(numbers) == 0 && last.Reason != 0 { // the function did not wrap the error
-		numbers = append(numbers, last.Number)
 	}
 	slices.Sort(numbers)
 	return numbers
@@ -326,9 +350,13 @@ func (f *Flow) renameStored(before, now string) {
 	}
 }
 
-// stopEnd returns the end of a call that the owner has stopped.
+// stopEnd returns the end of a call that ended at an operation.
 func (c *flowCall) stopEnd() flowEnd {
-	<-c.stopped
+	select {
+	case <-c.stopped:
+	default: // no operation begins after a wrong use of the flow
+		return flowEnd{mismatch: c.firstWrong().Error()}
+	}
 	switch {
 	case errors.Is(c.cause, errSuspended):
 		return flowEnd{quiet: true}
@@ -341,27 +369,33 @@ func (c *flowCall) stopEnd() flowEnd {
 // errSuspended stops a call whose function waits for operations with long waits.
 var errSuspended = errors.New("the function is suspended")
 
-// report sends the end of the call to the owner. Only the first call has an effect.
+// report sends the end of the call to the owner. The caller must have set ended.
 func (c *flowCall) report(end flowEnd) {
-	if !c.ended.CompareAndSwap(false, true) || end.quiet {
-		return
-	}
 	select {
 	case c.sh.others <- &request{do: func(t *turn) error { t.o.sh.dispatcher.endCall(c, end); return nil }}:
 	case <-c.sh.done:
 	}
 }
 
+// stuckHandler identifies the call in the list of stuck handlers.
+func (c *flowCall) stuckHandler() stuckHandler {
+	return stuckHandler{attemptKey{c.run, 0}, c.number}
+}
+
 // stop makes the goroutine end when it calls the next operation, or at once if it waits for one.
-// A function that does neither has the grace time.
+// If the run is over, a function that does neither has the grace time.
 func (c *flowCall) stop(cause error) {
 	c.once.Do(func() {
 		c.cause = cause
 		close(c.stopped)
-		if errors.Is(cause, errSuspended) || errors.Is(cause, ErrShutdown) || errors.Is(cause, ErrClosed) {
-			return
+		if !errors.Is(cause, errRunOver) {
+			return // the function has no context that tells it to end
 		}
 		time.AfterFunc(c.sh.cfg.Grace, func() {
+			if !c.ended.CompareAndSwap(false, true) {
+				return
+			}
+			c.sh.dispatcher.stuckNow.Add(1)
 			c.report(flowEnd{result: &machine.Result{
 				Failed: true, Outcome: retry.Outcome{Class: retry.ClassStuck},
 				Error: fmt.Sprintf("the function has not called an operation or returned for %v after its call was stopped: %v", c.sh.cfg.Grace, cause),
@@ -439,6 +473,9 @@ func (f *Flow) operation(kind, name string, opts []StepOption) (o operation, err
 		return o, f.misuse(o.identity, ErrSecondGoroutine)
 	}
 	c.exitIfStopped()
+	if c.firstWrong() != nil {
+		c.exit()
+	}
 	s, err := c.workflow.operation(kind, name, opts)
 	if err == nil && s.key != "" {
 		o.identity += "[" + s.key + "]"
@@ -446,13 +483,40 @@ func (f *Flow) operation(kind, name string, opts []StepOption) (o operation, err
 	if err == nil && f.asked[o.identity] {
 		err = ErrSameOperation
 	}
+	if err == nil {
+		err = f.checkKind(o.identity)
+	}
 	if err != nil {
 		c.busy.Store(false)
 		return o, f.misuse(o.identity, err)
 	}
-	f.asked[o.identity] = true
+	f.asked[o.identity], f.last = true, o.identity
 	o.def, o.parallel = s.def, cmp.Or(s.parallel, defaultParallel)
 	return o, nil
+}
+
+// opKinds has the kinds of operations that a function can call.
+var opKinds = [...]string{"do", "map", "sleep", "now", "random"}
+
+// checkKind returns an error if the run has a stored operation of another kind in the place of this
+// one.
+func (f *Flow) checkKind(identity string) error {
+	stored := func(identity string) bool {
+		_, ended := f.ended[identity]
+		_, pending := f.pending[identity]
+		return ended || pending
+	}
+	if len(f.ended)+len(f.pending) == 0 || stored(identity) {
+		return nil
+	}
+	name := label(identity)
+	for _, kind := range opKinds {
+		if other := kind + ":" + name; stored(other) && !f.asked[other] && !slices.Contains(f.removed, name) {
+			now, _ := splitIdentity(identity)
+			return fmt.Errorf("is of kind %s, but the stored operation is of kind %s: use another name, and engine.Removed for the stored one", now, kind)
+		}
+	}
+	return nil
 }
 
 // perform executes the operations of a group that have no stored result, and waits for them.

@@ -143,6 +143,11 @@ func (d *dispatcher) suspendIdle(c *flowCall, run *machine.Run) {
 			return
 		}
 	}
+	if wrong := c.firstWrong(); wrong != nil {
+		d.dropCall(c, errSuspended)
+		d.parkCall(c, run, wrong.Error())
+		return
+	}
 	awaited := g.running
 	if g.next < g.n && (g.all || !g.failed) {
 		awaited = 1 // the next operation of the map can begin then
@@ -193,7 +198,8 @@ func (d *dispatcher) withdraw(run *machine.Run, step int) bool {
 	return true
 }
 
-// opEnded tells the call of a function that an attempt of one of its operations has ended.
+// opEnded tells the call of a function that an attempt of one of its operations has ended. After a
+// pause, this may be another call than the one that began the attempt.
 func (d *dispatcher) opEnded(run *machine.Run, rec *machine.Record) {
 	c := d.flows[run.ID]
 	if c == nil {
@@ -257,6 +263,9 @@ func (d *dispatcher) operationHandler(c *flowCall, item groupItem) Handler {
 
 // endCall records the end of a call.
 func (d *dispatcher) endCall(c *flowCall, end flowEnd) {
+	if end.result != nil && end.result.Outcome.Class == retry.ClassStuck {
+		d.noteStuck(c.stuckHandler(), false)
+	}
 	if d.flows[c.run] != c {
 		return
 	}
@@ -273,10 +282,7 @@ func (d *dispatcher) endCall(c *flowCall, end flowEnd) {
 	case run.Outcome != machine.Undecided && end.result == nil:
 		end.result = &machine.Result{}
 	case end.mismatch != "":
-		d.parkedBy[c.run] = c.workflow
-		text := fmt.Sprintf("%s; the run continues when code that fits is deployed; to give it up: tideover cancel %s", end.mismatch, c.run)
-		rec := d.o.m.Mismatch(run, d.sh.errorText(text), t.now)
-		t.must(&rec)
+		d.parkCall(c, run, end.mismatch)
 		return
 	case end.again != nil:
 		d.continueAs(run, c.workflow, end.again)
@@ -286,6 +292,14 @@ func (d *dispatcher) endCall(c *flowCall, end flowEnd) {
 	if rec, ok := d.o.m.Finish(end.result, t.now, d.o.random()); ok {
 		t.must(&rec)
 	}
+}
+
+// parkCall records that the run waits for other code, because that of the call does not fit.
+func (d *dispatcher) parkCall(c *flowCall, run *machine.Run, why string) {
+	d.parkedBy[c.run] = c.workflow
+	text := fmt.Sprintf("%s; the run continues when code that fits is deployed; to give it up: tideover cancel %s", why, c.run)
+	rec := d.o.m.Mismatch(run, d.sh.errorText(text), d.o.turn.now)
+	d.o.turn.must(&rec)
 }
 
 // continueAs ends the run, and starts another run with the input.

@@ -248,7 +248,11 @@ func (i *isolated) ends(m *machine.Machine) int64 {
 	if !ok {
 		return 0
 	}
-	return run.Step(i.key.step).At + int64(i.lasted)
+	s := run.Step(i.key.step)
+	if s == nil {
+		return 0 // an operation that has ended
+	}
+	return s.At + int64(i.lasted)
 }
 
 // dispatch begins attempts of suspects that do not have to run alone.

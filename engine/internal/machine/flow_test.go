@@ -46,7 +46,7 @@ func TestFlowFormat(t *testing.T) {
 	r := w.start(plain, Start{})
 	w.attempt(r)
 	w.finish(r, 0, Result{Output: []byte("1")})
-	if got := w.formats(0); bytes.ContainsFunc(got, func(b rune) bool { return b != firstFormat }) || snapshotFormat(t, w.m) != firstFormat {
+	if got := w.formats(0); bytes.ContainsFunc(got, func(b rune) bool { return b != FirstFormat }) || snapshotFormat(t, w.m) != FirstFormat {
 		t.Errorf("formats without flows are %v and %d", got, snapshotFormat(t, w.m))
 	}
 
@@ -67,7 +67,7 @@ func TestFlowFormat(t *testing.T) {
 	n = len(w.log)
 	other := w.start(plain, Start{})
 	w.attempt(other)
-	if got := w.formats(n); !bytes.Equal(got, []byte{firstFormat, firstFormat}) {
+	if got := w.formats(n); !bytes.Equal(got, []byte{FirstFormat, FirstFormat}) {
 		t.Errorf("records of other workflows have the formats %v", got)
 	}
 	w.check("at the end", w.shadow, replayed(t, w.log))

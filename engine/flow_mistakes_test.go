@@ -1,0 +1,340 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/engine/enginetest"
+)
+
+// Each mistake parks the run with a message that names the operation. Code without the mistake
+// finishes the run.
+func TestFlowMistakes(t *testing.T) {
+	flow := func(do func(*engine.Flow, int) (string, error)) *engine.Workflow { return engine.MustFlow("wrong", do) }
+	nothing := func(context.Context) (int, error) { return 0, nil }
+	tests := []struct {
+		name string
+		want string
+		do   func(*engine.Flow, int) (string, error) // input: the number of the call
+		time time.Duration                           // until the mistake
+	}{
+		{name: "the same identity twice", want: "operation a: called twice", do: func(f *engine.Flow, _ int) (string, error) {
+			if err := do(f, "a"); err != nil {
+				return "", err
+			}
+			return "", do(f, "a")
+		}},
+		{name: "the same key twice", want: "operation a[7]: called twice", do: func(f *engine.Flow, _ int) (string, error) {
+			for _, key := range []string{"6", "7", "7"} {
+				if err := do(f, "a", engine.ForKey(key)); err != nil {
+					return "", err
+				}
+			}
+			return "ok", nil
+		}},
+		{name: "an error that the function ignores", want: "operation a: called twice", do: func(f *engine.Flow, _ int) (string, error) {
+			_, _ = do(f, "a"), do(f, "a")
+			return "ok", nil
+		}},
+		{name: "an error that the function ignores before a long wait", want: "operation a: called twice", do: func(f *engine.Flow, _ int) (string, error) {
+			_, _ = do(f, "a"), do(f, "a")
+			return "ok", engine.Sleep(f, "long", day)
+		}},
+		{name: "a second goroutine", want: "operation b: called from a second goroutine; use engine.Map for operations side by side", do: func(f *engine.Flow, _ int) (string, error) {
+			result := make(chan error)
+			go func() { result <- do(f, "b") }()
+			if err := <-result; !errors.Is(err, engine.ErrSecondGoroutine) {
+				return "", fmt.Errorf("got %v", err)
+			}
+			return "ok", nil
+		}},
+		{name: "a second goroutine beside an operation", want: "operation b: called from a second goroutine", do: func(f *engine.Flow, _ int) (string, error) {
+			result := make(chan error)
+			go func() { result <- engine.Sleep(f, "b", time.Second) }()
+			_ = do(f, "a")
+			<-result
+			return "ok", nil
+		}},
+		{name: "a flow inside an operation", want: "operation b: called inside another operation; an operation can't use the flow", do: func(f *engine.Flow, _ int) (string, error) {
+			return engine.Do(f, "a", func(context.Context) (string, error) { return engine.Do(f, "b", value("b")) }, engine.Policy("fixed(1s) attempts=1"))
+		}},
+		{name: "a flow inside an operation that ignores the error", want: "operation b: called inside another operation", do: func(f *engine.Flow, _ int) (string, error) {
+			_, err := engine.Do(f, "a", func(context.Context) (int, error) { _ = do(f, "b"); return 1, nil })
+			if err == nil {
+				err = engine.Sleep(f, "long", day)
+			}
+			return "ok", err
+		}},
+		{name: "a flow inside an operation with a long retry", want: "operation b: called inside another operation", do: func(f *engine.Flow, _ int) (string, error) {
+			_, err := engine.Do(f, "a", func(context.Context) (int, error) { return 1, do(f, "b") }, engine.Policy("fixed(1h) attempts=3"))
+			return "ok", err
+		}},
+		{name: "a flow inside an operation of a map", want: "operation b: called inside another operation", do: func(f *engine.Flow, _ int) (string, error) {
+			_, err := engine.Map(f, "m", []int{1, 2}, func(context.Context, int) (int, error) { _ = do(f, "b"); return 0, nil })
+			return "ok", err
+		}},
+		{
+			name: "the wall clock in a branch", time: day,
+			want: `the run has a stored operation "early" that the function did not call: deploy code that calls it, or that says engine.Renamed or engine.Removed`,
+			do: func(f *engine.Flow, call int) (string, error) {
+				branch := "early"
+				if call > 1 {
+					branch = "late"
+				}
+				if err := do(f, branch); err != nil {
+					return "", err
+				}
+				return "ok", engine.Sleep(f, "long", day)
+			},
+		},
+		{
+			name: "an error before a stored operation", time: day,
+			want: `the run has a stored operation "a" that the function did not call: deploy code that calls it, or that says engine.Renamed or engine.Removed; the function returned the error: no such file`,
+			do: func(f *engine.Flow, call int) (string, error) {
+				if call > 1 {
+					return "", errors.New("no such file")
+				}
+				if err := do(f, "a"); err != nil {
+					return "", err
+				}
+				return "ok", engine.Sleep(f, "long", day)
+			},
+		},
+		{
+			name: "items of a map that change", time: day,
+			want: "operation m: item 1 is not the same as in the stored operation: the items must follow from the input and from results of operations",
+			do: func(f *engine.Flow, call int) (string, error) {
+				if _, err := engine.Map(f, "m", []int{7, call}, func(context.Context, int) (int, error) { return 0, nil }); err != nil {
+					return "", err
+				}
+				return "ok", engine.Sleep(f, "long", day)
+			},
+		},
+		{
+			name: "a number of items that changes", time: day, want: "operation m: has 3 items, but the stored operation has 2: ",
+			do: func(f *engine.Flow, call int) (string, error) {
+				if _, err := engine.Collect(f, "m", make([]int, call+1), func(context.Context, int) (int, error) { return 0, nil }); err != nil {
+					return "", err
+				}
+				return "ok", engine.Sleep(f, "long", day)
+			},
+		},
+		{
+			name: "a kind that changes", time: day,
+			want: "operation a: is of kind sleep, but the stored operation is of kind do: use another name, and engine.Removed for the stored one",
+			do: func(f *engine.Flow, call int) (string, error) {
+				if call > 1 {
+					return "", engine.Sleep(f, "a", time.Second)
+				}
+				if err := do(f, "a"); err != nil {
+					return "", err
+				}
+				return "ok", engine.Sleep(f, "long", day)
+			},
+		},
+		{name: "items that can't be stored", want: "operation m: item 1: json: unsupported value: NaN", do: func(f *engine.Flow, _ int) (string, error) {
+			_, err := engine.Map(f, "m", []float64{1, math.NaN()}, func(context.Context, float64) (int, error) { return 0, nil })
+			return "", err
+		}},
+		{name: "an empty name", want: `operation : name: "" must have 1 to 128 characters`, do: func(f *engine.Flow, _ int) (string, error) {
+			return "", do(f, "")
+		}},
+		{name: "a name with a sign that is not allowed", want: `operation a#1: name: "a#1" may have letters`, do: func(f *engine.Flow, _ int) (string, error) {
+			_, err := engine.Now(f, "a#1")
+			return "", err
+		}},
+		{name: "an empty key", want: "operation a: key: ", do: func(f *engine.Flow, _ int) (string, error) {
+			return "", do(f, "a", engine.ForKey(""))
+		}},
+		{name: "a policy that does not exist", want: "operation a: policy: ", do: func(f *engine.Flow, _ int) (string, error) {
+			return "", do(f, "a", engine.Policy("sometimes(1s)"))
+		}},
+		{name: "options of steps", want: "operation a: after: an operation begins when the function calls it", do: func(f *engine.Flow, _ int) (string, error) {
+			return "", do(f, "a", engine.After("b"))
+		}},
+		{name: "a limit of attempts at once", want: "operation a: concurrency: ", do: func(f *engine.Flow, _ int) (string, error) {
+			return "", do(f, "a", engine.Concurrency(1))
+		}},
+		{name: "a version of an operation", want: "operation a: version: use the option of the function", do: func(f *engine.Flow, _ int) (string, error) {
+			return "", do(f, "a", engine.Version("2"))
+		}},
+		{name: "Parallel without a map", want: "operation a: parallel: only Map and Collect have this option", do: func(f *engine.Flow, _ int) (string, error) {
+			_, err := engine.Do(f, "a", nothing, engine.Parallel(2))
+			return "", err
+		}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			var calls atomic.Int32
+			wrong := flow(func(f *engine.Flow, _ int) (string, error) { return test.do(f, int(calls.Add(1))) })
+			enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+				id := startFlow(t, e, wrong, 1)
+				time.Sleep(test.time)
+				run := flowRun(t, e, id)
+				if run.State != engine.StateNeedsHandler || !strings.HasPrefix(run.Error, test.want) {
+					t.Fatalf("the run is %s: %q, want the error %q", run.State, run.Error, test.want)
+				}
+				if n := run.Notes[len(run.Notes)-1]; n.What != "parked" || n.Text != run.Error {
+					t.Errorf("the last note is %+v", n)
+				}
+
+				// The same code is not called again, even if other code is deployed.
+				called := calls.Load()
+				other := engine.MustFlow("other", func(*engine.Flow, int) (int, error) { return 1, nil })
+				if err := e.Register(other); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(10 * day)
+				if run := flowRun(t, e, id); run.State != engine.StateNeedsHandler || calls.Load() != called {
+					t.Errorf("the run is %s, and its function was called %d times more", run.State, calls.Load()-called)
+				}
+				fits := flow(func(f *engine.Flow, _ int) (string, error) {
+					engine.Removed(f, "a", "a[6]", "a[7]", "b", "m", "early", "late", "long")
+					return "repaired", nil
+				})
+				if err := e.Register(fits); err != nil {
+					t.Fatal(err)
+				}
+				wantRun(t, endOfFlow(t, e, id), "succeeded", "repaired")
+			}, wrong)
+		})
+	}
+}
+
+// No operation begins after a wrong use.
+func TestFlowDoesNothingAfterAMistake(t *testing.T) {
+	var after atomic.Int32
+	w := engine.MustFlow("wrong", func(f *engine.Flow, _ int) (int, error) {
+		_, _ = do(f, "a"), do(f, "a")
+		return engine.Do(f, "b", func(context.Context) (int, error) { return int(after.Add(1)), nil })
+	})
+	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+		run := flowRun(t, e, startFlow(t, e, w, 1))
+		wantRun(t, run, engine.StateNeedsHandler, "operation a: called twice")
+		if after.Load() != 0 || len(operations(run, "do", "b")) > 0 {
+			t.Error("an operation began after the mistake")
+		}
+	}, w)
+}
+
+// A crash of a parked run calls its function once more, because the code may be other code.
+func TestFlowParkedOverACrash(t *testing.T) {
+	var calls atomic.Int32
+	w := engine.MustFlow("wrong", func(f *engine.Flow, _ int) (string, error) {
+		calls.Add(1)
+		_, _ = do(f, "a"), do(f, "a")
+		return "", nil
+	})
+	fits := engine.MustFlow("wrong", func(f *engine.Flow, _ int) (string, error) { return engine.Do(f, "a", value("other")) })
+	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+		id := startFlow(t, e, w, 1)
+		wantRun(t, flowRun(t, e, id), engine.StateNeedsHandler, "called twice")
+		e.Crash()
+		time.Sleep(day)
+		if wantRun(t, flowRun(t, e, id), engine.StateNeedsHandler, "called twice"); calls.Load() != 2 {
+			t.Errorf("the function was called %d times, want 2", calls.Load())
+		}
+		e.Crash(fits)
+		wantRun(t, endOfFlow(t, e, id), "succeeded", "done")
+	}, w)
+}
+
+// A canceled run does not wait for code any more.
+func TestFlowParkedIsCanceled(t *testing.T) {
+	w := engine.MustFlow("wrong", func(f *engine.Flow, _ int) (string, error) {
+		_, _ = do(f, "a"), do(f, "a")
+		return "", nil
+	})
+	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+		id := startFlow(t, e, w, 1)
+		wantRun(t, flowRun(t, e, id), engine.StateNeedsHandler, "called twice")
+		if err := e.Cancel(t.Context(), id, "me"); err != nil {
+			t.Fatal(err)
+		}
+		wantRun(t, endOfFlow(t, e, id), "canceled", "")
+	}, w)
+}
+
+// Deferred calls of a function that is suspended run. Operations that they call do nothing.
+func TestFlowDeferredCalls(t *testing.T) {
+	var cleaned atomic.Int32
+	var errs []error
+	w := engine.MustFlow("deferred", func(f *engine.Flow, _ int) (string, error) {
+		defer func() {
+			if recover() != nil {
+				t.Error("a suspended function panics")
+			}
+			_, err := engine.Do(f, "cleanup", func(context.Context) (int, error) { return int(cleaned.Add(1)), nil })
+			errs = append(errs, err)
+		}()
+		return "ok", engine.Sleep(f, "long", day)
+	})
+	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+		wantRun(t, e.Run(w, 1), "succeeded", "ok")
+		if len(errs) != 2 || !errors.Is(errs[0], engine.ErrFlowOver) || errs[1] != nil || cleaned.Load() != 1 {
+			t.Errorf("errors %v, cleaned %d times", errs, cleaned.Load())
+		}
+		if want := "operation cleanup: the call of the function is over"; errs[0].Error() != want {
+			t.Errorf("the error is %q, want %q", errs[0], want)
+		}
+	}, w)
+}
+
+// A flow that is used after its function has returned is of no use, and does no harm.
+func TestFlowUsedAfterItsEnd(t *testing.T) {
+	var kept *engine.Flow
+	w := engine.MustFlow("kept", func(f *engine.Flow, _ int) (string, error) {
+		kept = f
+		return "ok", nil
+	})
+	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+		run := e.Run(w, 1)
+		if err := do(kept, "a"); !errors.Is(err, engine.ErrFlowOver) {
+			t.Errorf("got %v", err)
+		}
+		wantRun(t, flowRun(t, e, run.ID), "succeeded", "ok")
+	}, w)
+}
+
+func TestFlowWithWrongParts(t *testing.T) {
+	ok := func(*engine.Flow, int) (int, error) { return 0, nil }
+	step := func(context.Context, int) (int, error) { return 0, nil }
+	tests := []struct {
+		name, want string
+		make       func() (*engine.Workflow, error)
+	}{
+		{"no function", "no function", func() (*engine.Workflow, error) { return engine.NewFlow[int, int]("w", nil) }},
+		{"steps beside the function", "a flow has no steps", func() (*engine.Workflow, error) {
+			return engine.NewFlow("w", ok, engine.Step("a", step))
+		}},
+		{"a function without a flow", "function: only a workflow that NewFlow makes has one", func() (*engine.Workflow, error) {
+			return engine.NewWorkflow("w", engine.Step("a", step), engine.Function(engine.MaxLost(1)))
+		}},
+		{"a limit of the function", "use MaxRuns to limit the runs", func() (*engine.Workflow, error) {
+			return engine.NewFlow("w", ok, engine.Function(engine.Concurrency(1)))
+		}},
+		{"a timeout of the function", "total-timeout", func() (*engine.Workflow, error) {
+			return engine.NewFlow("w", ok, engine.Function(engine.Policy("fixed(1s) total-timeout=1m")))
+		}},
+		{"a key of a step", "ForKey and Parallel are options of the operations of a flow", func() (*engine.Workflow, error) {
+			return engine.NewWorkflow("w", engine.Step("a", step, engine.ForKey("k")))
+		}},
+		{"an input that can't be stored", "can't be stored as JSON", func() (*engine.Workflow, error) {
+			return engine.NewFlow("w", func(*engine.Flow, chan int) (int, error) { return 0, nil })
+		}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if _, err := test.make(); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}

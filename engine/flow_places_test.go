@@ -1,0 +1,239 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tideover/tideover/engine/journal/memlog"
+)
+
+// gauge counts what happens at the same time.
+type gauge struct{ now, most atomic.Int32 }
+
+func (g *gauge) enter() { g.most.Store(max(g.most.Load(), g.now.Add(1))) }
+func (g *gauge) exit()  { g.now.Add(-1) }
+
+// Calls of functions take no place of Concurrency: with one place all runs go on, one operation
+// at a time.
+func TestFlowConcurrency(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var functions, operations gauge
+		w := MustFlow("places", func(f *Flow, n int) (int, error) {
+			functions.enter()
+			defer functions.exit()
+			for i := range 3 {
+				_, err := Do(f, "op", func(context.Context) (int, error) {
+					operations.enter()
+					defer operations.exit()
+					time.Sleep(100 * time.Millisecond)
+					return i, nil
+				}, ForKey(fmt.Sprint(i)))
+				if err != nil {
+					return 0, err
+				}
+			}
+			_, err := Map(f, "m", []int{1, 2, 3}, func(context.Context, int) (int, error) {
+				operations.enter()
+				defer operations.exit()
+				time.Sleep(100 * time.Millisecond)
+				return 1, nil
+			})
+			return n, err
+		})
+		e := opened(t, Config{Workflows: []*Workflow{w}, Concurrency: 1})
+		var runs []Started
+		for n := range 5 {
+			runs = append(runs, started(t, e, w, n))
+		}
+		for n, s := range runs {
+			if i := waited(t, s); string(i.Output) != fmt.Sprint(n) {
+				t.Errorf("run %d is %s: %s", n, i.State, i.Error)
+			}
+		}
+		if functions.most.Load() != 5 || operations.most.Load() != 1 {
+			t.Errorf("%d functions and %d operations at the same time, want 5 and 1", functions.most.Load(), operations.most.Load())
+		}
+	})
+}
+
+// More runs than calls of functions that are allowed at once: those that wait for long make room.
+func TestFlowFunctionsAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var functions gauge
+		var tries [12]atomic.Int32
+		w := MustFlow("many", func(f *Flow, n int) (int, error) {
+			functions.enter()
+			defer functions.exit()
+			_, err := Do(f, "op", func(context.Context) (int, error) {
+				if tries[n].Add(1) == 1 {
+					return 0, errors.New("not yet")
+				}
+				return 1, nil
+			}, Policy("fixed(1m) attempts=2"))
+			if err != nil {
+				return 0, err
+			}
+			if err := Sleep(f, "short", 500*time.Millisecond); err != nil {
+				return 0, err
+			}
+			return n, Sleep(f, "long", time.Hour)
+		})
+		e := opened(t, Config{Workflows: []*Workflow{w}, maxFunctions: 2})
+		begin := time.Now()
+		var runs []Started
+		for n := range tries {
+			runs = append(runs, started(t, e, w, n))
+		}
+		for n, s := range runs {
+			if i := waited(t, s); string(i.Output) != fmt.Sprint(n) {
+				t.Errorf("run %d is %s: %s", n, i.State, i.Error)
+			}
+		}
+		// A function that is suspended makes room before its deferred calls have run.
+		if n := functions.most.Load(); n > 4 {
+			t.Errorf("%d functions at the same time, want 2 and at most 2 that are ending", n)
+		}
+		if took := time.Since(begin); took > 2*time.Hour {
+			t.Errorf("the runs took %v", took)
+		}
+		if free := e.functions.free; free != 2 {
+			t.Errorf("%d places of functions are free, want 2", free)
+		}
+	})
+}
+
+// A limit of runs counts a run from its first call to its end.
+func TestFlowMaxRuns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := MustFlow("limited", func(f *Flow, n int) (int, error) { return n, Sleep(f, "long", time.Hour) }, MaxRuns(2))
+		e := opened(t, Config{Workflows: []*Workflow{w}})
+		begin := time.Now()
+		var runs []Started
+		for n := range 6 {
+			runs = append(runs, started(t, e, w, n))
+		}
+		for _, s := range runs {
+			waited(t, s)
+		}
+		if took := time.Since(begin); took != 3*time.Hour {
+			t.Errorf("six runs of an hour, two at a time, took %v", took)
+		}
+	})
+}
+
+// The results of runs that wait are read back from a snapshot.
+func TestFlowSnapshots(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := new(memlog.Store)
+		w := MustFlow("waits", func(f *Flow, n int) (string, error) {
+			a, err := Do(f, "a", func(context.Context) (string, error) { return strings.Repeat(fmt.Sprint(n), 100), nil })
+			if err != nil {
+				return "", err
+			}
+			_, err = Do(f, "fails", func(context.Context) (int, error) { return 0, Keep(Snooze(time.Hour, "later"), n) }, Policy("fixed(1s) attempts=1"), MaxLost(2))
+			return a, err
+		})
+		ends := MustFlow("waits", func(f *Flow, n int) (string, error) {
+			a, err := Do(f, "a", func(context.Context) (string, error) { return "", errors.New("it must not run again") })
+			if err != nil {
+				return "", err
+			}
+			p, err := Do(f, "fails", func(ctx context.Context) (string, error) {
+				task, _ := TaskOf(ctx)
+				return string(task.Progress), nil
+			})
+			return a + " " + p, err
+		})
+		open := func(w *Workflow) *Engine {
+			e, err := Open(t.Context(), Config{Log: store.Open(), Workflows: []*Workflow{w}, Logger: quiet(), snapshotAfter: 500, uptime: noUptime})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return e
+		}
+		e := open(w)
+		var runs []Started
+		for n := range 30 {
+			runs = append(runs, started(t, e, w, n))
+			time.Sleep(2 * time.Minute)
+		}
+		if err := e.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		e = open(ends)
+		for n, s := range runs {
+			i, err := e.Wait(t.Context(), s.ID)
+			if want := fmt.Sprintf("%q", strings.Repeat(fmt.Sprint(n), 100)+" "+fmt.Sprint(n)); err != nil || string(i.Output) != want {
+				t.Errorf("run %d is %v: %v", n, i, err)
+			}
+		}
+		if err := e.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// The clock is set while no process runs: a sleep keeps its length.
+func TestFlowClockIsSet(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name string
+		wall time.Duration // what passes by the wall clock
+		real time.Duration // what passes
+		left time.Duration // of a sleep of an hour
+	}{
+		{"not at all", 10 * time.Minute, 10 * time.Minute, 50 * time.Minute},
+		{"forward", 24 * time.Hour, 10 * time.Minute, 50 * time.Minute},
+		{"backward", 10 * time.Minute, 40 * time.Minute, 20 * time.Minute},
+		{"backward, and the sleep is over", 10 * time.Minute, 2 * time.Hour, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := MustFlow("sleep", func(f *Flow, n int) (int, error) { return n, Sleep(f, "hour", time.Hour) })
+				dir, base := t.TempDir(), time.Now()
+				var skew time.Duration // what has passed by the wall clock and not in fact
+				open := func() *Engine {
+					e, err := Open(t.Context(), Config{
+						Dir: dir, Workflows: []*Workflow{w}, Logger: quiet(),
+						uptime: func() (time.Duration, string) { return time.Since(base) + 100*time.Hour - skew, "boot" },
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+					return e
+				}
+				e := open()
+				id := started(t, e, w, 1).ID
+				synctest.Wait()
+				if err := e.Close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(test.wall)
+				skew = test.wall - test.real
+				e = open()
+				begin := time.Now()
+				i, err := e.Wait(t.Context(), id)
+				if err != nil || i.State != "succeeded" {
+					t.Fatalf("the run is %v: %v", i, err)
+				}
+				if took := time.Since(begin); took != test.left {
+					t.Errorf("the sleep took %v more, want %v", took, test.left)
+				}
+				if err := e.Close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			})
+		})
+	}
+}
