@@ -59,7 +59,7 @@ func TestFlowFormat(t *testing.T) {
 	w.attempt(run)
 	n = len(w.log)
 	w.do(w.m.Call(run, &OpCall{Name: "sleep:s", Due: w.now + 3600*sec}, w.now), nil)
-	w.do(w.m.Describe(run, "asleep", w.now), nil)
+	w.do(w.m.Describe(run, "asleep", "", w.now), nil)
 	w.do(w.m.Suspend(run, 1, w.now), nil)
 	if got := w.formats(n); !bytes.Equal(got, []byte{flowFormat, flowFormat, flowFormat}) {
 		t.Errorf("records of flows have the formats %v", got)

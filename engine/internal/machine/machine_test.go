@@ -345,7 +345,8 @@ func dumpRun(r *Run) string {
 		num("attempts", int64(f.attempts))
 		num("size", int64(f.size))
 		num("awaited", int64(f.awaited))
-		text("status", f.status)
+		text("status", r.Status())
+		text("tags", string(r.Tags()))
 		text("redo", string(f.redo))
 		text("results", string(f.results))
 	}
@@ -595,9 +596,9 @@ func legalFlow(m *Machine, r *Run) error {
 			return fmt.Errorf("operation %d is %v: timer %v, queued %v", n, s.Status, timed, s.queued)
 		case n > 0 && (s.Status == Blocked || s.Status == Complete || s.Status == NoHandler || n <= last):
 			return fmt.Errorf("operation %d is %v, after operation %d", n, s.Status, last)
-		case n > 0 && names[r.Identity(n)]:
+		case n > 0 && !r.IsCold() && names[r.Identity(n)]:
 			return fmt.Errorf("operation %s is there twice", r.Identity(n))
-		case n > int(f.count):
+		case n > int(f.count) && !r.IsCold(): // a cold run has only the numbers of its operations
 			return fmt.Errorf("operation %d of %d", n, f.count)
 		}
 		if n > 0 {

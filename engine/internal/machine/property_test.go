@@ -392,7 +392,7 @@ func (g *game) callOne() {
 			}
 		}
 	case n < 80:
-		g.emit(g.m.Describe(r, fmt.Sprint("status ", g.now), g.now))
+		g.emit(g.m.Describe(r, fmt.Sprint("status ", g.now), fmt.Sprint("tags ", g.now), g.now))
 	case n < 95:
 		g.suspend(r)
 	case n < 97:
