@@ -66,6 +66,7 @@ func newSituation(name string) *situation {
 			}
 		case "code of the function":
 			if s.ops.Add(1) == 1 {
+				// real clock: it runs in the bubble of enginetest
 				time.Sleep(30 * time.Second)
 			}
 		}
@@ -182,6 +183,7 @@ func TestFlowPauseWhileAnAttemptEnds(t *testing.T) {
 			slow := func(ctx context.Context, i int) (int, error) {
 				runs.Add(1)
 				<-ctx.Done()
+				// real clock: it runs in the bubble of enginetest
 				time.Sleep(5 * time.Second) // less than the grace time
 				return i + 1, nil
 			}

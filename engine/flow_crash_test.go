@@ -36,6 +36,7 @@ func crashFlow(x *executions) *engine.Workflow {
 		return func(ctx context.Context) (string, error) {
 			x.add(name)
 			select {
+			// real clock: it runs in the bubble of enginetest
 			case <-time.After(200 * time.Millisecond):
 				return result, nil
 			case <-ctx.Done():
@@ -237,6 +238,7 @@ func TestFlowMaxLostOfTheFunction(t *testing.T) {
 			return "", err
 		}
 		calls.Add(1)
+		// real clock: it runs in the bubble of enginetest
 		time.Sleep(10 * time.Minute)
 		return "ok", nil
 	}, engine.Function(engine.MaxLost(1)))

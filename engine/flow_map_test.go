@@ -26,6 +26,7 @@ func TestFlowMapWithAFailure(t *testing.T) {
 				case i == 2 && n == 1:
 					return 0, engine.Snooze(wait, "later")
 				}
+				// real clock: it runs in the bubble of enginetest
 				time.Sleep(time.Second) // until the failure is stored
 				return 10 * i, nil
 			}
@@ -120,6 +121,7 @@ func TestFlowParallel(t *testing.T) {
 			w := engine.MustFlow("parallel", func(f *engine.Flow, _ int) ([]int, error) {
 				return engine.Map(f, "m", items, func(_ context.Context, i int) (int, error) {
 					most.Store(max(most.Load(), running.Add(1)))
+					// real clock: it runs in the bubble of enginetest
 					time.Sleep(time.Duration(40-i) * time.Second)
 					running.Add(-1)
 					return i, nil
