@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/engine/internal/store"
 	"github.com/tideover/tideover/engine/move"
 	"github.com/tideover/tideover/internal/testwait"
 )
@@ -59,7 +60,7 @@ func furnish(t *testing.T, n int) *household {
 		for range 10 {
 			h.start(t, e, "quick", "")
 		}
-		return len(must(filepath.Glob(filepath.Join(h.dir, "blobs", "archive-*")))) >= 2
+		return isArchived(h.dir)
 	})
 	for range 3 {
 		h.lost = append(h.lost, h.start(t, e, "endless", "").ID)
@@ -76,6 +77,20 @@ func furnish(t *testing.T, n int) *household {
 		t.Fatal(err)
 	}
 	return h
+}
+
+// isArchived reports whether a snapshot was written after two archives. The runs of the first
+// archive are not in that snapshot any more.
+func isArchived(dir string) bool {
+	archives := must(filepath.Glob(filepath.Join(dir, "blobs", "archive-*"))) // sorted, oldest first
+	if len(archives) < 2 {
+		return false
+	}
+	second, _, _ := store.ParseArchiveName(filepath.Base(archives[1]))
+	return slices.ContainsFunc(must(filepath.Glob(filepath.Join(dir, "blobs", store.SnapshotPrefix+"*"))), func(path string) bool {
+		seq, ok := store.ParseName(filepath.Base(path), store.SnapshotPrefix)
+		return ok && seq >= second
+	})
 }
 
 func housework() map[string]*Workflow {
