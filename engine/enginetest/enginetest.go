@@ -15,8 +15,10 @@ package enginetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,18 +87,37 @@ func (e *Engine) Run(w *engine.Workflow, input any, opts ...engine.StartOption) 
 	if err != nil {
 		e.t.Fatal(err)
 	}
+	run, err := e.Wait(e.t.Context(), s.ID)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return run
+}
+
+// Start is [engine.Engine.Start]. After [Engine.Crash] the engine still has the workflow.
+func (e *Engine) Start(ctx context.Context, w *engine.Workflow, input any, opts ...engine.StartOption) (engine.Started, error) {
+	isSame := func(known *engine.Workflow) bool { return known.Name() == w.Name() }
+	if w != nil && !slices.ContainsFunc(e.workflows, isSame) {
+		e.workflows = append(slices.Clip(e.workflows), w)
+	}
+	return e.Engine.Start(ctx, w, input, opts...)
+}
+
+// Wait is [engine.Engine.Wait]. It returns an error if the run waits for a handler or for other
+// code, which would take forever.
+func (e *Engine) Wait(ctx context.Context, id string) (*engine.Info, error) {
 	for {
-		ctx, cancel := context.WithTimeout(e.t.Context(), time.Hour) // of virtual time
-		run, err := e.Wait(ctx, s.ID)
+		soon, cancel := context.WithTimeout(ctx, time.Hour) // of virtual time
+		run, err := e.Engine.Wait(soon, id)
 		cancel()
-		if err == nil {
-			return run
+		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return run, err
 		}
-		if !errors.Is(err, context.DeadlineExceeded) {
-			e.t.Fatal(err)
+		if run, err = e.Get(ctx, id); err != nil {
+			return nil, err
 		}
-		if run, err = e.Get(e.t.Context(), s.ID); err != nil || run.State == engine.StateNeedsHandler {
-			e.t.Fatalf("run %s of %s waits for other code: %s %v", s.ID, w.Name(), run.Error, err)
+		if run.State == engine.StateNeedsHandler {
+			return run, fmt.Errorf("run %s of %s waits for a handler or for other code: %s", id, run.Workflow, run.Error)
 		}
 	}
 }

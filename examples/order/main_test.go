@@ -96,7 +96,7 @@ func TestVersions(t *testing.T) {
 		if run := e.Run(after, Basket{}); string(run.Output) != "45" {
 			t.Errorf("a new run: %+v", run)
 		}
-	}, before)
+	}, before) // the workflows that the engine has at first
 }
 
 // receive is a workflow whose operations share a policy.
