@@ -558,6 +558,8 @@ func (f *Flow) perform(g *opGroup) error {
 	for i := range g.results {
 		if name := g.results[i].Name; name != "" {
 			f.ended[name] = &g.results[i]
+		} else {
+			f.count-- // it was not called, because another one failed
 		}
 	}
 	return nil
@@ -634,7 +636,7 @@ const maxCachedOps = 1000
 // operation returns an operation with these options. The definitions of operations are cached.
 func (w *Workflow) operation(kind, name string, opts []StepOption) (s opSpec, err error) {
 	hasAttempts := kind == "do" || kind == "map"
-	if len(opts) == 0 && hasAttempts {
+	if len(opts) == 0 && len(w.opDefaults) == 0 && hasAttempts {
 		if s.def = w.cachedOp(opKey{name: name, policy: DefaultPolicy, maxLost: DefaultMaxLost}); s.def != nil {
 			return s, nil
 		}

@@ -74,6 +74,10 @@ func (d *dispatcher) continueGroup(c *flowCall) {
 		}
 		if !called {
 			number = d.callOp(run, g.opCall(i, t.now))
+		} else if run.Step(number) == nil {
+			// It has ended after the call of the function began.
+			g.setResult(i, storedResult(run, number, g.identity(i)))
+			continue
 		}
 		if c.ops == nil {
 			c.ops = map[int]groupItem{}
@@ -88,6 +92,28 @@ func (d *dispatcher) continueGroup(c *flowCall) {
 		return
 	}
 	d.suspendIdle(c, run)
+}
+
+// setResult sets the result of an operation that has ended.
+func (g *opGroup) setResult(i int, res machine.OpResult) {
+	g.failed = g.failed || res.Reason != 0
+	if g.isMap {
+		g.results[i] = res
+	} else {
+		g.endWith(res) // unless the attempt has delivered it
+	}
+}
+
+// storedResult returns the result of an operation that has ended. The operation may have another
+// name since.
+func storedResult(run *machine.Run, number int, identity string) (res machine.OpResult) {
+	for res = range machine.ReadResults(run.Results()) {
+		if res.Number == number {
+			break
+		}
+	}
+	res.Name = identity
+	return res
 }
 
 // opCall returns the call of an operation of the group.
@@ -218,12 +244,7 @@ func (d *dispatcher) opEnded(run *machine.Run, rec *machine.Record) {
 	delete(c.ops, rec.Step)
 	g := item.opGroup
 	g.running--
-	if res := outcomeOf(g.identity(item.index), rec); g.isMap {
-		g.results[item.index] = res
-	} else {
-		g.endWith(res) // unless the attempt has delivered it
-	}
-	g.failed = g.failed || rec.Reason != 0
+	g.setResult(item.index, outcomeOf(g.identity(item.index), rec))
 	d.continueGroup(c)
 }
 

@@ -185,7 +185,7 @@ type GaveUp struct {
 	Reason   string                     `json:"reason"`
 	Error    string                     `json:"error"`
 	Input    json.RawMessage            `json:"input,omitempty"`
-	Outputs  map[string]json.RawMessage `json:"outputs,omitempty"` // outputs of the steps that succeeded, by step
+	Outputs  map[string]json.RawMessage `json:"outputs,omitempty"` // outputs of the steps that succeeded, by step; of a flow, the results of its operations, but none if they are large
 
 	// Origin and OriginKey are the id and the key of the first run of a chain of
 	// repetitions; "" if the run repeats no other.
@@ -256,6 +256,9 @@ func (t *turn) giveUp(run *machine.Run, next *Workflow) error {
 func (g GaveUp) byReference(run *machine.Run, size int) GaveUp {
 	g.Input, g.Outputs = nil, nil
 	g.ByReference = &GaveUpReference{Run: g.Run, Bytes: size}
+	if run.IsFlow() {
+		return g // without the results of its operations: their names alone may be too large
+	}
 	for name := range outputs(run) {
 		g.ByReference.Outputs = append(g.ByReference.Outputs, name)
 	}

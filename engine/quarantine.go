@@ -309,7 +309,10 @@ func (s *suspects) launcher(run *machine.Run, step int) (begin func(*trial, *mac
 func (s *suspects) takePlace(run *machine.Run, step int) bool {
 	sh := s.d.sh
 	if run.IsFunction(step) {
-		return sh.functions.take(sh)
+		// It takes a place even if none is free: functions that have places may wait for
+		// operations that can't begin before this suspect.
+		sh.functions.reclaim()
+		return true
 	}
 	if !sh.places.take(sh) {
 		s.d.full = true

@@ -165,3 +165,25 @@ func TestFlowPostponedWhileItsFunctionIsDue(t *testing.T) {
 	}
 	w.check("at the end", w.shadow, replayed(t, w.log))
 }
+
+func TestCopyOfAColdFlowHasMemoryOfItsOwn(t *testing.T) {
+	warm := sleeping(t, 3)
+	data := frames(warm.Snapshot(), nil, 1000)
+	m, err := RestoreCold(bytes.NewReader(data), warm.at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := bodies(t, data)
+	var buf []byte
+	m.Cold(func(frame uint32) ([]byte, error) { buf = append(buf[:0], parts[frame]...); return buf, nil })
+	r := m.runs[warm.all[0].ID]
+	c, err := m.Copy(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := bytes.Clone(c.Results())
+	clear(buf) // Load reads another frame into this memory
+	if !bytes.Equal(before, c.Results()) {
+		t.Errorf("the copy changed: %d bytes", len(before))
+	}
+}

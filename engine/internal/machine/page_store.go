@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/tideover/tideover/engine/internal/codec"
 )
@@ -183,6 +184,9 @@ func (p *pageStore) Copy(r *Run) (*Run, error) {
 		return nil, err
 	}
 	results := whole.Results() // up to MaxResults, which nothing changes: share them
+	if r.IsCold() {
+		results = slices.Clone(results) // they are in the memory of a frame
+	}
 	if len(results) > 0 {
 		w, f := *whole, *whole.flow
 		f.results = nil
