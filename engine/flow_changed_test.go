@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -183,13 +185,29 @@ func TestFlowWithoutItsCode(t *testing.T) {
 	}, w)
 }
 
-type endedRuns struct{ list []engine.Ended }
+// endedRuns has the inputs of runs that OnEnd started.
+type endedRuns struct {
+	mu   sync.Mutex
+	list []engine.Ended
+}
+
+func (r *endedRuns) add(e engine.Ended) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.list = append(r.list, e)
+}
+
+func (r *endedRuns) all() []engine.Ended {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.list)
+}
 
 // A chain of runs: the key goes from run to run, and OnEnd follows only the last one.
 func TestFlowAgain(t *testing.T) {
 	var ended endedRuns
 	onEnd := engine.MustFlow("on-end", func(_ *engine.Flow, in engine.Ended) (int, error) {
-		ended.list = append(ended.list, in)
+		ended.add(in)
 		return 0, nil
 	})
 	w := engine.MustFlow("loop", func(f *engine.Flow, n int) (string, error) {
@@ -225,15 +243,15 @@ func TestFlowAgain(t *testing.T) {
 			} else {
 				e.Restart()
 			}
-			if len(ended.list) > 0 {
-				t.Errorf("OnEnd was called: %+v", ended.list)
+			if len(ended.all()) > 0 {
+				t.Errorf("OnEnd was called: %+v", ended.all())
 			}
 		}
 		run := endOfFlow(t, e, id)
 		wantRun(t, run, "succeeded", "end 3")
 		time.Sleep(time.Minute)
-		if len(ended.list) != 1 || ended.list[0].Run != id || ended.list[0].Key != "order" || ended.list[0].State != "succeeded" {
-			t.Errorf("OnEnd was called with %+v", ended.list)
+		if len(ended.all()) != 1 || ended.all()[0].Run != id || ended.all()[0].Key != "order" || ended.all()[0].State != "succeeded" {
+			t.Errorf("OnEnd was called with %+v", ended.all())
 		}
 	}, w, onEnd)
 }

@@ -464,9 +464,9 @@ func TestFlowEvents(t *testing.T) {
 
 // A dead run of a flow starts its follow-up run, which gets the results of the operations.
 func TestFlowOnGiveUp(t *testing.T) {
-	var got []engine.GaveUp
+	inputs := make(chan engine.GaveUp, 9)
 	report := engine.MustFlow("report", func(_ *engine.Flow, in engine.GaveUp) (int, error) {
-		got = append(got, in)
+		inputs <- in
 		return 0, nil
 	})
 	w := engine.MustFlow("order", func(f *engine.Flow, _ int) (string, error) {
@@ -479,7 +479,8 @@ func TestFlowOnGiveUp(t *testing.T) {
 		run := e.Run(w, 4711, engine.Key("k"))
 		time.Sleep(time.Minute)
 		wantRun(t, run, "dead", "operation pay: no money")
-		if len(got) != 1 || got[0].Run != run.ID || got[0].Key != "k" || got[0].Step != "function" || got[0].Error != "operation pay: no money" ||
+		got := []engine.GaveUp{<-inputs}
+		if len(inputs) > 0 || got[0].Run != run.ID || got[0].Key != "k" || got[0].Step != "function" || got[0].Error != "operation pay: no money" ||
 			string(got[0].Input) != "4711" || fmt.Sprintf("%s", got[0].Outputs) != "map[price:7]" {
 			t.Errorf("the follow-up run got %+v", got)
 		}

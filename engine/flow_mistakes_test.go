@@ -56,7 +56,7 @@ func TestFlowMistakes(t *testing.T) {
 			return "ok", nil
 		}},
 		{name: "a second goroutine beside an operation", want: "operation b: called from a second goroutine", do: func(f *engine.Flow, _ int) (string, error) {
-			result := make(chan error)
+			result := make(chan error, 1)
 			go func() { result <- engine.Sleep(f, "b", time.Second) }()
 			_ = do(f, "a")
 			<-result

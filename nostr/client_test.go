@@ -67,9 +67,9 @@ func TestWhatIsSentDuringAnOutageArrivesAfterIt(t *testing.T) {
 	c := client(t, func(cfg *nostr.ClientConfig) { cfg.Handle, cfg.Stored = box.handle, box.eose }, r)
 	begin := time.Now().Add(-10 * time.Minute)
 	c.Subscribe("jobs", begin, nostr.Filter{Kinds: []int{7000}})
+	up := time.Now()
 	run(t, c)
 	testwait.Until(t, "subscribed", func() bool { return box.eoses() == 1 })
-	up := time.Now()
 	r.Stop()
 	r.Inject(newEvent(t, "sent meanwhile"))
 	if err := r.Restart(); err != nil {
