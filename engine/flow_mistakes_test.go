@@ -265,24 +265,25 @@ func TestFlowParkedIsCanceled(t *testing.T) {
 // Deferred calls of a function that is suspended run. Operations that they call do nothing.
 func TestFlowDeferredCalls(t *testing.T) {
 	var cleaned atomic.Int32
-	var errs []error
+	results := make(chan error, 9)
 	w := engine.MustFlow("deferred", func(f *engine.Flow, _ int) (string, error) {
 		defer func() {
 			if recover() != nil {
 				t.Error("a suspended function panics")
 			}
 			_, err := engine.Do(f, "cleanup", func(context.Context) (int, error) { return int(cleaned.Add(1)), nil })
-			errs = append(errs, err)
+			results <- err
 		}()
 		return "ok", engine.Sleep(f, "long", day)
 	})
 	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
 		wantRun(t, e.Run(w, 1), "succeeded", "ok")
-		if len(errs) != 2 || !errors.Is(errs[0], engine.ErrFlowOver) || errs[1] != nil || cleaned.Load() != 1 {
-			t.Errorf("errors %v, cleaned %d times", errs, cleaned.Load())
+		first, second := <-results, <-results
+		if !errors.Is(first, engine.ErrFlowOver) || second != nil || len(results) > 0 || cleaned.Load() != 1 {
+			t.Errorf("errors %v and %v, cleaned %d times", first, second, cleaned.Load())
 		}
-		if want := "operation cleanup: the call of the function is over"; errs[0].Error() != want {
-			t.Errorf("the error is %q, want %q", errs[0], want)
+		if want := "operation cleanup: the call of the function is over"; first.Error() != want {
+			t.Errorf("the error is %q, want %q", first, want)
 		}
 	}, w)
 }
