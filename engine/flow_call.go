@@ -168,14 +168,14 @@ func (c *flowCall) main() {
 		}
 	}()
 	growStack()
+	input, err := c.completeInput()
+	if err != nil {
+		c.exitIfStopped()
+		end.result = &machine.Result{Failed: true, Outcome: retry.OutcomeOf(err), Error: c.sh.errorText(err.Error())}
+		return
+	}
 	f := c.newFlow()
-	end = c.result(f, func() ([]byte, error) {
-		input, err := c.completeInput()
-		if err != nil {
-			return nil, err
-		}
-		return c.workflow.function(f, input)
-	})
+	end = c.result(f, func() ([]byte, error) { return c.workflow.function(f, input) })
 }
 
 // completeInput returns the input for the function: a GaveUp that is stored by reference is
@@ -546,8 +546,8 @@ func (f *Flow) perform(g *opGroup) error {
 	if len(g.numbers) == 0 && (fresh == 0 || g.failed && !g.all) {
 		return nil
 	}
-	if f.count += fresh; f.count > machine.MaxOps {
-		return &OpError{Name: label(g.name), Code: "too-many-operations", Text: fmt.Sprintf("a run can have at most %d operations; begin another run by engine.Again", machine.MaxOps)}
+	if err := f.countOps(g.name, fresh); err != nil {
+		return err
 	}
 	c.send(func(t *turn) error { t.o.sh.dispatcher.startGroup(c, g); return nil })
 	select {
@@ -565,11 +565,24 @@ func (f *Flow) perform(g *opGroup) error {
 	return nil
 }
 
+// countOps counts operations that the function is about to call. If the run would have too many,
+// it counts none of them, and returns an error with the name of the operation.
+func (f *Flow) countOps(identity string, n int) error {
+	if f.count+n > machine.MaxOps {
+		return &OpError{
+			Name: label(identity), Code: "too-many-operations",
+			Text: fmt.Sprintf("a run can have at most %d operations; begin another run by engine.Again", machine.MaxOps),
+		}
+	}
+	f.count += n
+	return nil
+}
+
 // record stores an operation that ends with its call.
 func (f *Flow) record(identity string, data []byte) error {
 	c := f.call
-	if f.count++; f.count > machine.MaxOps {
-		return &OpError{Name: label(identity), Code: "too-many-operations", Text: fmt.Sprintf("a run can have at most %d operations; begin another run by engine.Again", machine.MaxOps)}
+	if err := f.countOps(identity, 1); err != nil {
+		return err
 	}
 	f.ended[identity] = &machine.OpResult{Name: identity, Data: data}
 	c.send(func(t *turn) error {

@@ -253,3 +253,63 @@ func TestAStepOfARunThatIsOverDoesNotWait(t *testing.T) {
 		})
 	}
 }
+
+// A flow as the follow-up run gets the large input and outputs too.
+func TestAFlowAsFollowUpRunHasAllOfALargeRun(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const size = 200 << 10
+		var log undoLog
+		follow := MustFlow("undo", func(f *Flow, g GaveUp) (string, error) {
+			log.add(g)
+			return "undone", Sleep(f, "long", time.Hour)
+		})
+		w := must(NewWorkflow("large", OnGiveUp(follow),
+			Step("reserve", func(context.Context, string) (string, error) { return strings.Repeat("r", size), nil }),
+			Step("pay", func(context.Context, string) (string, error) { return "", retry.Permanent(errors.New("declined")) }, After("reserve"))))
+		e := opened(t, Config{Workflows: []*Workflow{w}})
+		waited(t, started(t, e, w, strings.Repeat("i", size)))
+		time.Sleep(2 * time.Hour)
+		if len(log.list()) != 2 {
+			t.Fatalf("the function of the follow-up run was called %d times, want 2", len(log.list()))
+		}
+		for _, g := range log.list() {
+			checkGaveUp(t, g, size)
+		}
+	})
+}
+
+// The results of a flow's operations, or their names alone, may be too large for the follow-up run:
+// it has none of them then.
+func TestAFollowUpRunOfALargeFlowHasNoOutputs(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		items, size int
+		key         string
+	}{
+		"large results": {4, 100 << 10, "k"},
+		"long names":    {10_000, 10, strings.Repeat("k", 120)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var log undoLog
+				follow := must(NewWorkflow("undo", Step("undo", func(_ context.Context, g GaveUp) (string, error) { log.add(g); return "", nil })))
+				w := MustFlow("large", func(f *Flow, _ string) (string, error) {
+					reserve := func(context.Context, int) (string, error) { return strings.Repeat("r", test.size), nil }
+					if _, err := Map(f, "reserve", make([]int, test.items), reserve, ForKey(test.key), Parallel(100)); err != nil {
+						return "", err
+					}
+					return "", errors.New("declined")
+				}, OnGiveUp(follow))
+				e := opened(t, Config{Workflows: []*Workflow{w}})
+				run := waited(t, started(t, e, w, "input"))
+				time.Sleep(time.Minute)
+				got := log.list()
+				if len(got) != 1 || got[0].Run != run.ID || string(got[0].Input) != `"input"` || len(got[0].Outputs) != 0 || got[0].Error != "declined" {
+					t.Errorf("the follow-up run of %s got %d inputs: %.300v", run.ID, len(got), got)
+				}
+			})
+		})
+	}
+}
