@@ -187,7 +187,7 @@ func (l *flowOps) describe() {
 		if o == nil {
 			continue
 		}
-		o.info.Spent = res.Attempts
+		o.info.Spent = res.Spent
 		if o.kind != "map" { // a map does not end when it is stored, but with its items
 			o.info.Ended = pointer(res.Ended)
 		}

@@ -203,6 +203,7 @@ type OpResult struct {
 	Number   int
 	Name     string // identity: kind, name and key
 	Attempts int
+	Spent    int   // attempts that count for the policy, as in StepState
 	Began    int64 // when the operation was called or its first attempt began
 	Ended    int64
 	Reason   retry.Reason // why the operation failed; 0 if it succeeded
@@ -215,6 +216,7 @@ func (o *OpResult) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(o.Number))
 	b = codec.AppendBytes(b, o.Name)
 	b = binary.AppendUvarint(b, uint64(o.Attempts))
+	b = binary.AppendUvarint(b, uint64(o.Spent))
 	b = binary.AppendVarint(b, o.Began)
 	b = binary.AppendVarint(b, o.Ended-o.Began)
 	b = append(b, byte(o.Reason))
@@ -226,7 +228,7 @@ func (o *OpResult) append(b []byte) []byte {
 }
 
 func (o *OpResult) read(in *codec.Reader) {
-	*o = OpResult{Number: in.Number(), Name: string(in.Bytes()), Attempts: in.Number(), Began: in.Varint()}
+	*o = OpResult{Number: in.Number(), Name: string(in.Bytes()), Attempts: in.Number(), Spent: in.Number(), Began: in.Varint()}
 	o.Ended = o.Began + in.Varint()
 	if o.Reason = retry.Reason(in.Byte()); o.Reason != 0 {
 		o.Code, o.Text = string(in.Bytes()), string(in.Bytes())
@@ -385,7 +387,7 @@ func (f *flow) addResult(o *OpResult) {
 func (m *state) endOp(r *Run, rec *Record) {
 	f, s := r.flow, r.Step(rec.Step)
 	o := OpResult{
-		Number: rec.Step, Name: r.Identity(rec.Step), Attempts: int(s.Attempt), Began: cmp.Or(s.First, rec.At), Ended: rec.At,
+		Number: rec.Step, Name: r.Identity(rec.Step), Attempts: int(s.Attempt), Spent: int(s.Spent), Began: cmp.Or(s.First, rec.At), Ended: rec.At,
 		Reason: rec.Reason, Data: rec.Data,
 	}
 	if rec.Reason != 0 {
