@@ -38,6 +38,8 @@ const (
 	opSchedule   op = "schedule"
 	opSchedules  op = "schedules"
 	opEvents     op = "events" // of a member
+	opSignal     op = "signal"
+	opKeyed      op = "keyed" // the run that has a key
 )
 
 // startOp returns the operation that starts a run of the definition.
@@ -51,7 +53,7 @@ func startOp(def *machine.Definition) op {
 // repeatable has the operations that have the same effect if they are carried out twice.
 var repeatable = map[op]bool{
 	opGet: true, opHas: true, opWait: true, opDefinition: true, opList: true, opGroups: true, opFind: true,
-	opStats: true, opSchedule: true, opSchedules: true,
+	opStats: true, opSchedule: true, opSchedules: true, opSignal: true, opKeyed: true,
 }
 
 // call is a request to a shard, from this process or another one. It is sent between processes
@@ -62,6 +64,8 @@ type call struct {
 	By        string          `json:"by,omitempty"`
 	Step      string          `json:"step,omitempty"`
 	Text      string          `json:"text,omitempty"`
+	Workflow  string          `json:"workflow,omitempty"` // of keyed
+	Signal    *signal         `json:"signal,omitempty"`
 	Input     json.RawMessage `json:"input,omitempty"`
 	Until     time.Time       `json:"until,omitzero"`
 	Filter    *Filter         `json:"filter,omitempty"`
@@ -174,6 +178,10 @@ func (c *commands) perform(ctx context.Context, asked *call) (a answer, err erro
 		err = c.sh.scheduler.set(ctx, asked.Schedules)
 	case opSchedules:
 		a.Schedules, err = c.sh.scheduler.list(ctx)
+	case opSignal:
+		a.IDs, err = c.signal(ctx, id, asked.Signal)
+	case opKeyed:
+		a.IDs, err = c.keyed(ctx, asked.Workflow, asked.Text)
 	default:
 		err = fmt.Errorf("%w: %q, which a newer version may know", errCall, asked.Op)
 	}

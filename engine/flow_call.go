@@ -112,9 +112,10 @@ type groupItem struct {
 // all of a Map.
 type opGroup struct {
 	name     string              // identity of the operation or of the map
-	def      *machine.Definition // policy and limits; nil for a sleep
-	sleep    time.Duration
-	n        int // number of operations
+	def      *machine.Definition // policy and limits; nil for a sleep and a wait for a signal
+	sleep    time.Duration       // length of a sleep, or the longest wait for a signal; 0 means no limit for that
+	isAwait  bool                // it waits for a signal
+	n        int                 // number of operations
 	parallel int
 	isMap    bool
 	all      bool // continue after a failure
@@ -453,6 +454,7 @@ type operation struct {
 	identity string
 	def      *machine.Definition // nil if it has no attempts
 	parallel int
+	within   time.Duration // of an await
 }
 
 // operation checks the call of an operation: its name and options, and that the flow is used as
@@ -491,12 +493,12 @@ func (f *Flow) operation(kind, name string, opts []StepOption) (o operation, err
 		return o, f.misuse(o.identity, err)
 	}
 	f.asked[o.identity], f.last = true, o.identity
-	o.def, o.parallel = s.def, cmp.Or(s.parallel, defaultParallel)
+	o.def, o.parallel, o.within = s.def, cmp.Or(s.parallel, defaultParallel), s.within
 	return o, nil
 }
 
 // opKinds has the kinds of operations that a function can call.
-var opKinds = [...]string{"do", "map", "sleep", "now", "random"}
+var opKinds = [...]string{"do", "map", "sleep", "now", "random", machine.AwaitKind}
 
 // checkKind returns an error if the run has a stored operation of another kind in the place of this
 // one.
@@ -632,6 +634,7 @@ type opSpec struct {
 	def      *machine.Definition
 	key      string
 	parallel int
+	within   time.Duration
 }
 
 // opKey identifies the definition of an operation in the cache of a workflow.
@@ -669,11 +672,13 @@ func (w *Workflow) operation(kind, name string, opts []StepOption) (s opSpec, er
 		err = errors.New("version: use the option of the function")
 	case b.parallel != 0 && kind != "map":
 		err = errors.New("parallel: only Map and Collect have this option")
+	case b.within != 0 && kind != machine.AwaitKind:
+		err = errors.New("within: only Await has this option")
 	}
 	if err := errors.Join(append(b.errs, err)...); err != nil {
 		return s, err
 	}
-	s.key, s.parallel = b.key, b.parallel
+	s.key, s.parallel, s.within = b.key, b.parallel, b.within
 	if !hasAttempts {
 		return s, checkName(name)
 	}

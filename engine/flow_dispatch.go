@@ -74,8 +74,10 @@ func (d *dispatcher) continueGroup(c *flowCall) {
 		}
 		if !called {
 			number = d.callOp(run, g.opCall(i, t.now))
-		} else if run.Step(number) == nil {
-			// It has ended after the call of the function began.
+		}
+		if run.Step(number) == nil {
+			// It has ended after the call of the function began, or it waits for a signal that
+			// has come before.
 			g.setResult(i, storedResult(run, number, g.identity(i)))
 			continue
 		}
@@ -119,7 +121,7 @@ func storedResult(run *machine.Run, number int, identity string) (res machine.Op
 // opCall returns the call of an operation of the group.
 func (g *opGroup) opCall(i int, now int64) *machine.OpCall {
 	call := &machine.OpCall{Name: g.identity(i), Def: g.def}
-	if g.def == nil {
+	if g.def == nil && (!g.isAwait || g.sleep > 0) {
 		call.Due = calendar(time.Unix(0, now).Add(g.sleep))
 	}
 	return call
@@ -165,7 +167,9 @@ func (d *dispatcher) suspendIdle(c *flowCall, run *machine.Run) {
 	g := c.group
 	for number := range c.ops {
 		s := run.Step(number)
-		if s == nil || s.Status != machine.Waiting || run.InQueue(number) || s.At-d.o.turn.now < int64(suspendAfter) {
+		switch {
+		case s != nil && s.Status == machine.Blocked: // it waits for a signal, without a limit
+		case s == nil || s.Status != machine.Waiting || run.InQueue(number) || s.At-d.o.turn.now < int64(suspendAfter):
 			return
 		}
 	}
@@ -328,7 +332,7 @@ func (d *dispatcher) continueAs(run *machine.Run, w *Workflow, input []byte) {
 	o, t := d.o, &d.o.turn
 	t.next = followUps{again: &machine.Start{
 		ID: machine.NewID(t.now, o.random(), o.random()).In(o.slot(run.Key)), Hash: w.def.Hash(), Input: input, Key: run.Key,
-		Source: "continues " + run.ID.String(), Continues: run.ID, Trace: run.Trace(),
+		Source: "continues " + run.ID.String(), Continues: run.ID, Trace: run.Trace(), Inbox: run.Inbox(),
 	}, againDef: w.def}
 	rec := o.m.Continue(run, t.next.again.ID, t.now)
 	t.must(&rec)

@@ -143,7 +143,7 @@ func (f *followUps) room() (n int) {
 		n += len(f.ended) + start
 	}
 	if f.again != nil {
-		n += len(f.again.Input) + len(f.again.Trace) + start
+		n += len(f.again.Input) + len(f.again.Trace) + len(f.again.Inbox) + start
 	}
 	return n
 }

@@ -217,6 +217,9 @@ func describeStep(r *machine.Run, k int) StepInfo {
 // or a caller canceled the run.
 func stepStatus(r *machine.Run, k int) string {
 	s := r.Step(k).Status
+	if r.IsFlow() && k > 0 && s == machine.Blocked {
+		s = machine.Waiting // for a signal
+	}
 	if s != machine.Waiting || r.Outcome == machine.Undecided {
 		return s.String()
 	}
@@ -290,6 +293,12 @@ func (i *Info) addTo(r *machine.Run, rec *machine.Record, s *StepInfo) {
 	case machine.Started:
 		i.Notes = append(i.Notes, Note{at, rec.Kind.String(), "", r.Source()})
 	case machine.Described: // the status is a field of the run
+	case machine.Signaled:
+		signal, by := machine.SplitSignal(rec.Text)
+		if by != "" {
+			signal += " from " + by
+		}
+		i.Notes = append(i.Notes, Note{at, "signal", "", signal})
 	default:
 		i.Notes = append(i.Notes, Note{at, rec.Kind.String(), "", rec.Text})
 	}

@@ -74,10 +74,11 @@ type stepBuilder struct {
 	machine.Step
 	concurrency int
 	version     string
-	text        string  // the policy as text; "" if Policy has it
-	key         string  // of an operation of a flow
-	parallel    int     // of a Map of a flow
-	errs        []error // nil values do not count
+	text        string        // the policy as text; "" if Policy has it
+	key         string        // of an operation of a flow
+	parallel    int           // of a Map of a flow
+	within      time.Duration // of an Await of a flow
+	errs        []error       // nil values do not count
 }
 
 // NewWorkflow returns a workflow with the given steps and options. Its error lists
@@ -155,8 +156,8 @@ func newStep(name string, opts []StepOption) *stepBuilder {
 		opt(s)
 	}
 	s.parsePolicy()
-	if s.key != "" || s.parallel != 0 {
-		s.errs = append(s.errs, errors.New("ForKey and Parallel are options of the operations of a flow"))
+	if s.key != "" || s.parallel != 0 || s.within != 0 {
+		s.errs = append(s.errs, errors.New("ForKey, Parallel and Within are options of the operations of a flow"))
 	}
 	return s
 }

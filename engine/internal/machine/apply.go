@@ -169,6 +169,10 @@ func (m *Machine) applyRun(r *Run, rec *Record) {
 		m.applySuspended(r, rec)
 	case Described:
 		r.flow.applyDescribed(rec)
+	case Signaled:
+		m.applySignaled(r, rec)
+	case NoSignal:
+		m.endOp(r, rec)
 	case Continued:
 		m.endAttempt(r, 0)
 		s.Status = Complete
@@ -270,6 +274,12 @@ func (m *Machine) applyStarted(rec *Record) error {
 	}
 	if d.Flow {
 		r.flow = new(flow)
+		if n := len(d.Steps) + 1; len(rec.Outputs) > n {
+			var err error
+			if r.flow.inbox, err = readInbox(rec.Outputs[n]); err != nil {
+				return err
+			}
+		}
 	}
 	m.add(r)
 	m.claimKey(r)
@@ -329,7 +339,7 @@ func (m *Machine) applyRetry(r *Run, rec *Record) {
 			m.wait(r, n, max(s.At, rec.At))
 			s.clock = clock
 		case Blocked:
-			if needsMet(r, n) {
+			if n < len(r.Def.Steps) && needsMet(r, n) { // and no operation that waits for a signal
 				m.wait(r, n, rec.At)
 			}
 		case Running, Complete, NoHandler:
@@ -429,8 +439,8 @@ func (m *state) applyPurged(rec *Record) {
 
 // Due handles the timers that are due, at most the given number: it removes each timer and puts
 // its step into its queue. It returns the runs that have timed out, which the caller must record.
-// It also returns the sleeps that are over, which the caller must record by Slept. The move of a
-// step into its queue is not recorded, because it follows from the step's due time. An attempt of
+// It also returns the sleeps and the waits for signals that are over, which the caller must record
+// by Slept. The move of a step into its queue is not recorded, because it follows from the step's due time. An attempt of
 // an operation needs the function of its run: if that is suspended, it is due instead.
 func (m *Machine) Due(now int64, most int) (expired []*Run, slept []Sleep) {
 	for range most {

@@ -39,7 +39,8 @@ type Start struct {
 	Outputs [][]byte      // outputs of steps that do not run again; nil for the others
 	Trace   string        // trace context of the starter; "" for none. A run that repeats another has none
 
-	Continues ID // the run that it continues, whose key it gets; zero for none
+	Continues ID     // the run that it continues, whose key it gets; zero for none
+	Inbox     []byte // of a run that continues another one: see Run.Inbox
 
 	// The following fields are set only for a run that repeats another.
 
@@ -84,18 +85,22 @@ func (c Commands) Start(req *Start, now int64) (rec Record, existing ID, err err
 
 // outputs returns the outputs for the record. One more element may follow the outputs of the
 // steps: the first run of the chain of repetitions if the run repeats another one, else the trace
-// context. Older versions ignore this element.
+// context. Older versions ignore this element. Another one has the signals of the run that this
+// one continues.
 func (s *Start) outputs(steps int) [][]byte {
 	more := s.Trace
 	if !s.Origin.IsZero() {
 		more = encodeOrigin(s.Origin, s.OriginKey)
 	}
-	if more == "" {
+	if more == "" && s.Inbox == nil {
 		return s.Outputs
 	}
 	list := make([][]byte, steps+1)
 	copy(list[:steps], s.Outputs)
 	list[steps] = []byte(more)
+	if s.Inbox != nil {
+		list = append(list, s.Inbox)
+	}
 	return list
 }
 
@@ -154,12 +159,12 @@ func (c Commands) Wake(id ID, by string, now int64) (recs []Record, err error) {
 		return nil, err
 	}
 	for n, s := range r.Live() {
-		if r.Outcome == Undecided && !r.Failing && s.Status == Waiting && s.At > now {
+		if r.Outcome == Undecided && !r.Failing && s.Status == Waiting && s.At > now && !r.IsAwait(n) {
 			recs = append(recs, Record{Kind: Woken, Run: id, Step: n, At: now, Text: by, By: retry.ByHuman})
 		}
 	}
 	if len(recs) == 0 {
-		return nil, fmt.Errorf("%w: run %s is %s, and no step of it waits", ErrState, id, r.State())
+		return nil, fmt.Errorf("%w: run %s is %s, and no step of it waits%s", ErrState, id, r.State(), r.awaitedHint())
 	}
 	return recs, nil
 }
@@ -191,14 +196,14 @@ func (c Commands) Postpone(id ID, until int64, by string, now int64) (recs []Rec
 		return nil, err
 	}
 	for n, s := range r.Live() {
-		if r.begun() && r.Outcome == Undecided && !r.Failing && (s.Status == Running || s.Status == Waiting && s.At != until) {
+		if r.begun() && r.Outcome == Undecided && !r.Failing && (s.Status == Running || s.Status == Waiting && s.At != until && !r.IsAwait(n)) {
 			recs = append(recs, Record{
 				Kind: Postponed, Run: id, Step: n, At: now, Due: until, Delay: time.Duration(until - now), Text: by, By: retry.ByHuman, Clock: true,
 			})
 		}
 	}
 	if len(recs) == 0 {
-		return nil, fmt.Errorf("%w: run %s is %s, and no step of it can be postponed", ErrState, id, r.State())
+		return nil, fmt.Errorf("%w: run %s is %s, and no step of it can be postponed%s", ErrState, id, r.State(), r.awaitedHint())
 	}
 	return recs, nil
 }

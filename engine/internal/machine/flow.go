@@ -34,6 +34,7 @@ type flow struct {
 	results  []byte // encoded results of the operations that have ended: see OpResult
 	redo     []byte // encoded numbers of the failed operations that a retry of the run calls again
 	about    *about // status and tags; nil if the function has set none
+	inbox    *inbox // signals; nil if the run has got none
 	count    int32  // number of operations that were called
 	attempts int32  // number of attempts of operations that have ended
 	size     int32  // bytes of the results of the operations
@@ -182,8 +183,10 @@ func (r *Run) about() *about {
 }
 
 // CalledOps returns the number of operations that the run has called, and the bytes of their
-// results.
-func (r *Run) CalledOps() (n, bytes int) { return int(r.flow.count), int(r.flow.size) }
+// results and of signals.
+func (r *Run) CalledOps() (n, bytes int) {
+	return int(r.flow.count), int(r.flow.size) + int(r.flow.inbox.read().size)
+}
 
 // Pending returns the identities and numbers of the operations that have not ended; nil if there
 // are none.
@@ -282,8 +285,13 @@ func (c Commands) Suspend(r *Run, awaited int, now int64) Record {
 	return Record{Kind: Suspended, Run: r.ID, At: now, Attempt: int(r.Steps[0].Attempt), Count: awaited}
 }
 
-// Slept decides that a sleep has ended.
+// Slept decides that a sleep has ended, or that the time is over in which an operation waits for a
+// signal.
 func (c Commands) Slept(r *Run, n int, now int64) Record {
+	_ = c.warm(r) // Apply returns the error
+	if r.IsAwait(n) {
+		return c.noSignal(r, n, now)
+	}
 	return Record{Kind: Done, Run: r.ID, Step: n, At: now, Data: []byte("null")}
 }
 
@@ -362,6 +370,13 @@ func (m *Machine) applyCalled(r *Run, rec *Record) error {
 		f.addResult(&OpResult{Number: rec.Step, Name: rec.Text, Began: rec.At, Ended: rec.At, Data: rec.Data})
 		return nil
 	}
+	signal, isAwait := awaited(rec.Text)
+	if isAwait {
+		if s, ok := f.inbox.take(signal); ok {
+			f.addResult(&OpResult{Number: rec.Step, Name: rec.Text, Began: rec.At, Ended: rec.At, Data: s.data})
+			return nil
+		}
+	}
 	o := op{name: rec.Text, number: int32(rec.Step)}
 	due := rec.Due
 	if rec.Hash != (Hash{}) {
@@ -373,7 +388,9 @@ func (m *Machine) applyCalled(r *Run, rec *Record) error {
 	}
 	f.ops = append(f.ops, o)
 	r.Steps = append(r.Steps, StepState{timer: noTimer})
-	m.wait(r, rec.Step, due)
+	if !isAwait || due != 0 { // without a time it waits, as Blocked, for the signal only
+		m.wait(r, rec.Step, due)
+	}
 	return nil
 }
 
@@ -492,6 +509,11 @@ func (f *flow) append(b []byte) []byte {
 	b = codec.AppendBytes(b, said.tags)
 	b = codec.AppendBytes(b, f.redo)
 	b = codec.AppendBytes(b, f.results)
+	var signals []byte
+	if f.inbox != nil {
+		signals = f.inbox.append(nil)
+	}
+	b = codec.AppendBytes(b, signals)
 	b = binary.AppendUvarint(b, uint64(len(f.ops)))
 	for i := range f.ops {
 		o := &f.ops[i]
@@ -517,6 +539,10 @@ func (d *runDecoder) readFlow(in *codec.Reader) (*flow, error) {
 		f.redo = slices.Clone(redo)
 	}
 	f.results = in.Bytes()
+	var err error
+	if f.inbox, err = readInbox(in.Bytes()); err != nil {
+		return f, err
+	}
 	n := in.Number()
 	if n > MaxOps || n > len(in.Data) {
 		in.Fail()
@@ -557,11 +583,11 @@ func (s *definitionSet) operation(text []byte) (*Definition, error) {
 	return s.defs[d.hash], nil
 }
 
-// Sleep is a sleep of a run that is over.
+// Sleep is a sleep, or a wait for a signal, of a run that is over.
 type Sleep struct {
 	Run    *Run
 	Number int // number of the step
 }
 
-// continued reports whether the run ended because another run continues its work.
-func (r *Run) continued() bool { return r.Outcome == Succeeded && !r.ReplacedBy().IsZero() }
+// Continued reports whether the run ended because another run continues its work.
+func (r *Run) Continued() bool { return r.Outcome == Succeeded && !r.ReplacedBy().IsZero() }

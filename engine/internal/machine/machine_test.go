@@ -528,7 +528,7 @@ func legalKeys(m *Machine) error {
 		}
 	}
 	for _, r := range m.all {
-		if r.Key != "" && !r.Finished() && !r.continued() && m.keys[r.Key].id != r.ID {
+		if r.Key != "" && !r.Finished() && !r.Continued() && m.keys[r.Key].id != r.ID {
 			return fmt.Errorf("key %q of run %s is of %q", r.Key, r.ID, m.keys[r.Key].id)
 		}
 	}

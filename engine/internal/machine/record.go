@@ -48,13 +48,15 @@ const (
 	Suspended                 // a call of the function ended, because it waits for operations; it is called again when Count of them have ended
 	Described                 // the function set the status of the run to Text and, if there is Data, its tags to that JSON object
 	Continued                 // the run ended, and the run Other continues its work
+	Signaled                  // a signal came, with the payload Data: Step waited for it, or 0 if none did; Text has its name, id and sender
+	NoSignal                  // the time was over in which Step waited for a signal
 	kinds
 )
 
 var kindNames = [...]string{
 	"", "opened", "defined", "started", "begun", "done", "failed", "snoozed", "lost", "released", "canceled", "expired",
 	"retried", "woken", "progress", "parked", "unparked", "late", "jumped", "purged", "cron", "replaced", "omitted",
-	"limited", "paused", "resumed", "postponed", "reset", "called", "suspended", "described", "continued",
+	"limited", "paused", "resumed", "postponed", "reset", "called", "suspended", "described", "continued", "signaled", "no-signal",
 }
 
 // String returns the kind's name.

@@ -283,7 +283,7 @@ func (r *Run) State() State {
 			return StateQueued
 		case s.Status == NoHandler:
 			state = StateNeedsHandler
-		case s.Status == Waiting && state == StateScheduled:
+		case (s.Status == Waiting || i > 0 && r.flow != nil) && state == StateScheduled: // a blocked operation waits for a signal
 			state = StateWaiting
 		}
 	}

@@ -40,6 +40,15 @@ func (x *runIndex) ByKey(key string) (ID, bool) {
 	return k.id, ok
 }
 
+// Keyed returns the run that was started with the key, and the name of its workflow.
+func (x *runIndex) Keyed(key string) (id ID, workflow string, ok bool) {
+	k, ok := x.keys[key]
+	if !ok {
+		return id, "", false
+	}
+	return k.id, k.of.Name, true
+}
+
 // Orphans calls yield with every step whose attempt is running according to the state. To a
 // process that has just taken over the shard, these attempts are lost.
 func (x *runIndex) Orphans(yield func(*Run, int)) {

@@ -190,7 +190,7 @@ func (d *distribution) moveRun(m *Machine, r *Run) error {
 	if _, twice := to.runs[r.ID]; twice {
 		return fmt.Errorf("%w: two shards have run %s", ErrEncoding, r.ID)
 	}
-	if k, taken := to.keys[r.Key]; taken && !r.Finished() && !r.continued() {
+	if k, taken := to.keys[r.Key]; taken && !r.Finished() && !r.Continued() {
 		return keyTwice(r.Key, k, r.ID, r.Def.Name)
 	}
 	hash := r.Def.hash

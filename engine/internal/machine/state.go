@@ -109,11 +109,11 @@ func (m *state) install(r *Run) {
 	}
 	switch {
 	case !r.Finished():
-		if !r.continued() { // else the key belongs to the next run
+		if !r.Continued() { // else the key belongs to the next run
 			m.claimKey(r)
 		}
 	case r.version <= m.seq:
-	case r.continued():
+	case r.Continued():
 		m.use(r.Def.hash, lastRecorded(r))
 	default: // it finished after the snapshot began: the stored state does not have the expiry of its key
 		m.retire(r, lastRecorded(r))
@@ -174,7 +174,7 @@ func (m *state) close(r *Run, at int64) {
 		r.Def.workflow.Active--
 	}
 	switch {
-	case r.continued(): // its key goes over to the next run
+	case r.Continued(): // its key goes over to the next run
 		m.use(r.Def.hash, at)
 	case r.Outcome != Dead:
 		m.retire(r, at)
