@@ -25,6 +25,7 @@ type dispatcher struct {
 	launches []*attempt            // attempts to begin when the entry is stored
 
 	flows     map[machine.ID]*flowCall // calls of functions of flows
+	lingers   lingers
 	calls     []*flowCall              // calls to begin when the entry is stored
 	flowStops []flowStop               // calls to stop when the entry is stored
 	parkedBy  map[machine.ID]*Workflow // for runs that wait for other code: the workflow whose function did not fit
@@ -55,7 +56,7 @@ func (d *dispatcher) init(sh *shard) {
 	d.running = map[attemptKey]*attempt{}
 	d.stuck = map[stuckHandler]bool{}
 	d.flows, d.parkedBy = map[machine.ID]*flowCall{}, map[machine.ID]*Workflow{}
-	d.suspects.d = d
+	d.suspects.d, d.lingers.sh = d, sh
 }
 
 // dispatch begins attempts while places are free: first attempts of suspects (see quarantine),

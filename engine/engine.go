@@ -59,7 +59,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	e.deadlocks.router = &e.router
 	e.hub.init()
 	e.places.init(cfg.Concurrency)
-	e.functions.free = cfg.maxFunctions
+	e.functions.total, e.functions.free = cfg.maxFunctions, cfg.maxFunctions
 	e.quarantine.wants, e.quarantine.waiting = map[*shard]int{}, map[*shard]struct{}{}
 	e.deadlocks.waits = map[handlerWait]int{}
 	e.pens = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))

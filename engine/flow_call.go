@@ -52,6 +52,8 @@ type flowCall struct {
 
 	group *opGroup          // operations that the function waits for; nil for none
 	ops   map[int]groupItem // operations of the group that have not ended, by number
+
+	lingerUntil int64 // see lingers; 0 if the call does not wait for a signal
 }
 
 // setTag sets a tag of the run, or removes it if the value is "".

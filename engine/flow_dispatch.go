@@ -53,7 +53,7 @@ func (d *dispatcher) startGroup(c *flowCall, g *opGroup) {
 			d.sh.health.broken(err)
 		}
 	}
-	c.group = g
+	c.group, c.lingerUntil = g, 0
 	d.continueGroup(c)
 }
 
@@ -168,6 +168,8 @@ func (d *dispatcher) suspendIdle(c *flowCall, run *machine.Run) {
 	for number := range c.ops {
 		s := run.Step(number)
 		switch {
+		case g.isAwait && d.lingers.stay(c, d.o.turn.now):
+			return
 		case s != nil && s.Status == machine.Blocked: // it waits for a signal, without a limit
 		case s == nil || s.Status != machine.Waiting || run.InQueue(number) || s.At-d.o.turn.now < int64(suspendAfter):
 			return

@@ -142,7 +142,7 @@ func (o *owner) nextDue() int64 {
 	if at := o.registeredBy(); (len(o.m.Busy()) > 0 || o.m.HasSuspects()) && o.clock.last < at {
 		next = min(next, at)
 	}
-	return min(next, o.sh.dispatcher.suspects.nextDue())
+	return min(next, o.sh.dispatcher.suspects.nextDue(), o.sh.dispatcher.lingers.nextDue())
 }
 
 // registrationTime is how long the engine waits, after it was opened, for handlers and
@@ -236,6 +236,7 @@ func (o *owner) doDue() {
 		rec := o.m.Expire(run, o.openedAt.UnixNano(), t.now)
 		t.must(&rec)
 	}
+	o.sh.dispatcher.suspendLingering()
 	o.sh.scheduler.fire()
 	o.purge()
 	o.sh.dispatcher.suspects.endIsolation()

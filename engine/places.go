@@ -20,6 +20,7 @@ type places struct {
 	handlers chan struct{} // has an element for each running handler; its capacity is Config.Concurrency
 
 	mu      sync.Mutex
+	total   int       // number of places
 	free    int       // number of free places; negative if more are taken than there are
 	ahead   int       // how many more places than there are may be taken
 	scarce  bool      // the last call of take failed
@@ -37,7 +38,7 @@ const (
 var errNoPlace = fmt.Errorf("no place became free within %v", enterWait)
 
 func (p *places) init(concurrency int) {
-	p.handlers, p.free = make(chan struct{}, concurrency), concurrency
+	p.handlers, p.total, p.free = make(chan struct{}, concurrency), concurrency, concurrency
 }
 
 // enter waits until the handler of an attempt may be called. If it returns nil, the caller must
@@ -86,6 +87,13 @@ func (p *places) none() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.free <= 0
+}
+
+// few reports whether less than half of the places are free.
+func (p *places) few() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.free < p.total/2
 }
 
 // reclaim takes a place even if none is free.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -241,5 +242,53 @@ func (d *dispatcher) signaled(id machine.ID, rec *machine.Record) {
 	}
 	if run, ok := d.o.m.Run(id); ok && rec.Step > 0 {
 		d.opEnded(run, rec)
+	}
+}
+
+// lingers has the calls of functions that wait for a signal. A signal may come soon. So such a
+// call is suspended after suspendAfter only, unless many other functions are running.
+type lingers struct {
+	sh   *shard
+	list []linger // ordered by time
+}
+
+// linger is a call that waits for a signal, and the time when it is to be suspended. If
+// flowCall.lingerUntil is another time, the call has got the signal.
+type linger struct {
+	*flowCall
+	until int64
+}
+
+// stay reports whether the call stays in memory for now.
+func (l *lingers) stay(c *flowCall, now int64) bool {
+	switch {
+	case c.lingerUntil != 0:
+		return now < c.lingerUntil
+	case l.sh.functions.few():
+		return false
+	}
+	c.lingerUntil = now + int64(suspendAfter)
+	l.list = append(l.list, linger{c, c.lingerUntil})
+	return true
+}
+
+// nextDue returns when the next call is to be suspended.
+func (l *lingers) nextDue() int64 {
+	if len(l.list) == 0 {
+		return math.MaxInt64
+	}
+	return l.list[0].until
+}
+
+// suspendLingering suspends the calls that have waited for a signal for long enough.
+func (d *dispatcher) suspendLingering() {
+	for l, now := &d.lingers, d.o.turn.now; l.nextDue() <= now; {
+		c := l.list[0]
+		l.list[0] = linger{}
+		l.list = l.list[1:]
+		run, ok := d.o.m.Run(c.run)
+		if ok && d.flows[c.run] == c.flowCall && c.group != nil && c.lingerUntil == c.until && run.Outcome == machine.Undecided {
+			d.suspendIdle(c.flowCall, run)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,12 +40,14 @@ func send(t *testing.T, e *enginetest.Engine, run, name string, payload any, opt
 func TestSignal(t *testing.T) {
 	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
 		id := startFlow(t, e, approval, 1)
+		time.Sleep(2 * time.Second) // the call of the function is suspended then
 		run := flowRun(t, e, id)
 		if run.State != engine.StateWaiting || run.Step != "go" || len(operations(run, "await", "go")) != 1 {
 			t.Errorf("before the signal: %s in %q", run.State, run.Step)
 		}
 		time.Sleep(day)
 		send(t, e, id, "go", "Ada", engine.SentBy("tester"))
+		time.Sleep(2 * time.Second)
 		if run := flowRun(t, e, id); run.State != engine.StateWaiting || run.Step != "size" || run.Next != nil {
 			t.Errorf("before the second signal: %s in %q, next %v", run.State, run.Step, run.Next)
 		}
@@ -212,6 +215,7 @@ func TestSignalInOrder(t *testing.T) {
 func TestSignalAndCommands(t *testing.T) {
 	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
 		id := startFlow(t, e, approval, 1)
+		time.Sleep(2 * time.Second)
 		flowRun(t, e, id)
 		if err := e.Wake(t.Context(), id, "tester"); !errors.Is(err, engine.ErrState) || !strings.Contains(err.Error(), "it waits for the signal go") {
 			t.Errorf("wake: %v", err)
@@ -247,6 +251,39 @@ func TestSignalAndCommands(t *testing.T) {
 			t.Errorf("signal after cancel: %v", err)
 		}
 	}, approval)
+}
+
+// TestSignalSoon checks that a function which gets its signals soon is not called again for each,
+// and that a function which has waited for a second is suspended.
+func TestSignalSoon(t *testing.T) {
+	var calls atomic.Int32
+	w := engine.MustFlow("soon", func(f *engine.Flow, n int) (int, error) {
+		calls.Add(1)
+		for i := range n {
+			if _, err := engine.Await[int](f, "item", engine.ForKey(fmt.Sprint(i))); err != nil {
+				return 0, err
+			}
+		}
+		return n, nil
+	})
+	for _, c := range []struct {
+		wait  time.Duration
+		calls int32
+	}{{900 * time.Millisecond, 1}, {1100 * time.Millisecond, 11}} {
+		calls.Store(0)
+		enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+			id := startFlow(t, e, w, 10)
+			for i := range 10 {
+				synctest.Wait()
+				time.Sleep(c.wait)
+				send(t, e, id, "item", i)
+			}
+			wantRun(t, endOfFlow(t, e, id), engine.StateSucceeded, "10")
+		}, w)
+		if calls.Load() != c.calls {
+			t.Errorf("signals every %v: %d calls of the function, want %d", c.wait, calls.Load(), c.calls)
+		}
+	}
 }
 
 // TestSignalToDeadRun retries a run whose wait was in vain.
