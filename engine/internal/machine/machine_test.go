@@ -349,6 +349,8 @@ func dumpRun(r *Run) string {
 		text("tags", string(r.Tags()))
 		text("redo", string(f.redo))
 		text("results", string(f.results))
+		text("signals", string(f.inbox.read().append(nil)))
+		num("signal bytes", int64(f.inbox.read().size))
 	}
 	return string(hex.AppendEncode(append(b, "history "...), r.History))
 }
@@ -574,7 +576,7 @@ func legalFlow(m *Machine, r *Run) error {
 		return fmt.Errorf("%d steps and %d operations", len(r.Steps), len(f.ops))
 	}
 	timers := 0
-	names, last := map[string]bool{}, 0
+	names, last, signals := map[string]bool{}, 0, false
 	for n, s := range r.Live() {
 		_, parked := m.parked[r.StepDef(n).Handler][stepRef{r, int32(n)}]
 		timed := s.timer != noTimer
@@ -594,7 +596,9 @@ func legalFlow(m *Machine, r *Run) error {
 			return fmt.Errorf("the function is %v: timer %v, queued %v", s.Status, timed, s.queued)
 		case n > 0 && s.Status != Waiting && (timed || s.queued):
 			return fmt.Errorf("operation %d is %v: timer %v, queued %v", n, s.Status, timed, s.queued)
-		case n > 0 && (s.Status == Blocked || s.Status == Complete || s.Status == NoHandler || n <= last):
+		case n > 0 && s.Status == Blocked && !r.IsCold() && !r.IsAwait(n):
+			return fmt.Errorf("operation %d is blocked, and waits for no signal", n)
+		case n > 0 && (s.Status == Complete || s.Status == NoHandler || n <= last):
 			return fmt.Errorf("operation %d is %v, after operation %d", n, s.Status, last)
 		case n > 0 && !r.IsCold() && names[r.Identity(n)]:
 			return fmt.Errorf("operation %s is there twice", r.Identity(n))
@@ -603,9 +607,13 @@ func legalFlow(m *Machine, r *Run) error {
 		}
 		if n > 0 {
 			names[r.Identity(n)], last = true, n
+			signals = signals || s.Status == Blocked
+			if name, ok := awaited(r.Identity(n)); ok && slices.ContainsFunc(f.inbox.read().signals, func(s signal) bool { return s.name == name }) {
+				return fmt.Errorf("operation %d waits for a signal that the run has", n)
+			}
 		}
 	}
-	if live && function.Status == Blocked && !function.queued && timers == 0 && r.running == 0 {
+	if live && function.Status == Blocked && !function.queued && timers == 0 && r.running == 0 && !signals {
 		return fmt.Errorf("the function is suspended, and no timer calls it again")
 	}
 	if r.IsCold() {

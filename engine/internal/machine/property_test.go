@@ -172,7 +172,11 @@ func (g *game) turn() {
 func (g *game) command() {
 	g.t.Helper()
 	g.due(1 + g.rng.IntN(20))
-	switch p := g.rng.IntN(120); {
+	switch p := g.rng.IntN(126); {
+	case p >= 120:
+		if r := g.any(); r != nil {
+			g.signalOne(r)
+		}
 	case p >= 100:
 		g.callOne()
 	case p < 22:
@@ -294,6 +298,46 @@ func (g *game) startOne() {
 	}
 }
 
+func (g *game) signalName() string { return [...]string{"go", "stop"}[g.rng.IntN(2)] }
+
+// signalOne sends a signal, some of them with the id of an earlier one.
+func (g *game) signalOne(r *Run) {
+	g.t.Helper()
+	s := &Signal{Run: r.ID, Name: g.signalName(), ID: fmt.Sprint("s", g.rng.IntN(20)), By: "game", Data: []byte(fmt.Sprint(g.now))}
+	rec, known, err := g.m.Signal(s, g.now)
+	if err == nil && !known {
+		g.emit(rec)
+	}
+	if ok := r.flow != nil && (known || r.Outcome == Undecided); ok != (err == nil) {
+		g.t.Fatalf("a signal to a run in state %s: known %v, %v", r.State(), known, err)
+	}
+}
+
+// signalAll sends each run a signal that it waits for. n is different in each call.
+func (g *game) signalAll(n int) {
+	g.t.Helper()
+	for _, r := range append([]*Run(nil), g.m.all...) {
+		if r.flow == nil || r.Outcome != Undecided {
+			continue
+		}
+		if err := g.m.warm(r); err != nil {
+			g.t.Fatal(err)
+		}
+		for i := range r.flow.ops {
+			name, ok := awaited(r.flow.ops[i].name)
+			if !ok {
+				continue
+			}
+			rec, known, err := g.m.Signal(&Signal{Run: r.ID, Name: name, ID: fmt.Sprint("last", n), Data: []byte("1")}, g.now)
+			if err != nil || known {
+				g.t.Fatalf("signal %s: known %v, %v", name, known, err)
+			}
+			g.emit(rec)
+			break
+		}
+	}
+}
+
 // dispatch begins attempts as the limits allow.
 func (g *game) dispatch() {
 	g.t.Helper()
@@ -402,11 +446,17 @@ func (g *game) callOne() {
 	}
 }
 
-// callOp calls an operation: one with attempts, a sleep, or one that ends at once.
+// callOp calls an operation: one with attempts, a sleep, a wait for a signal, or one that ends at
+// once.
 func (g *game) callOp(r *Run) {
 	g.t.Helper()
 	c := &OpCall{Name: fmt.Sprintf("do:op%d", r.flow.count)}
-	switch g.rng.IntN(4) {
+	switch g.rng.IntN(5) {
+	case 2:
+		c.Name = fmt.Sprintf("await:%s[%d]", g.signalName(), r.flow.count)
+		if g.chance(50) {
+			c.Due = g.now + g.rng.Int64N(int64(20*time.Second))
+		}
 	case 0:
 		c.Due = g.now + g.rng.Int64N(int64(20*time.Second))
 	case 1:
@@ -446,7 +496,7 @@ func (g *game) suspend(r *Run) {
 // continueOne ends a run that another one continues.
 func (g *game) continueOne(r *Run) {
 	g.t.Helper()
-	c := &Start{ID: g.id(), Hash: r.Def.hash, Key: r.Key, Input: []byte(`"next"`), Source: "continues", Continues: r.ID}
+	c := &Start{ID: g.id(), Hash: r.Def.hash, Key: r.Key, Input: []byte(`"next"`), Source: "continues", Continues: r.ID, Inbox: r.Inbox()}
 	if rec, ok := g.m.Define(r.Def, g.now); ok {
 		g.emit(rec)
 	}
@@ -770,6 +820,7 @@ func (g *game) quiesce() {
 	}
 	for idle, n := 0, 0; n < 20_000; n++ {
 		g.due(1 << 30)
+		g.signalAll(n)
 		g.dispatch()
 		var running []stepRef
 		g.m.Orphans(func(r *Run, step int) { running = append(running, stepRef{r, int32(step)}) })
