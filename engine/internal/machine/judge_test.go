@@ -2,6 +2,7 @@ package machine
 
 import (
 	"cmp"
+	"math"
 	"strings"
 	"testing"
 
@@ -17,6 +18,8 @@ type judge struct {
 	defs map[Hash]*Definition
 	runs map[ID]*judged
 	now  int64 // elapsed time
+
+	inherited map[ID]*judged // by the run that continues them
 }
 
 type judged struct {
@@ -33,6 +36,8 @@ type judged struct {
 	held      bool
 	until     int64 // what runs is to be made again then
 	timedFrom int64
+	signals   map[string][]string // payloads that nothing has waited for, by name
+	sent      map[string]bool     // ids of signals
 }
 
 type judgedStep struct {
@@ -46,10 +51,11 @@ type judgedStep struct {
 	calendar                  int64 // or a time of the wall clock
 	running, complete, failed bool
 	parked                    bool
+	signal                    string // for which it waits
 }
 
 func newJudge(w *world) *judge {
-	return &judge{t: w.t, w: w, defs: map[Hash]*Definition{}, runs: map[ID]*judged{}}
+	return &judge{t: w.t, w: w, defs: map[Hash]*Definition{}, runs: map[ID]*judged{}, inherited: map[ID]*judged{}}
 }
 
 func (j *judge) running(r *judged) (n int) {
@@ -160,6 +166,9 @@ func (j *judge) started(rec *Record) {
 	}
 	for i, out := range rec.Outputs[:min(len(rec.Outputs), len(d.Steps))] { // the origin follows
 		r.steps[i].complete = out != nil
+	}
+	if r.signals, r.sent = map[string][]string{}, map[string]bool{}; j.inherited[rec.Run] != nil {
+		r.signals, r.sent = j.inherited[rec.Run].signals, j.inherited[rec.Run].sent
 	}
 	j.runs[rec.Run] = r
 }
@@ -308,6 +317,14 @@ func (j *judge) step(r *judged, rec *Record) {
 		s.running, s.suspended, s.awaited, s.spent, s.lost = false, true, rec.Count, 0, 0
 	case Continued:
 		s.running, s.complete, r.outcome = false, true, Succeeded
+		j.inherited[rec.Other] = r
+	case Signaled:
+		j.signaled(r, rec)
+	case NoSignal:
+		if s.signal == "" || j.now < s.due || rec.At < s.calendar {
+			j.t.Fatalf("%+v of %+v", rec, *s)
+		}
+		s.failed = true
 	default:
 	}
 	if isOp && (s.complete || s.failed && rec.Kind != Late) {
@@ -328,7 +345,51 @@ func (j *judge) called(r *judged, rec *Record) {
 	} else {
 		s.due = j.now + rec.Due - rec.At
 	}
+	if name, ok := strings.CutPrefix(rec.Text, "await:"); ok {
+		if s.signal, _, _ = strings.Cut(name, "["); rec.Due == 0 {
+			s.due = math.MaxInt64
+		}
+		if list := r.signals[s.signal]; len(list) > 0 {
+			s.complete = true
+			j.wantResult(rec, list[0])
+			r.signals[s.signal] = list[1:]
+		}
+	}
 	r.steps = append(r.steps, s)
+}
+
+// signaled checks that the first operation that waits for the signal gets it.
+func (j *judge) signaled(r *judged, rec *Record) {
+	j.t.Helper()
+	parts := strings.Split(rec.Text, "\x00")
+	name, id, first := parts[0], parts[1], 0
+	for i := range r.steps {
+		if s := &r.steps[i]; s.signal == name && !s.complete && !s.failed && first == 0 {
+			first = i
+		}
+	}
+	if r.outcome != Undecided || r.sent[id] || rec.Step != first {
+		j.t.Fatalf("%+v: outcome %d, sent before %v, step %d waits for it", rec, r.outcome, r.sent[id], first)
+	}
+	r.sent[id] = true
+	if first == 0 {
+		r.signals[name] = append(r.signals[name], string(rec.Data))
+		return
+	}
+	r.steps[first].complete = true
+	j.wantResult(rec, string(rec.Data))
+}
+
+// wantResult checks the stored result of the operation that the record ends.
+func (j *judge) wantResult(rec *Record, want string) {
+	j.t.Helper()
+	run, _ := j.w.m.Run(rec.Run)
+	for res := range ReadResults(run.Results()) {
+		if res.Number == rec.Step && string(res.Data) == want {
+			return
+		}
+	}
+	j.t.Fatalf("%+v: no result %s", rec, want)
 }
 
 // mayCall reports whether a suspended function may be called: enough operations have ended, or one
