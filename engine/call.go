@@ -40,6 +40,7 @@ const (
 	opEvents     op = "events" // of a member
 	opSignal     op = "signal"
 	opKeyed      op = "keyed" // the run that has a key
+	opAnswer     op = "answer"
 )
 
 // startOp returns the operation that starts a run of the definition.
@@ -180,6 +181,8 @@ func (c *commands) perform(ctx context.Context, asked *call) (a answer, err erro
 		a.Schedules, err = c.sh.scheduler.list(ctx)
 	case opSignal:
 		a.IDs, err = c.signal(ctx, id, asked.Signal)
+	case opAnswer:
+		err = c.answer(ctx, asked)
 	case opKeyed:
 		a.IDs, err = c.keyed(ctx, asked.Workflow, asked.Text)
 	default:

@@ -109,6 +109,14 @@ func (b *eventBatch) note(rec *machine.Record, run *machine.Run, step eventStep)
 		add(retry.Paused).Note = rec.Text
 	case machine.Woken:
 		inStep(retry.Resumed).Note = rec.Text
+	case machine.Signaled:
+		p := inStep(retry.Signaled)
+		p.Note = signalNote(rec.Text)
+	case machine.Called:
+		if q, ok := questionOf(rec); ok {
+			p := inStep(retry.Asked)
+			p.Step, p.Note = label(rec.Text), q.Text
+		}
 	case machine.Late:
 		p := inStep(retry.AttemptFailed)
 		p.Err, p.Note = errors.New(rec.Text), "the run was over"

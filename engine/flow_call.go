@@ -117,6 +117,7 @@ type opGroup struct {
 	def      *machine.Definition // policy and limits; nil for a sleep and a wait for a signal
 	sleep    time.Duration       // length of a sleep, or the longest wait for a signal; 0 means no limit for that
 	isAwait  bool                // it waits for a signal
+	question []byte              // encoded question that a signal answers; nil for none
 	n        int                 // number of operations
 	parallel int
 	isMap    bool
@@ -500,7 +501,7 @@ func (f *Flow) operation(kind, name string, opts []StepOption) (o operation, err
 }
 
 // opKinds has the kinds of operations that a function can call.
-var opKinds = [...]string{"do", "map", "sleep", "now", "random", machine.AwaitKind}
+var opKinds = [...]string{"do", "map", "sleep", "now", "random", machine.AwaitKind, machine.AskKind}
 
 // checkKind returns an error if the run has a stored operation of another kind in the place of this
 // one.
@@ -674,8 +675,8 @@ func (w *Workflow) operation(kind, name string, opts []StepOption) (s opSpec, er
 		err = errors.New("version: use the option of the function")
 	case b.parallel != 0 && kind != "map":
 		err = errors.New("parallel: only Map and Collect have this option")
-	case b.within != 0 && kind != machine.AwaitKind:
-		err = errors.New("within: only Await has this option")
+	case b.within != 0 && kind != machine.AwaitKind && kind != machine.AskKind:
+		err = errors.New("within: only Await and Ask have this option")
 	}
 	if err := errors.Join(append(b.errs, err)...); err != nil {
 		return s, err

@@ -120,7 +120,7 @@ func storedResult(run *machine.Run, number int, identity string) (res machine.Op
 
 // opCall returns the call of an operation of the group.
 func (g *opGroup) opCall(i int, now int64) *machine.OpCall {
-	call := &machine.OpCall{Name: g.identity(i), Def: g.def}
+	call := &machine.OpCall{Name: g.identity(i), Def: g.def, About: g.question}
 	if g.def == nil && (!g.isAwait || g.sleep > 0) {
 		call.Due = calendar(time.Unix(0, now).Add(g.sleep))
 	}

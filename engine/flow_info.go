@@ -22,7 +22,7 @@ const (
 // describeFlow fills the fields that describe the run of a flow: its function and its operations,
 // in the order in which they were called.
 func (i *Info) describeFlow(r *machine.Run) {
-	i.Status, i.Tags, i.Version = r.Status(), decodeTags(r.Tags()), r.Def.Version
+	i.Status, i.Tags, i.Version, i.Asking = r.Status(), decodeTags(r.Tags()), r.Def.Version, r.Asks()
 	i.setContinued()
 	l := newFlowOps(r)
 	l.choose()
@@ -175,6 +175,10 @@ func (l *flowOps) describe() {
 				o.info = new(describeStep(l.run, o.number))
 			}
 			o.info.Name, o.info.Kind = o.name, o.kind
+			if o.kind == machine.AskKind && o.info.Progress != nil {
+				o.info.Question, o.info.Progress = new(Question), nil
+				_ = json.Unmarshal(l.run.Progress(o.number), o.info.Question) // Ask wrote it
+			}
 			if o.kind == "map" {
 				o.info.Items = l.maps[o.name]
 				o.info.Status = o.info.Items.status(l.run.Outcome != machine.Undecided)

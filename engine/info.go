@@ -43,6 +43,7 @@ type Info struct {
 	ContinuedBy   string            `json:"continued_by,omitempty"`   // id of the run that continues this one: see Again
 	Status        string            `json:"status,omitempty"`         // what the function of a flow set by SetStatus
 	Tags          map[string]string `json:"tags,omitempty"`           // what the function of a flow set by SetTag
+	Asking        bool              `json:"asking,omitempty"`         // it waits for the answer to a question: see StepInfo.Question
 	Version       string            `json:"version,omitempty"`        // version of the function of a flow
 	InputPreview  string            `json:"input_preview,omitempty"`  // beginning of the input; only in lists
 	OutputPreview string            `json:"output_preview,omitempty"` // the output, if it is short; only in lists
@@ -81,6 +82,7 @@ type StepInfo struct {
 	Ended      *time.Time      `json:"ended,omitempty"`       // in a flow: when the operation ended
 	Items      *OpCounts       `json:"items,omitempty"`       // of a map: numbers of its items
 	Progress   json.RawMessage `json:"progress,omitempty"`
+	Question   *Question       `json:"question,omitempty"` // what an operation asks that waits for the answer
 	Attempts   []AttemptInfo   `json:"attempts,omitempty"`
 	Omitted    int             `json:"omitted,omitempty"` // number of attempts that are not in Attempts, because the history is too long
 }
@@ -294,11 +296,7 @@ func (i *Info) addTo(r *machine.Run, rec *machine.Record, s *StepInfo) {
 		i.Notes = append(i.Notes, Note{at, rec.Kind.String(), "", r.Source()})
 	case machine.Described: // the status is a field of the run
 	case machine.Signaled:
-		signal, by := machine.SplitSignal(rec.Text)
-		if by != "" {
-			signal += " from " + by
-		}
-		i.Notes = append(i.Notes, Note{at, "signal", "", signal})
+		i.Notes = append(i.Notes, Note{at, "signal", "", signalNote(rec.Text)})
 	default:
 		i.Notes = append(i.Notes, Note{at, rec.Kind.String(), "", rec.Text})
 	}

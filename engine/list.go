@@ -21,6 +21,7 @@ type Filter struct {
 	Until       time.Time // runs that were created before this time
 	MinAttempts int
 	Tags        []string // runs with all these tags, each written as name=value: see SetTag
+	Asking      bool     // runs that wait for the answer to a question: see Ask
 	Order       string   // "newest" (the default), "oldest", or "next": by the end of the current wait
 	After       string   // Page.Next of the previous page; "" for the first page
 	Limit       int      // most runs of a page; 0 means 50, and the maximum is 1000
@@ -39,10 +40,24 @@ type Page struct {
 // closer matches.
 const passed = "-"
 
+// asking is the tag, in the view, of runs that wait for the answer to a question. SetTag rejects
+// its name.
+var asking = view.Tag(askingName, "open")
+
+const askingName = "?"
+
+// tags returns the tags that the runs must have.
+func (f *Filter) tags() []string {
+	if !f.Asking {
+		return f.Tags
+	}
+	return append(slices.Clone(f.Tags), asking)
+}
+
 func (f *Filter) view() view.Filter {
 	return view.Filter{
 		States: f.States, Workflow: f.Workflow, Exclude: f.Exclude, Search: f.Search, Error: f.ErrorLike, Since: f.Since, Until: f.Until,
-		MinAttempts: f.MinAttempts, Tags: f.Tags, After: f.After, Limit: f.Limit,
+		MinAttempts: f.MinAttempts, Tags: f.tags(), After: f.After, Limit: f.Limit,
 		Order: view.Order(f.Order),
 	}
 }
@@ -51,7 +66,7 @@ func (f *Filter) view() view.Filter {
 func (f *Filter) matches(r *view.Run) bool {
 	return (len(f.States) == 0 || slices.Contains(f.States, r.State)) && (f.Workflow == "" || f.Workflow == r.Workflow) &&
 		!view.Like(f.Exclude, r.Workflow) && r.Attempts >= f.MinAttempts && (f.Since.IsZero() || !r.Created.Before(f.Since)) && (f.Until.IsZero() || r.Created.Before(f.Until)) &&
-		!slices.ContainsFunc(f.Tags, func(tag string) bool { return !hasTag(r, tag) }) &&
+		!slices.ContainsFunc(f.tags(), func(tag string) bool { return !hasTag(r, tag) }) &&
 		(f.Search == "" || strings.Contains(searchText(r), f.Search))
 }
 
@@ -78,6 +93,10 @@ func summary(r *view.Run) Info {
 		Ended: nonZero(r.Ended), Next: nonZero(r.Next), Attempts: r.Attempts,
 		Step: r.Step, Error: r.Error, Reason: r.Reason, ReplacedBy: r.ReplacedBy,
 		InputPreview: string(r.Input), OutputPreview: string(r.Output), Status: r.Status, Tags: r.Tags,
+	}
+	if _, i.Asking = r.Tags[askingName]; i.Asking {
+		i.Tags = maps.Clone(r.Tags)
+		delete(i.Tags, askingName)
 	}
 	i.setContinued()
 	return i

@@ -53,12 +53,12 @@ func Within(d time.Duration) StepOption {
 func (e *OpError) Is(target error) bool { return target == ErrNoEvent && e.Code == machine.NoEvent }
 
 // SignalOption is an option of [Engine.Signal].
-type SignalOption func(*machine.Signal) error
+type SignalOption func(*signal) error
 
 // ID sets the id of a signal. Of two signals with the same id, a run gets only one. So a sender
 // that does not know whether a signal has arrived can send it again.
 func ID(id string) SignalOption {
-	return func(s *machine.Signal) error {
+	return func(s *signal) error {
 		if id == "" || len(id) > maxSignalID || strings.ContainsFunc(id, func(r rune) bool { return r < ' ' }) {
 			return fmt.Errorf("id: %.200q must have 1 to %d bytes without control characters", id, maxSignalID)
 		}
@@ -71,7 +71,7 @@ const maxSignalID = 256
 
 // SentBy sets the name of the sender of a signal, for the history of the run.
 func SentBy(who string) SignalOption {
-	return func(s *machine.Signal) error {
+	return func(s *signal) error {
 		s.By = strings.ReplaceAll(name(who), "\x00", "")
 		return nil
 	}
@@ -94,13 +94,16 @@ func (e *Engine) Signal(ctx context.Context, run, name string, payload any, opts
 	return e.signal(ctx, run, s)
 }
 
-// SignalKey is [Engine.Signal] for the run of a workflow that has this key: see [Key].
-func (e *Engine) SignalKey(ctx context.Context, workflow, key, name string, payload any, opts ...SignalOption) error {
+// RunKey identifies a run by its workflow and its [Key].
+type RunKey struct{ Workflow, Key string }
+
+// SignalKey is [Engine.Signal] for the run that has a key.
+func (e *Engine) SignalKey(ctx context.Context, to RunKey, name string, payload any, opts ...SignalOption) error {
 	s, err := newSignal(name, payload, e.cfg.MaxPayload, opts)
 	if err != nil {
 		return err
 	}
-	run, err := e.router.keyed(ctx, workflow, key)
+	run, err := e.router.keyed(ctx, to)
 	if err != nil {
 		return fmt.Errorf("signal %s: %w", name, err)
 	}
@@ -121,9 +124,9 @@ func newSignal(name string, payload any, most int, opts []SignalOption) (*signal
 	if err := checkName(name); err != nil {
 		return nil, fmt.Errorf("signal: %w", err)
 	}
-	s := machine.Signal{ID: rand.Text()}
+	s := &signal{Name: name, ID: rand.Text()}
 	for _, opt := range opts {
-		if err := opt(&s); err != nil {
+		if err := opt(s); err != nil {
 			return nil, fmt.Errorf("signal %s: %w", name, err)
 		}
 	}
@@ -142,7 +145,8 @@ func newSignal(name string, payload any, most int, opts []SignalOption) (*signal
 	case len(text) > most:
 		return nil, fmt.Errorf("signal %s: payload: %w: %d bytes, at most %d; store it elsewhere and send a reference", name, ErrTooLarge, len(text), most)
 	}
-	return &signal{name, s.ID, s.By, text}, nil
+	s.Data = text
+	return s, nil
 }
 
 // signal sends a signal to a run, or to the run that continues it.
@@ -157,9 +161,9 @@ func (e *Engine) signal(ctx context.Context, run string, s *signal) error {
 }
 
 // keyed returns the run that has the key.
-func (r *router) keyed(ctx context.Context, workflow, key string) (string, error) {
-	c := &call{Op: opKeyed, Text: key, Workflow: workflow}
-	home := machine.KeySlot(key) % r.count()
+func (r *router) keyed(ctx context.Context, of RunKey) (string, error) {
+	c := &call{Op: opKeyed, Text: of.Key, Workflow: of.Workflow}
+	home := machine.KeySlot(of.Key) % r.count()
 	a, err := r.at(ctx, home, c)
 	if err == nil && len(a.IDs) > 0 {
 		return a.IDs[0], nil
@@ -177,9 +181,9 @@ func (r *router) keyed(ctx context.Context, workflow, key string) (string, error
 		}
 	}
 	if len(silent) > 0 {
-		return "", fmt.Errorf("no run of workflow %q with the key %q was found, but %w", workflow, key, away(silent))
+		return "", fmt.Errorf("no run of workflow %q with the key %q was found, but %w", of.Workflow, of.Key, away(silent))
 	}
-	return "", fmt.Errorf("%w: no run of workflow %q has the key %q", ErrNotFound, workflow, key)
+	return "", fmt.Errorf("%w: no run of workflow %q has the key %q", ErrNotFound, of.Workflow, of.Key)
 }
 
 // keyed answers the run of the workflow that has the key, if it is in this shard.

@@ -150,16 +150,16 @@ func TestSignalKey(t *testing.T) {
 	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
 		first := startFlow(t, e, rounds, 1, engine.Key("k"))
 		for _, s := range []string{"a", "b", "c", "stop"} { // the first run gets some of them before it ends
-			if err := e.SignalKey(t.Context(), "rounds", "k", "next", s, engine.ID(s)); err != nil {
+			if err := e.SignalKey(t.Context(), engine.RunKey{Workflow: "rounds", Key: "k"}, "next", s, engine.ID(s)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		run := endOfFlow(t, e, first)
 		wantRun(t, run, engine.StateSucceeded, `"4stop"`)
-		if err := e.SignalKey(t.Context(), "rounds", "other", "next", 1); !errors.Is(err, engine.ErrNotFound) || !strings.Contains(err.Error(), `no run of workflow "rounds" has the key "other"`) {
+		if err := e.SignalKey(t.Context(), engine.RunKey{Workflow: "rounds", Key: "other"}, "next", 1); !errors.Is(err, engine.ErrNotFound) || !strings.Contains(err.Error(), `no run of workflow "rounds" has the key "other"`) {
 			t.Errorf("an unknown key: %v", err)
 		}
-		if err := e.SignalKey(t.Context(), "approval", "k", "next", 1); !errors.Is(err, engine.ErrNotFound) {
+		if err := e.SignalKey(t.Context(), engine.RunKey{Workflow: "approval", Key: "k"}, "next", 1); !errors.Is(err, engine.ErrNotFound) {
 			t.Errorf("the key of another workflow: %v", err)
 		}
 
@@ -167,7 +167,7 @@ func TestSignalKey(t *testing.T) {
 		send(t, e, first, "next", "a", engine.ID("1"))
 		flowRun(t, e, first)
 		send(t, e, first, "next", "a", engine.ID("1")) // again: to the run that has got it
-		if err := e.SignalKey(t.Context(), "rounds", "l", "next", "a", engine.ID("1")); err != nil {
+		if err := e.SignalKey(t.Context(), engine.RunKey{Workflow: "rounds", Key: "l"}, "next", "a", engine.ID("1")); err != nil {
 			t.Fatal(err) // to the run that continues it, which knows the id
 		}
 		send(t, e, first, "next", "stop") // to the run that continues it

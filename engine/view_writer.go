@@ -353,6 +353,12 @@ func row(r *machine.Run) view.Run {
 	}
 	v.Step, v.Error, v.Updated = r.Situation()
 	v.Status, v.Tags = r.Status(), decodeTags(r.Tags())
+	if r.Asks() {
+		if v.Tags == nil {
+			v.Tags = map[string]string{}
+		}
+		v.Tags[askingName] = "open"
+	}
 	if out := r.Result(); len(out) <= preview {
 		v.Output = out
 	}

@@ -227,6 +227,9 @@ func (c Commands) Replace(id, by ID, now int64) (Record, error) {
 	return Record{Kind: Replaced, Run: id, At: now, Other: by}, err
 }
 
+// Read returns a run that is in memory, and reads it back if it is cold.
+func (c Commands) Read(id ID) (*Run, error) { return c.find(id) }
+
 func (c Commands) find(id ID) (*Run, error) {
 	if r, ok := c.runs[id]; ok {
 		return r, c.warm(r)

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
@@ -263,10 +264,11 @@ func ReadResults(encoded []byte) iter.Seq[OpResult] {
 
 // OpCall is a call of an operation by the function of a run.
 type OpCall struct {
-	Name string      // identity: kind, name and key
-	Def  *Definition // policy and limits of an operation with attempts; nil for others
-	Due  int64       // of a sleep: when it ends
-	Data []byte      // result of an operation that has ended with its call
+	Name  string      // identity: kind, name and key
+	Def   *Definition // policy and limits of an operation with attempts; nil for others
+	Due   int64       // of a sleep: when it ends
+	Data  []byte      // result of an operation that has ended with its call
+	About []byte      // of an operation that waits for an answer: the question
 }
 
 // Call decides to add an operation to the run.
@@ -274,6 +276,9 @@ func (c Commands) Call(r *Run, o *OpCall, now int64) Record {
 	rec := Record{Kind: Called, Run: r.ID, Step: int(r.flow.count) + 1, At: now, Text: o.Name, Due: o.Due, Data: o.Data}
 	if o.Def != nil {
 		rec.Hash = o.Def.hash
+	}
+	if o.About != nil {
+		rec.Outputs = [][]byte{o.About}
 	}
 	return rec
 }
@@ -378,6 +383,12 @@ func (m *Machine) applyCalled(r *Run, rec *Record) error {
 		}
 	}
 	o := op{name: rec.Text, number: int32(rec.Step)}
+	if len(rec.Outputs) > 0 {
+		o.progress = bytes.Clone(rec.Outputs[0])
+		said := *r.about()
+		said.tags = cmp.Or(said.tags, "{}") // the view has a tag for a question, which it must be able to remove
+		f.about = &said
+	}
 	due := rec.Due
 	if rec.Hash != (Hash{}) {
 		d, ok := m.defs[rec.Hash]

@@ -17,9 +17,11 @@ import (
 // that name: see AwaitKind. If none waits, the run keeps the signal until its function calls such
 // an operation.
 
-// AwaitKind is the kind, in the identity of an operation, of those that wait for a signal. Their
-// name is that of the signal.
-const AwaitKind = "await"
+// The kinds, in the identity of an operation, of those that wait for a signal.
+const (
+	AwaitKind = "await" // the name of the operation, without a key, is that of the signal
+	AskKind   = "ask"   // the signal has the identity of the operation as its name, and answers its question
+)
 
 const (
 	// MaxSignals is how many signals a run can have that no operation has waited for.
@@ -116,11 +118,11 @@ func SplitSignal(text string) (name, by string) {
 
 // noSignal decides that the time is over in which an operation waits for a signal.
 func (c Commands) noSignal(r *Run, n int, now int64) Record {
-	name, _ := awaited(r.Identity(n))
-	return Record{
-		Kind: NoSignal, Run: r.ID, Step: n, At: now, Reason: retry.StopTimeout,
-		Text: fmt.Sprintf("no signal %s came in time", name), Data: []byte(NoEvent),
+	text := "nobody answered in time"
+	if name, ok := strings.CutPrefix(r.Identity(n), AwaitKind+":"); ok {
+		text = fmt.Sprintf("no signal %s came in time", name)
 	}
+	return Record{Kind: NoSignal, Run: r.ID, Step: n, At: now, Reason: retry.StopTimeout, Text: text, Data: []byte(NoEvent)}
 }
 
 // HasSignal reports whether the run has got a signal with this id. The run must not be cold.
@@ -137,6 +139,11 @@ func (r *Run) Signals() int {
 	return len(r.flow.inbox.read().signals)
 }
 
+// Asks reports whether the run waits for the answer to a question. The run must not be cold.
+func (r *Run) Asks() bool {
+	return r.flow != nil && r.Outcome == Undecided && slices.ContainsFunc(r.flow.ops, func(o op) bool { return strings.HasPrefix(o.name, AskKind+":") })
+}
+
 // awaitedHint returns, as the end of an error, which signal the run waits for; "" if it waits for
 // none.
 func (r *Run) awaitedHint() string {
@@ -145,6 +152,9 @@ func (r *Run) awaitedHint() string {
 	}
 	for i := range r.flow.ops {
 		if name, ok := awaited(r.flow.ops[i].name); ok {
+			if name == r.flow.ops[i].name {
+				return fmt.Sprintf("; it waits for the answer to %s", OpName(name))
+			}
 			return fmt.Sprintf("; it waits for the signal %s", name)
 		}
 	}
@@ -165,6 +175,9 @@ func (r *Run) IsAwait(n int) bool {
 // false if the operation is of another kind.
 func awaited(identity string) (name string, ok bool) {
 	kind, name, _ := strings.Cut(identity, ":")
+	if kind == AskKind {
+		return identity, true
+	}
 	name, _, _ = strings.Cut(name, "[") // the key of ForKey
 	return name, kind == AwaitKind
 }
