@@ -41,6 +41,7 @@ const (
 	opSignal     op = "signal"
 	opKeyed      op = "keyed" // the run that has a key
 	opAnswer     op = "answer"
+	opChildEnded op = "child-ended"
 )
 
 // startOp returns the operation that starts a run of the definition.
@@ -54,7 +55,7 @@ func startOp(def *machine.Definition) op {
 // repeatable has the operations that have the same effect if they are carried out twice.
 var repeatable = map[op]bool{
 	opGet: true, opHas: true, opWait: true, opDefinition: true, opList: true, opGroups: true, opFind: true,
-	opStats: true, opSchedule: true, opSchedules: true, opSignal: true, opKeyed: true,
+	opStats: true, opSchedule: true, opSchedules: true, opSignal: true, opKeyed: true, opChildEnded: true,
 }
 
 // call is a request to a shard, from this process or another one. It is sent between processes
@@ -91,6 +92,7 @@ type start struct {
 	Timeout    time.Duration   `json:"timeout_ns,omitempty"`
 	Trace      string          `json:"trace,omitempty"`
 	Again      bool            `json:"again,omitempty"` // it may have been started already
+	Parent     *childOf        `json:"parent,omitempty"`
 
 	def *machine.Definition // of a call within this process; nil if the call came from another one
 }
@@ -181,6 +183,8 @@ func (c *commands) perform(ctx context.Context, asked *call) (a answer, err erro
 		a.Schedules, err = c.sh.scheduler.list(ctx)
 	case opSignal:
 		a.IDs, err = c.signal(ctx, id, asked.Signal)
+	case opChildEnded:
+		err = c.childEnded(ctx, asked)
 	case opAnswer:
 		err = c.answer(ctx, asked)
 	case opKeyed:
@@ -235,6 +239,10 @@ func (c *commands) startCalled(ctx context.Context, s *start) (*Started, error) 
 	if err != nil {
 		return nil, err
 	}
+	parent, err := s.Parent.parent()
+	if err != nil {
+		return nil, err
+	}
 	if s.Again || remote { // an earlier call may have started it
 		switch stored, err := c.sh.queries.stored(ctx, id); {
 		case err != nil:
@@ -243,5 +251,5 @@ func (c *commands) startCalled(ctx context.Context, s *start) (*Started, error) 
 			return &Started{ID: s.ID}, nil
 		}
 	}
-	return c.start(ctx, def, &machine.Start{ID: id, Key: s.Key, Source: s.Source, Input: s.Input, At: s.At, Timeout: s.Timeout, Trace: s.Trace})
+	return c.start(ctx, def, &machine.Start{ID: id, Key: s.Key, Source: s.Source, Input: s.Input, At: s.At, Timeout: s.Timeout, Trace: s.Trace, Parent: parent})
 }

@@ -37,6 +37,11 @@ func join(ctx context.Context, e *Engine, log journal.Cluster) (*cluster, error)
 		log: log, shards: &cl.shardTable, stop: cl.stop, working: make(chan struct{}, e.cfg.maxCalls), waiting: make(chan struct{}, maxWaits),
 	}
 	cl.placement = placement{process: &e.process, log: log, calls: &cl.calls, cfg: &e.cfg, gathered: map[string]bool{}, loose: map[string]Trouble{}}
+	e.childShard = cl.placement.childShard
+	e.askShard = func(ctx context.Context, shard int, c *call) error {
+		_, err := cl.calls.ask(ctx, shard, c)
+		return err
+	}
 	cl.follower.init(&e.hub, log, cl.stop)
 	if draw := e.cfg.Rand; draw != nil {
 		var mu sync.Mutex

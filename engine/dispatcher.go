@@ -26,6 +26,7 @@ type dispatcher struct {
 
 	flows     map[machine.ID]*flowCall // calls of functions of flows
 	lingers   lingers
+	errands   []func(*errand)          // to begin when the turn is stored
 	calls     []*flowCall              // calls to begin when the entry is stored
 	flowStops []flowStop               // calls to stop when the entry is stored
 	parkedBy  map[machine.ID]*Workflow // for runs that wait for other code: the workflow whose function did not fit
@@ -260,6 +261,11 @@ func (d *dispatcher) act() {
 		d.stops[i] = stop{}
 	}
 	d.stops = d.stops[:0]
+	for i, do := range d.errands {
+		d.sh.begin(do)
+		d.errands[i] = nil
+	}
+	d.errands = d.errands[:0]
 	d.suspects.act()
 }
 

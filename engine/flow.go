@@ -124,7 +124,7 @@ func Function(opts ...StepOption) Part {
 			opt(s)
 		}
 		s.parsePolicy()
-		if len(s.Needs) > 0 || s.concurrency != 0 || s.key != "" || s.parallel != 0 || s.within != 0 {
+		if len(s.Needs) > 0 || s.concurrency != 0 || s.key != "" || s.parallel != 0 || s.within != 0 || s.detached {
 			s.errs = append(s.errs, errors.New("only Policy, WithPolicy, MaxLost and Version are options of a function; use MaxRuns to limit the runs"))
 		}
 		for _, err := range s.errs {
@@ -150,7 +150,7 @@ func Operations(opts ...StepOption) Part {
 			opt(s)
 		}
 		s.parsePolicy()
-		if len(s.Needs) > 0 || s.concurrency != 0 || s.version != "" || s.key != "" || s.parallel != 0 || s.within != 0 {
+		if len(s.Needs) > 0 || s.concurrency != 0 || s.version != "" || s.key != "" || s.parallel != 0 || s.within != 0 || s.detached {
 			s.errs = append(s.errs, errors.New("only Policy, WithPolicy, MaxLost, HeartbeatTimeout and MaxWindows are options of all operations"))
 		}
 		for _, err := range s.errs {

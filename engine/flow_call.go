@@ -53,6 +53,7 @@ type flowCall struct {
 	group *opGroup          // operations that the function waits for; nil for none
 	ops   map[int]groupItem // operations of the group that have not ended, by number
 
+	starting    int   // children that are being started in other shards
 	lingerUntil int64 // see lingers; 0 if the call does not wait for a signal
 }
 
@@ -118,6 +119,7 @@ type opGroup struct {
 	sleep    time.Duration       // length of a sleep, or the longest wait for a signal; 0 means no limit for that
 	isAwait  bool                // it waits for a signal
 	question []byte              // encoded question that a signal answers; nil for none
+	child    *childStarts        // the runs that it starts; nil for none
 	n        int                 // number of operations
 	parallel int
 	isMap    bool
@@ -141,7 +143,11 @@ func (g *opGroup) identity(i int) string {
 	if !g.isMap {
 		return g.name
 	}
-	return "item:" + label(g.name) + "#" + strconv.Itoa(i)
+	kind := "item"
+	if g.child != nil {
+		kind = machine.ChildKind
+	}
+	return kind + ":" + label(g.name) + "#" + strconv.Itoa(i)
 }
 
 // end wakes the function. Only the first call has an effect.
@@ -307,9 +313,8 @@ func (f *Flow) unasked() string {
 	var names []string
 	missing := func(identity string) {
 		kind, name := splitIdentity(identity)
-		if kind == "item" {
-			mapped, _ := cutIndex(name)
-			if f.asked["map:"+mapped] || removed(mapped) {
+		if mapped, index := cutIndex(name); index != "" && isItemKind(kind) {
+			if f.asked["map:"+mapped] || f.asked[childrenKind+":"+mapped] || removed(mapped) {
 				return
 			}
 		}
@@ -333,8 +338,7 @@ func (f *Flow) unasked() string {
 func (f *Flow) renameStored(before, now string) {
 	renamed := func(identity string) (string, bool) {
 		kind, name := splitIdentity(identity)
-		if kind == "item" {
-			mapped, index := cutIndex(name)
+		if mapped, index := cutIndex(name); index != "" && isItemKind(kind) {
 			return kind + ":" + now + "#" + index, mapped == before
 		}
 		return kind + ":" + now, name == before
@@ -458,6 +462,7 @@ type operation struct {
 	def      *machine.Definition // nil if it has no attempts
 	parallel int
 	within   time.Duration // of an await
+	detached bool          // of a child
 }
 
 // operation checks the call of an operation: its name and options, and that the flow is used as
@@ -496,12 +501,12 @@ func (f *Flow) operation(kind, name string, opts []StepOption) (o operation, err
 		return o, f.misuse(o.identity, err)
 	}
 	f.asked[o.identity], f.last = true, o.identity
-	o.def, o.parallel, o.within = s.def, cmp.Or(s.parallel, defaultParallel), s.within
+	o.def, o.parallel, o.within, o.detached = s.def, cmp.Or(s.parallel, defaultParallel), s.within, s.detached
 	return o, nil
 }
 
 // opKinds has the kinds of operations that a function can call.
-var opKinds = [...]string{"do", "map", "sleep", "now", "random", machine.AwaitKind, machine.AskKind}
+var opKinds = [...]string{"do", "map", "sleep", "now", "random", machine.AwaitKind, machine.AskKind, machine.ChildKind, childrenKind}
 
 // checkKind returns an error if the run has a stored operation of another kind in the place of this
 // one.
@@ -638,6 +643,7 @@ type opSpec struct {
 	key      string
 	parallel int
 	within   time.Duration
+	detached bool
 }
 
 // opKey identifies the definition of an operation in the cache of a workflow.
@@ -673,15 +679,17 @@ func (w *Workflow) operation(kind, name string, opts []StepOption) (s opSpec, er
 		err = errors.New("concurrency: an operation can't have this limit; use MaxRuns or Config.Concurrency")
 	case b.version != "":
 		err = errors.New("version: use the option of the function")
-	case b.parallel != 0 && kind != "map":
-		err = errors.New("parallel: only Map and Collect have this option")
+	case b.parallel != 0 && kind != "map" && kind != childrenKind:
+		err = errors.New("parallel: only Map, Collect and Children have this option")
+	case b.detached && kind != machine.ChildKind && kind != childrenKind:
+		err = errors.New("detached: only Child and Children have this option")
 	case b.within != 0 && kind != machine.AwaitKind && kind != machine.AskKind:
 		err = errors.New("within: only Await and Ask have this option")
 	}
 	if err := errors.Join(append(b.errs, err)...); err != nil {
 		return s, err
 	}
-	s.key, s.parallel, s.within = b.key, b.parallel, b.within
+	s.key, s.parallel, s.within, s.detached = b.key, b.parallel, b.within, b.detached
 	if !hasAttempts {
 		return s, checkName(name)
 	}

@@ -72,7 +72,11 @@ func (d *dispatcher) continueGroup(c *flowCall) {
 		if g.results[i].Name != "" || !called && g.failed && !g.all {
 			continue
 		}
-		if !called {
+		switch {
+		case called:
+		case g.child != nil:
+			number = d.callChild(c, run, i)
+		default:
 			number = d.callOp(run, g.opCall(i, t.now))
 		}
 		if run.Step(number) == nil {
@@ -86,6 +90,9 @@ func (d *dispatcher) continueGroup(c *flowCall) {
 		}
 		c.ops[number] = groupItem{g, i}
 		g.running++
+		if g.child != nil && g.child.shard >= 0 {
+			d.startElsewhere(c, run, number, i)
+		}
 		d.o.m.Offer(run, number, t.now)
 	}
 	if g.running == 0 {
@@ -165,12 +172,15 @@ func (d *dispatcher) recordStatus(c *flowCall, run *machine.Run) {
 // long.
 func (d *dispatcher) suspendIdle(c *flowCall, run *machine.Run) {
 	g := c.group
+	if c.starting > 0 {
+		return
+	}
 	for number := range c.ops {
 		s := run.Step(number)
 		switch {
 		case g.isAwait && d.lingers.stay(c, d.o.turn.now):
 			return
-		case s != nil && s.Status == machine.Blocked: // it waits for a signal, without a limit
+		case s != nil && s.Status == machine.Blocked: // it waits for a signal without a limit, or for a child
 		case s == nil || s.Status != machine.Waiting || run.InQueue(number) || s.At-d.o.turn.now < int64(suspendAfter):
 			return
 		}
@@ -334,7 +344,7 @@ func (d *dispatcher) continueAs(run *machine.Run, w *Workflow, input []byte) {
 	o, t := d.o, &d.o.turn
 	t.next = followUps{again: &machine.Start{
 		ID: machine.NewID(t.now, o.random(), o.random()).In(o.slot(run.Key)), Hash: w.def.Hash(), Input: input, Key: run.Key,
-		Source: "continues " + run.ID.String(), Continues: run.ID, Trace: run.Trace(), Inbox: run.Inbox(),
+		Source: "continues " + run.ID.String(), Continues: run.ID, Trace: run.Trace(), Inbox: run.Inbox(), Parent: run.Parent(),
 	}, againDef: w.def}
 	rec := o.m.Continue(run, t.next.again.ID, t.now)
 	t.must(&rec)

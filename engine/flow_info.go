@@ -93,7 +93,7 @@ func newFlowOps(r *machine.Run) *flowOps {
 	for res := range machine.ReadResults(r.Results()) {
 		o := listedOp{number: res.Number, status: machine.Complete.String(), made: res.Attempts, group: otherOps}
 		o.kind, o.name = splitIdentity(res.Name)
-		if o.kind == "map" {
+		if isMapKind(o.kind) {
 			l.itemsOf(o.name).Total = countItems(res.Data)
 			o.group = mapOps
 		}
@@ -116,9 +116,9 @@ func newFlowOps(r *machine.Run) *flowOps {
 
 // add adds an operation, and counts it.
 func (l *flowOps) add(o listedOp) {
-	if o.kind == "item" {
-		o.mapped, _ = cutIndex(o.name)
-		l.itemsOf(o.mapped).count(o.status)
+	if mapped, index := cutIndex(o.name); index != "" && isItemKind(o.kind) {
+		o.mapped = mapped
+		l.itemsOf(mapped).count(o.status)
 	}
 	if o.number > 0 {
 		l.counts.Total++
@@ -179,7 +179,7 @@ func (l *flowOps) describe() {
 				o.info.Question, o.info.Progress = new(Question), nil
 				_ = json.Unmarshal(l.run.Progress(o.number), o.info.Question) // Ask wrote it
 			}
-			if o.kind == "map" {
+			if isMapKind(o.kind) {
 				o.info.Items = l.maps[o.name]
 				o.info.Status = o.info.Items.status(l.run.Outcome != machine.Undecided)
 			}
@@ -192,10 +192,10 @@ func (l *flowOps) describe() {
 			continue
 		}
 		o.info.Spent = res.Spent
-		if o.kind != "map" { // a map does not end when it is stored, but with its items
+		if !isMapKind(o.kind) { // a map does not end when it is stored, but with its items
 			o.info.Ended = pointer(res.Ended)
 		}
-		if o.info.Error, o.info.Code = res.Text, res.Code; res.Reason == 0 && o.kind != "map" && o.kind != "sleep" {
+		if o.info.Error, o.info.Code = res.Text, res.Code; res.Reason == 0 && !isMapKind(o.kind) && o.kind != "sleep" {
 			outputs[res.Number] = res.Data
 		}
 	}
@@ -225,7 +225,7 @@ func (l *flowOps) addRecords(i *Info) {
 		switch {
 		case s == nil:
 		case rec.Kind == machine.Called:
-			s.Called = &at
+			s.Called, s.Child = &at, rec.Other.String()
 		case callOutcomes[rec.Kind] != "":
 			a := s.attempt(rec.Attempt, at)
 			a.Ended, a.Outcome = &at, callOutcomes[rec.Kind]
@@ -270,6 +270,13 @@ func countItems(stored []byte) int {
 	}
 	return len(hashes) / itemHash
 }
+
+// isMapKind reports whether operations of the kind have items.
+func isMapKind(kind string) bool { return kind == "map" || kind == childrenKind }
+
+// isItemKind reports whether operations of the kind may be items of another one. Then their names
+// end with an index: see cutIndex.
+func isItemKind(kind string) bool { return kind == "item" || kind == machine.ChildKind }
 
 // cutIndex returns the name of the map and the index of one of its items.
 func cutIndex(item string) (mapped, index string) {

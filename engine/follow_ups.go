@@ -83,7 +83,7 @@ type followUps struct {
 	onGiveUp *Workflow           // nil for none
 	onEnd    *machine.Definition // nil for none
 	ended    []byte              // input of the run of onEnd
-	again    *machine.Start      // the run that continues this one; nil for none
+	again    *machine.Start      // the run that continues this one, or its child; nil for none
 	againDef *machine.Definition // its definition
 }
 
@@ -91,12 +91,12 @@ type followUps struct {
 // definitions first, because these may not fit into one entry together with the record and the
 // starts. A definition without a run does no harm.
 func (t *turn) followUps(rec *machine.Record) (f followUps, err error) {
-	if rec.Ends == machine.Undecided {
-		return f, nil
-	}
-	if rec.Kind == machine.Continued {
+	if t.next.again != nil && (rec.Kind == machine.Continued || rec.Kind == machine.Called) {
 		f, t.next = t.next, followUps{}
 		return f, t.define(f.againDef)
+	}
+	if rec.Ends == machine.Undecided {
+		return f, nil
 	}
 	run, ok := t.o.m.Run(rec.Run)
 	if !ok {

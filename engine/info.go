@@ -43,6 +43,7 @@ type Info struct {
 	ContinuedBy   string            `json:"continued_by,omitempty"`   // id of the run that continues this one: see Again
 	Status        string            `json:"status,omitempty"`         // what the function of a flow set by SetStatus
 	Tags          map[string]string `json:"tags,omitempty"`           // what the function of a flow set by SetTag
+	Parent        string            `json:"parent,omitempty"`         // the run that has started this one by Child
 	Asking        bool              `json:"asking,omitempty"`         // it waits for the answer to a question: see StepInfo.Question
 	Version       string            `json:"version,omitempty"`        // version of the function of a flow
 	InputPreview  string            `json:"input_preview,omitempty"`  // beginning of the input; only in lists
@@ -82,6 +83,7 @@ type StepInfo struct {
 	Ended      *time.Time      `json:"ended,omitempty"`       // in a flow: when the operation ended
 	Items      *OpCounts       `json:"items,omitempty"`       // of a map: numbers of its items
 	Progress   json.RawMessage `json:"progress,omitempty"`
+	Child      string          `json:"child,omitempty"`    // the run that an operation has started: see Child
 	Question   *Question       `json:"question,omitempty"` // what an operation asks that waits for the answer
 	Attempts   []AttemptInfo   `json:"attempts,omitempty"`
 	Omitted    int             `json:"omitted,omitempty"` // number of attempts that are not in Attempts, because the history is too long
@@ -150,7 +152,7 @@ func describe(r *machine.Run) *Info {
 		ID: r.ID.String(), Workflow: r.Def.Name, Key: r.Key, Source: r.Source(), State: r.State().String(),
 		Created: time.Unix(0, r.Created), Ended: pointer(r.Ended), Deadline: pointer(r.Deadline), Next: pointer(r.Next()),
 		Attempts: r.Attempts(), Input: r.Input, Output: r.Result(),
-		ReplayOf: r.Previous().String(), ReplacedBy: r.ReplacedBy().String(),
+		ReplayOf: r.Previous().String(), ReplacedBy: r.ReplacedBy().String(), Parent: r.Parent().Run.String(),
 	}
 	i.Origin, i.OriginKey = originOf(r)
 	if r.Outcome == machine.Dead {
@@ -294,7 +296,7 @@ func (i *Info) addTo(r *machine.Run, rec *machine.Record, s *StepInfo) {
 		i.Notes = append(i.Notes, Note{at, rec.Kind.String(), s.Name, rec.Text})
 	case machine.Started:
 		i.Notes = append(i.Notes, Note{at, rec.Kind.String(), "", r.Source()})
-	case machine.Described: // the status is a field of the run
+	case machine.Described, machine.ChildEnded, machine.ParentTold: // fields of the run and of its operations
 	case machine.Signaled:
 		i.Notes = append(i.Notes, Note{at, "signal", "", signalNote(rec.Text)})
 	default:

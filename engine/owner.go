@@ -276,7 +276,7 @@ type turn struct {
 	storing  time.Duration // how long it took to store the last entry
 	requests []*request    // requests to answer when the entry is stored
 	ended    []machine.ID  // runs that have ended and that callers may wait for
-	next     followUps     // the run that continues the one which the next record ends
+	next     followUps     // the run that starts with the next record of kind Continued or Called
 }
 
 // open begins a new entry.
@@ -352,7 +352,13 @@ func (t *turn) record(rec *machine.Record) error {
 	if !rec.Run.IsZero() {
 		t.noteConsequences(rec, step)
 	}
-	return t.startFollowUps(rec.Run, next)
+	if err := t.startFollowUps(rec.Run, next); err != nil {
+		return err
+	}
+	if rec.Ends != machine.Undecided && rec.Kind != machine.Continued {
+		t.tellFamily(rec.Run)
+	}
+	return nil
 }
 
 // noteConsequences notes what to do when a record is stored: publish events, end waits for

@@ -123,6 +123,11 @@ func (r recovery) takeOver() error {
 			return err
 		}
 	}
+	for _, run := range slices.Clone(o.m.All()) {
+		if run.Outcome != machine.Undecided && run.IsNeeded() { // the previous process may not have told its family
+			t.tellFamily(run.ID)
+		}
+	}
 	r.warnOfLost(names)
 	if err := t.commit(); err != nil {
 		return err

@@ -78,6 +78,7 @@ type stepBuilder struct {
 	key         string        // of an operation of a flow
 	parallel    int           // of a Map of a flow
 	within      time.Duration // of an Await of a flow
+	detached    bool          // of a Child of a flow
 	errs        []error       // nil values do not count
 }
 
@@ -156,8 +157,8 @@ func newStep(name string, opts []StepOption) *stepBuilder {
 		opt(s)
 	}
 	s.parsePolicy()
-	if s.key != "" || s.parallel != 0 || s.within != 0 {
-		s.errs = append(s.errs, errors.New("ForKey, Parallel and Within are options of the operations of a flow"))
+	if s.key != "" || s.parallel != 0 || s.within != 0 || s.detached {
+		s.errs = append(s.errs, errors.New("ForKey, Parallel, Within and Detached are options of the operations of a flow"))
 	}
 	return s
 }

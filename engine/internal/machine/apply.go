@@ -173,11 +173,16 @@ func (m *Machine) applyRun(r *Run, rec *Record) {
 		m.applySignaled(r, rec)
 	case NoSignal:
 		m.endOp(r, rec)
+	case ChildEnded:
+		m.applyChildEnded(r, rec)
+	case ParentTold:
+		r.applyTold()
 	case Continued:
 		m.endAttempt(r, 0)
 		s.Status = Complete
 		r.done++
 		r.more().replacedBy = rec.Other
+		r.applyTold() // the next run tells the parent
 		m.setOutcome(r, Succeeded, 0, rec.At)
 	}
 }
@@ -274,12 +279,9 @@ func (m *Machine) applyStarted(rec *Record) error {
 	}
 	if d.Flow {
 		r.flow = new(flow)
-		if n := len(d.Steps) + 1; len(rec.Outputs) > n {
-			var err error
-			if r.flow.inbox, err = readInbox(rec.Outputs[n]); err != nil {
-				return err
-			}
-		}
+	}
+	if err := r.readMore(rec); err != nil {
+		return err
 	}
 	m.add(r)
 	m.claimKey(r)
@@ -299,6 +301,20 @@ func (m *Machine) applyStarted(rec *Record) error {
 	}
 	m.touch(r)
 	return nil
+}
+
+// readMore reads what the record of a start has beside the outputs: see Start.outputs.
+func (r *Run) readMore(rec *Record) (err error) {
+	n := len(r.Def.Steps) + 1
+	if len(rec.Outputs) > n && r.flow != nil {
+		if r.flow.inbox, err = readInbox(rec.Outputs[n]); err != nil {
+			return err
+		}
+	}
+	if len(rec.Outputs) > n+1 {
+		r.more().parent, err = readParent(rec.Outputs[n+1])
+	}
+	return err
 }
 
 func (m *Machine) applyBegun(r *Run, rec *Record) {
@@ -418,7 +434,7 @@ func (m *state) applyPurged(rec *Record) {
 	var dead []*Run
 	for _, r := range m.all {
 		switch known := r.knows(m.seq); {
-		case r.Closed() && !r.Finished() && r.Ended < rec.Due && !known && !keep[r.ID]:
+		case r.Closed() && !r.Finished() && r.Ended < rec.Due && !known && !keep[r.ID] && !r.IsNeeded():
 			dead = append(dead, r)
 		case known || !r.Finished():
 			r.Def.open = true

@@ -41,6 +41,7 @@ type Start struct {
 
 	Continues ID     // the run that it continues, whose key it gets; zero for none
 	Inbox     []byte // of a run that continues another one: see Run.Inbox
+	Parent    Parent // the operation that starts the run; zero for none
 
 	// The following fields are set only for a run that repeats another.
 
@@ -73,6 +74,9 @@ func (c Commands) Start(req *Start, now int64) (rec Record, existing ID, err err
 		Kind: Started, Run: req.ID, At: now, Hash: req.Hash, Data: req.Input, Other: req.Previous, Outputs: req.outputs(len(d.Steps)),
 		Text: source + "\x00" + req.Key, format: d.format(),
 	}
+	if !req.Parent.Run.IsZero() {
+		rec.format = flowFormat
+	}
 	begin := now
 	if req.At > now {
 		rec.Due, begin = req.At, req.At
@@ -85,21 +89,25 @@ func (c Commands) Start(req *Start, now int64) (rec Record, existing ID, err err
 
 // outputs returns the outputs for the record. One more element may follow the outputs of the
 // steps: the first run of the chain of repetitions if the run repeats another one, else the trace
-// context. Older versions ignore this element. Another one has the signals of the run that this
-// one continues.
+// context. Older versions ignore this element. The next ones have the signals of the run that this
+// one continues, and the parent.
 func (s *Start) outputs(steps int) [][]byte {
 	more := s.Trace
 	if !s.Origin.IsZero() {
 		more = encodeOrigin(s.Origin, s.OriginKey)
 	}
-	if more == "" && s.Inbox == nil {
+	hasParent := !s.Parent.Run.IsZero()
+	if more == "" && s.Inbox == nil && !hasParent {
 		return s.Outputs
 	}
 	list := make([][]byte, steps+1)
 	copy(list[:steps], s.Outputs)
 	list[steps] = []byte(more)
-	if s.Inbox != nil {
+	if s.Inbox != nil || hasParent {
 		list = append(list, s.Inbox)
+	}
+	if hasParent {
+		list = append(list, s.Parent.encode())
 	}
 	return list
 }
@@ -256,7 +264,7 @@ func (c Commands) Purge(ended, dead int64, keep map[ID]bool) (rec Record, ok boo
 	ok = len(c.ended) > 0 && c.ended[0].at < ended
 	for _, r := range c.all {
 		switch {
-		case !r.Closed() || r.Finished() || r.Ended >= dead:
+		case !r.Closed() || r.Finished() || r.Ended >= dead || r.IsNeeded():
 		case keep[r.ID] && len(rec.Data) < maxKept*len(ID{}):
 			rec.Data = append(rec.Data, r.ID[:]...)
 		default:

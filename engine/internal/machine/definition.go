@@ -236,6 +236,7 @@ type definitionSet struct {
 	defs      map[Hash]*Definition
 	used      map[Hash]int64 // for each stored definition: when a run with it last started or finished
 	workflows map[string]*Workflow
+	children  bool // a run has a parent, or had one
 }
 
 // Definition returns the definition with the hash.
@@ -271,8 +272,11 @@ func (s *definitionSet) stored(h Hash) bool {
 	return stored
 }
 
-// format returns the format that can store all definitions.
+// format returns the format that can store all definitions and runs.
 func (s *definitionSet) format() byte {
+	if s.children {
+		return flowFormat
+	}
 	for _, d := range s.defs {
 		if f := d.format(); f != FirstFormat {
 			return f

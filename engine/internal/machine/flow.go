@@ -268,7 +268,8 @@ type OpCall struct {
 	Def   *Definition // policy and limits of an operation with attempts; nil for others
 	Due   int64       // of a sleep: when it ends
 	Data  []byte      // result of an operation that has ended with its call
-	About []byte      // of an operation that waits for an answer: the question
+	About []byte      // of an operation that waits for an answer: the question; of one that waits for a child: see Child.Encode
+	Child ID          // of an operation that waits for a child
 }
 
 // Call decides to add an operation to the run.
@@ -280,6 +281,7 @@ func (c Commands) Call(r *Run, o *OpCall, now int64) Record {
 	if o.About != nil {
 		rec.Outputs = [][]byte{o.About}
 	}
+	rec.Other = o.Child
 	return rec
 }
 
@@ -385,9 +387,11 @@ func (m *Machine) applyCalled(r *Run, rec *Record) error {
 	o := op{name: rec.Text, number: int32(rec.Step)}
 	if len(rec.Outputs) > 0 {
 		o.progress = bytes.Clone(rec.Outputs[0])
-		said := *r.about()
-		said.tags = cmp.Or(said.tags, "{}") // the view has a tag for a question, which it must be able to remove
-		f.about = &said
+		if strings.HasPrefix(o.name, AskKind+":") {
+			said := *r.about()
+			said.tags = cmp.Or(said.tags, "{}") // the view has a tag for a question, which it must be able to remove
+			f.about = &said
+		}
 	}
 	due := rec.Due
 	if rec.Hash != (Hash{}) {
@@ -399,7 +403,7 @@ func (m *Machine) applyCalled(r *Run, rec *Record) error {
 	}
 	f.ops = append(f.ops, o)
 	r.Steps = append(r.Steps, StepState{timer: noTimer})
-	if !isAwait || due != 0 { // without a time it waits, as Blocked, for the signal only
+	if _, isChild := o.child(); !isAwait && !isChild || due != 0 { // else it waits, as Blocked, for a signal or its child only
 		m.wait(r, rec.Step, due)
 	}
 	return nil
@@ -422,16 +426,22 @@ func (m *state) endOp(r *Run, rec *Record) {
 		o.Code, o.Text, o.Data = string(rec.Data), rec.Text, nil
 	}
 	f.addResult(&o)
-	m.timers.unset(r, int32(rec.Step))
-	m.dequeue(r, rec.Step)
-	i := f.index(rec.Step)
-	f.ops = slices.Delete(f.ops, i, i+1)
-	r.Steps = slices.Delete(r.Steps, i+1, i+2)
+	m.removeOp(r, rec.Step)
 	m.forgetLosses(r)
 	function := &r.Steps[0]
 	if f.awaited--; f.awaited <= 0 && function.Status == Blocked {
 		m.wait(r, 0, rec.At)
 	}
+}
+
+// removeOp removes the step of an operation.
+func (m *state) removeOp(r *Run, n int) {
+	m.timers.unset(r, int32(n))
+	m.dequeue(r, n)
+	f := r.flow
+	i := f.index(n)
+	f.ops = slices.Delete(f.ops, i, i+1)
+	r.Steps = slices.Delete(r.Steps, i+1, i+2)
 }
 
 // forgetLosses sets the losses of the function to zero, because it has made progress.

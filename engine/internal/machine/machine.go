@@ -50,14 +50,14 @@ func (m *Machine) applyCron(rec *Record) {
 	m.schedules[rec.Text] = &Schedule{Name: rec.Text, Due: rec.Due, Data: bytes.Clone(rec.Data)}
 }
 
-// Forget removes a finished run from memory. The caller must have read the last change of the
-// run. The run's key stays until a record of kind Purged removes it. Forget fails if the run is
-// not finished.
+// Forget removes a finished run from memory, unless it is needed: see Run.IsNeeded. The caller must
+// have read the last change of the run. The run's key stays until a record of kind Purged removes
+// it. Forget fails if the run is not finished.
 func (m *Machine) Forget(r *Run) error {
 	if !r.Finished() {
 		return fmt.Errorf("run %s is not finished", r.ID)
 	}
-	if m.runs[r.ID] == r { // it was not purged meanwhile
+	if m.runs[r.ID] == r && !r.IsNeeded() { // it was not purged meanwhile
 		m.remove(r)
 	}
 	return nil

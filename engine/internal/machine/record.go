@@ -17,46 +17,48 @@ type Kind uint8
 
 // The kinds of records.
 const (
-	Opened    Kind = iota + 1 // an owner took over the shard: Text is the id of its machine's boot
-	Defined                   // Data is a definition
-	Started                   // a run was accepted
-	Begun                     // an attempt begins; its handler is called after this is stored
-	Done                      // an attempt succeeded; Data is its output
-	Failed                    // an attempt failed; Reason says why the step gives up, or Due when the next attempt begins
-	Snoozed                   // an attempt has not failed, and is to be made again at Due
-	Lost                      // an attempt was lost because the process died
-	Released                  // an attempt was ended because the process is closed, or the run paused or postponed; it is made again
-	Cancel                    // the run is canceled; Text says by whom
-	Expired                   // the run timed out; Text says whether it was in the queue then
-	Retry                     // a dead run is retried; Text says by whom
-	Woken                     // a user ended a wait; Text says who
-	Progress                  // an attempt reported its progress in Data
-	Parked                    // a step waits for its handler, which is not registered
-	Unparked                  // the handler of a parked step is registered now
-	Late                      // an attempt ended after its run; Text says how
-	Jumped                    // the wall clock was set: Delay says by how much
-	Purged                    // runs that ended before At, or died before Due, are deleted, except the dead runs whose ids are in Data
-	Cron                      // a schedule was set: Text is its name, Due its next start, Data the rest; nil Data deletes it
-	Replaced                  // the run Other replaces this dead run
-	Omitted                   // only in a history: Attempt is the number of records that were removed here
-	Limited                   // a service has said when to come back: it uses a window instead of an attempt
-	Held                      // the run is paused; Text says by whom
-	Freed                     // the run is resumed; Text says by whom
-	Postponed                 // a user moved a wait to Due; Text says who
-	Forgiven                  // a user reset the counters of the run; Text says who
-	Called                    // the function of a flow called the operation Text; Hash is its definition, Due the end of a sleep, Data its result, Outputs the question that it asks
-	Suspended                 // a call of the function ended, because it waits for operations; it is called again when Count of them have ended
-	Described                 // the function set the status of the run to Text and, if there is Data, its tags to that JSON object
-	Continued                 // the run ended, and the run Other continues its work
-	Signaled                  // a signal came, with the payload Data: Step waited for it, or 0 if none did; Text has its name, id and sender
-	NoSignal                  // the time was over in which Step waited for a signal
+	Opened     Kind = iota + 1 // an owner took over the shard: Text is the id of its machine's boot
+	Defined                    // Data is a definition
+	Started                    // a run was accepted
+	Begun                      // an attempt begins; its handler is called after this is stored
+	Done                       // an attempt succeeded; Data is its output
+	Failed                     // an attempt failed; Reason says why the step gives up, or Due when the next attempt begins
+	Snoozed                    // an attempt has not failed, and is to be made again at Due
+	Lost                       // an attempt was lost because the process died
+	Released                   // an attempt was ended because the process is closed, or the run paused or postponed; it is made again
+	Cancel                     // the run is canceled; Text says by whom
+	Expired                    // the run timed out; Text says whether it was in the queue then
+	Retry                      // a dead run is retried; Text says by whom
+	Woken                      // a user ended a wait; Text says who
+	Progress                   // an attempt reported its progress in Data
+	Parked                     // a step waits for its handler, which is not registered
+	Unparked                   // the handler of a parked step is registered now
+	Late                       // an attempt ended after its run; Text says how
+	Jumped                     // the wall clock was set: Delay says by how much
+	Purged                     // runs that ended before At, or died before Due, are deleted, except the dead runs whose ids are in Data
+	Cron                       // a schedule was set: Text is its name, Due its next start, Data the rest; nil Data deletes it
+	Replaced                   // the run Other replaces this dead run
+	Omitted                    // only in a history: Attempt is the number of records that were removed here
+	Limited                    // a service has said when to come back: it uses a window instead of an attempt
+	Held                       // the run is paused; Text says by whom
+	Freed                      // the run is resumed; Text says by whom
+	Postponed                  // a user moved a wait to Due; Text says who
+	Forgiven                   // a user reset the counters of the run; Text says who
+	Called                     // the function of a flow called the operation Text; Hash is its definition, Due the end of a sleep, Data its result, Outputs the question that it asks
+	Suspended                  // a call of the function ended, because it waits for operations; it is called again when Count of them have ended
+	Described                  // the function set the status of the run to Text and, if there is Data, its tags to that JSON object
+	Continued                  // the run ended, and the run Other continues its work
+	Signaled                   // a signal came, with the payload Data: Step waited for it, or 0 if none did; Text has its name, id and sender
+	NoSignal                   // the time was over in which Step waited for a signal
+	ChildEnded                 // the child Other, for which Step waited, has ended: Data is its result, or Reason says why it failed
+	ParentTold                 // the parent of the run has recorded its end
 	kinds
 )
 
 var kindNames = [...]string{
 	"", "opened", "defined", "started", "begun", "done", "failed", "snoozed", "lost", "released", "canceled", "expired",
 	"retried", "woken", "progress", "parked", "unparked", "late", "jumped", "purged", "cron", "replaced", "omitted",
-	"limited", "paused", "resumed", "postponed", "reset", "called", "suspended", "described", "continued", "signaled", "no-signal",
+	"limited", "paused", "resumed", "postponed", "reset", "called", "suspended", "described", "continued", "signaled", "no-signal", "child-ended", "parent-told",
 }
 
 // String returns the kind's name.
@@ -282,7 +284,7 @@ func appendOutputs(b []byte, outputs [][]byte) []byte {
 
 func readOutputs(in *codec.Reader) [][]byte {
 	n := in.Number()
-	if n > maxSteps+1 || n > len(in.Data) { // one more than steps: see Start.outputs
+	if n > maxSteps+3 || n > len(in.Data) { // more than steps: see Start.outputs
 		in.Fail()
 		return nil
 	}

@@ -126,6 +126,7 @@ type extra struct {
 	replacedBy ID       // the run that replaced this dead run
 	source     string   // who started the run
 	until      int64    // end of a postponement while attempts are running; 0 for none
+	parent     *Parent  // the operation that has started the run; nil for none
 }
 
 var noExtra extra

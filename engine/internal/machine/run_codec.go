@@ -18,6 +18,7 @@ const (
 	runUntil    = 8 // extra.until follows
 	runRetried  = 16
 	runFlow     = 32   // the operations follow
+	runParent   = 64   // extra.parent follows
 	stepClock   = 0x80 // StepState.clock
 	stepWindows = 0x40 // StepState.Windows follows
 )
@@ -39,10 +40,13 @@ func (r *Run) Encode(b []byte) []byte {
 	b = binary.AppendVarint(b, r.Deadline)
 	b = binary.AppendVarint(b, r.Ended)
 	flags := bitIf(r.Failing, runFailing) | bitIf(r.Held, runHeld) | bitIf(!r.active, runIdle) |
-		bitIf(r.extra.read().until != 0, runUntil) | bitIf(r.retried, runRetried) | bitIf(r.flow != nil, runFlow)
+		bitIf(r.extra.read().until != 0, runUntil) | bitIf(r.retried, runRetried) | bitIf(r.flow != nil, runFlow) | bitIf(r.extra.read().parent != nil, runParent)
 	b = append(b, byte(r.Outcome), byte(r.Reason), flags)
 	if flags&runUntil != 0 {
 		b = binary.AppendVarint(b, r.extra.until)
+	}
+	if flags&runParent != 0 {
+		b = codec.AppendBytes(b, r.extra.parent.encode())
 	}
 	b = codec.AppendBytes(b, r.Key)
 	b = codec.AppendBytes(b, r.Input)
@@ -143,6 +147,13 @@ func (d *runDecoder) parseInto(r *Run, in *codec.Reader) error {
 	r.retried = flags&runRetried != 0
 	if flags&runUntil != 0 {
 		r.more().until = in.Varint()
+	}
+	if flags&runParent != 0 {
+		p, err := readParent(in.Bytes())
+		if err != nil {
+			return err
+		}
+		r.more().parent = p
 	}
 	r.Key = string(in.Bytes())
 	r.Input = in.Bytes()

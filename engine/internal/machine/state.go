@@ -60,6 +60,7 @@ func (m *state) updateCounts(r *Run) {
 
 // add adds a run to the state, without its key.
 func (m *state) add(r *Run) {
+	m.children = m.children || r.extra.read().parent != nil
 	m.insert(r)
 	r.Def.runs++
 	r.shown = r.State()

@@ -1,0 +1,433 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/retry"
+)
+
+// Child starts a run of another workflow, the child, waits until it has ended, and returns its
+// output. The child has the id of this operation, so it is started only once, whatever dies. Like
+// that of [Sleep], the wait costs no goroutine and no place.
+//
+// If the child does not succeed, the error is an [*OpError] with the child's error. A retry of
+// this run starts another child then. If this run is canceled, times out or dies, its children
+// are canceled, unless they are [Detached].
+func Child[Out any](f *Flow, name string, w *Workflow, input any, opts ...StepOption) (v Out, err error) {
+	o, err := f.operation(machine.ChildKind, name, opts)
+	if err != nil {
+		return v, err
+	}
+	defer f.call.busy.Store(false)
+	g := &opGroup{name: o.identity, n: 1, parallel: 1}
+	if err := f.performChildren(g, o, w, []any{input}); err != nil {
+		return v, err
+	}
+	return decoded[Out](g, 0)
+}
+
+// Children starts a child for each input, [Parallel] of them side by side, and returns their
+// outputs: see [Child] and [Map].
+func Children[In, Out any](f *Flow, name string, w *Workflow, inputs []In, opts ...StepOption) ([]Out, error) {
+	o, err := f.operation(childrenKind, name, opts)
+	if err != nil {
+		return nil, err
+	}
+	defer f.call.busy.Store(false)
+	items := make([]any, len(inputs))
+	texts := make([][]byte, len(inputs))
+	for i := range inputs {
+		items[i] = inputs[i]
+		if texts[i], err = json.Marshal(inputs[i]); err != nil {
+			return nil, f.misuse(o.identity, fmt.Errorf("input %d: %w", i, err))
+		}
+	}
+	if err := f.checkItems(o.identity, texts); err != nil {
+		return nil, err
+	}
+	g := &opGroup{name: o.identity, n: len(inputs), parallel: o.parallel, isMap: true}
+	if err := f.performChildren(g, o, w, items); err != nil {
+		return nil, err
+	}
+	results := make([]Out, len(inputs))
+	failed := map[int]*OpError{}
+	for i := range results {
+		if g.results[i].Name == "" {
+			continue // it was not started, because another one failed
+		}
+		v, err := decoded[Out](g, i)
+		results[i] = v
+		if e, ok := errors.AsType[*OpError](err); ok {
+			failed[i] = e
+		}
+	}
+	if len(failed) > 0 {
+		return results, &MapError{label(g.name), failed}
+	}
+	return results, nil
+}
+
+// childrenKind is the kind of the operation that stores what [Children] starts.
+const childrenKind = "children"
+
+// Detached says that a child continues if the run that has started it ends: see [Child].
+func Detached() StepOption {
+	return func(s *stepBuilder) { s.detached = true }
+}
+
+// childStarts is what the operations of a group start.
+type childStarts struct {
+	def      *machine.Definition
+	inputs   []json.RawMessage
+	detached bool
+	shard    int // shard of the children; -1 means that of their parent
+}
+
+// performChildren is perform for operations that start children.
+func (f *Flow) performChildren(g *opGroup, o operation, w *Workflow, inputs []any) error {
+	c := f.call
+	if w == nil {
+		return f.misuse(o.identity, errors.New("the workflow is nil"))
+	}
+	if err := c.sh.handlers.admit(w); err != nil {
+		return f.misuse(o.identity, err)
+	}
+	g.child = &childStarts{def: w.def, inputs: make([]json.RawMessage, len(inputs)), detached: o.detached, shard: -1}
+	for i := range inputs {
+		text, err := w.inputOf(inputs[i], c.sh.cfg.MaxPayload)
+		if err != nil {
+			return &OpError{Name: label(g.identity(i)), Code: "input", Text: err.Error()}
+		}
+		g.child.inputs[i] = text
+	}
+	if c.sh.childShard != nil {
+		if err := c.sh.placeChildren(c, w, g.child); err != nil {
+			return err
+		}
+	}
+	return f.perform(g)
+}
+
+// inputOf returns the input of a run as it is stored: prepared and checked. most is the largest
+// size in bytes.
+func (w *Workflow) inputOf(input any, most int) (json.RawMessage, error) {
+	text, ok := input.(json.RawMessage)
+	if !ok {
+		var err error
+		if text, err = json.Marshal(input); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrInput, err)
+		}
+	} else if len(text) > 0 && !json.Valid(text) {
+		return nil, fmt.Errorf("%w: not JSON", ErrInput)
+	}
+	text, err := w.prepared(text, time.Time{})
+	if err != nil {
+		return nil, err
+	}
+	if err := w.accepts(input, text); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInput, err)
+	}
+	if len(text) > most {
+		return nil, fmt.Errorf("input: %w: %d bytes, at most %d; store it elsewhere and pass a reference", ErrTooLarge, len(text), most)
+	}
+	return text, nil
+}
+
+// errandPolicy is the retry policy of telling other shards about children and parents.
+var errandPolicy = retry.Must("decorrelated(100ms..10s) attempts=unlimited")
+
+// placeChildren determines the shard of the children. In a cluster, all runs of a workflow with a
+// limit are in one shard. The others are in that of their parent.
+func (sh *shard) placeChildren(c *flowCall, w *Workflow, to *childStarts) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		select {
+		case <-c.stopped:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	shard, err := retry.Value(ctx, errandPolicy, func(ctx context.Context) (int, error) { return sh.childShard(ctx, w) })
+	if err != nil {
+		c.exitIfStopped()
+		return err
+	}
+	if shard >= 0 && shard != sh.number {
+		to.shard = shard
+	}
+	return nil
+}
+
+// childShard returns the shard in which children of the workflow are started if all its runs are
+// in one shard; -1 if they are started in that of their parent.
+func (p *placement) childShard(ctx context.Context, w *Workflow) (int, error) {
+	gathered, err := p.isGathered(ctx, w)
+	if err != nil || !gathered {
+		return -1, err
+	}
+	return machine.WorkflowSlot(w.Name()) % p.log.Shards(), nil
+}
+
+// callChild records the call of an operation that starts a child, and returns its number. A child
+// in this shard is started with it, in the same entry of the log.
+func (d *dispatcher) callChild(c *flowCall, run *machine.Run, i int) int {
+	g, t := c.group, &d.o.turn
+	called, _ := run.CalledOps()
+	s := d.childStart(g, run, called+1, i)
+	child := &machine.Child{ID: s.ID, Detached: g.child.detached}
+	if g.child.shard < 0 {
+		t.next = followUps{again: s, againDef: g.child.def}
+	}
+	rec := d.o.m.Call(run, &machine.OpCall{Name: g.identity(i), About: child.Encode(), Child: s.ID}, t.now)
+	t.must(&rec)
+	return rec.Step
+}
+
+// childStart returns the start of the child of an operation.
+func (d *dispatcher) childStart(g *opGroup, run *machine.Run, number, i int) *machine.Start {
+	slot := run.ID.Slot()
+	switch {
+	case g.child.shard >= 0:
+		slot = machine.WorkflowSlot(g.child.def.Name)
+	case slot%d.sh.shards != d.sh.number: // the run was moved here
+		slot = d.sh.number
+	}
+	return &machine.Start{
+		ID: machine.ChildID(run, number, slot), Hash: g.child.def.Hash(), Input: g.child.inputs[i], Source: "child of " + run.ID.String(),
+		Parent: machine.Parent{Run: run.ID, Number: number}, Trace: run.Trace(),
+	}
+}
+
+// startElsewhere starts the child of an operation in another shard. The function is not suspended
+// before that is known to be stored: if this process dies first, the function is called again, and
+// starts the child again, which has no effect if it was started.
+func (d *dispatcher) startElsewhere(c *flowCall, run *machine.Run, number, i int) {
+	s := d.childStart(c.group, run, number, i)
+	def, shard := c.group.child.def, c.group.child.shard
+	asked := &call{Op: opStartFlow, Start: &start{
+		ID: s.ID.String(), Definition: def.Text(), Source: s.Source, Input: s.Input, Trace: s.Trace, Again: true,
+		Parent: &childOf{Run: run.ID.String(), Number: number}, def: def,
+	}}
+	c.starting++
+	d.errands = append(d.errands, func(e *errand) {
+		err := e.until(func(ctx context.Context) error { return e.sh.askShard(ctx, shard, asked) })
+		e.report(func(t *turn) error {
+			c.starting--
+			if err != nil {
+				t.endChild(&machine.ChildEnd{Parent: s.Parent, Child: s.ID, Reason: retry.StopPermanent, Code: "start", Text: err.Error()})
+			} else if run, ok := t.o.m.Run(c.run); ok && d.flows[c.run] == c && c.group != nil {
+				d.suspendIdle(c, run)
+			}
+			return nil
+		})
+	})
+}
+
+// childOf is the parent of a run, as it is sent between processes.
+type childOf struct {
+	Run    string `json:"run"`
+	Number int    `json:"number"`
+}
+
+// parent returns the parent of a run to start.
+func (c *childOf) parent() (p machine.Parent, err error) {
+	if c == nil {
+		return p, nil
+	}
+	p.Number = c.Number
+	p.Run, err = machine.ParseID(c.Run)
+	return p, err
+}
+
+// errand is a task that one shard has with another one. It is repeated until it is done or the
+// shard is closed. The state of the shard has all errands: the next owner does them again.
+type errand struct {
+	sh  *shard
+	ctx context.Context
+}
+
+// maxErrands limits how many errands of a process are being done.
+const maxErrands = 64
+
+// begin does the errand in a goroutine of its own.
+func (sh *shard) begin(do func(*errand)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		defer cancel()
+		select {
+		case <-sh.stop:
+		case <-ctx.Done():
+		}
+	}()
+	sh.attempts.Add(1)
+	go func() {
+		defer sh.attempts.Done()
+		defer cancel()
+		select {
+		case sh.errandPlaces <- struct{}{}:
+			defer func() { <-sh.errandPlaces }()
+			do(&errand{sh, ctx})
+		case <-ctx.Done():
+		}
+	}()
+}
+
+// until repeats f until it succeeds or returns an error that another shard has decided.
+func (e *errand) until(f func(context.Context) error) error {
+	var final error
+	_ = errandPolicy.Do(e.ctx, func(ctx context.Context) error {
+		err := f(ctx)
+		switch {
+		case err == nil:
+			return nil
+		case isUnreachable(err), errors.Is(err, ErrAway), errors.Is(err, ErrClosed), errors.Is(err, ErrOldMember), errors.Is(err, errBusy), ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded):
+			return err
+		}
+		final = err
+		return nil
+	})
+	return final
+}
+
+// report has the owner call f, unless the shard is closed.
+func (e *errand) report(f func(*turn) error) {
+	if e.ctx.Err() == nil {
+		_ = e.sh.do(e.ctx, f) // it is closed: the next owner does the errand again
+	}
+}
+
+// tellFamily does what follows from the end of a run: it cancels its children, and tells its
+// parent. It does nothing for a run that another one continues.
+func (t *turn) tellFamily(id machine.ID) {
+	run, err := t.o.m.Read(id)
+	if err != nil {
+		t.o.sh.health.broken(err)
+		return
+	}
+	if run.Outcome == machine.Undecided {
+		return
+	}
+	for _, c := range run.Children() {
+		if !c.Detached {
+			t.cancelChild(run, c)
+		}
+	}
+	if p := run.Parent(); !p.Run.IsZero() && !p.Told {
+		t.tellParent(run)
+	}
+}
+
+// cancelChild cancels a child of a run that has ended.
+func (t *turn) cancelChild(run *machine.Run, c machine.Child) {
+	by := "its parent " + run.ID.String()
+	for id := c.ID; ; {
+		child, here := t.o.m.Run(id)
+		switch {
+		case !here:
+			t.cancelElsewhere(run.ID, c, by)
+		case child.Continued():
+			id = child.ReplacedBy()
+			continue
+		case child.Outcome == machine.Undecided:
+			rec, err := t.o.m.Cancel(id, by, t.now)
+			if err == nil {
+				t.must(&rec)
+			}
+		}
+		return
+	}
+}
+
+// cancelElsewhere cancels a child in another shard.
+func (t *turn) cancelElsewhere(parent machine.ID, c machine.Child, by string) {
+	d := &t.o.sh.dispatcher
+	d.errands = append(d.errands, func(e *errand) {
+		err := e.until(func(ctx context.Context) error { return e.sh.cancelRun(ctx, c.ID.String(), by) })
+		if errors.Is(err, ErrNotFound) { // it was never started
+			e.report(func(t *turn) error {
+				t.endChild(&machine.ChildEnd{
+					Parent: machine.Parent{Run: parent, Number: c.Number}, Child: c.ID, Reason: retry.StopCanceled, Code: "canceled", Text: "it was not started",
+				})
+				return nil
+			})
+		}
+	})
+}
+
+// cancelChain cancels a run, or the run that continues it. It is no error if that has ended.
+func (e *Engine) cancelChain(ctx context.Context, id, by string) error {
+	for {
+		err := e.Cancel(ctx, id, by)
+		if !errors.Is(err, ErrState) {
+			return err
+		}
+		i, err := e.Get(ctx, id)
+		if err != nil || i.ContinuedBy == "" {
+			return err
+		}
+		id = i.ContinuedBy
+	}
+}
+
+// tellParent tells the parent of a run that the run has ended.
+func (t *turn) tellParent(run *machine.Run) {
+	end := run.EndOfChild()
+	if _, here := t.o.m.Run(end.Parent.Run); here {
+		t.endChild(end)
+		rec := t.o.m.Tell(run, t.now)
+		t.must(&rec)
+		return
+	}
+	text, err := json.Marshal(end)
+	if err != nil {
+		t.o.sh.health.broken(err)
+		return
+	}
+	d, id := &t.o.sh.dispatcher, run.ID
+	d.errands = append(d.errands, func(e *errand) {
+		err := e.until(func(ctx context.Context) error {
+			return e.sh.askRun(ctx, end.Parent.Run.String(), &call{Op: opChildEnded, Input: text})
+		})
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			e.sh.cfg.Logger.Error("the end of a run can't be told to its parent", "run", id, "parent", end.Parent.Run, "error", err)
+		}
+		e.report(func(t *turn) error {
+			if run, ok := t.o.m.Run(id); ok && !run.Parent().Told {
+				rec := t.o.m.Tell(run, t.now)
+				t.must(&rec)
+			}
+			return nil
+		})
+	})
+}
+
+// childEnded carries out opChildEnded.
+func (c *commands) childEnded(ctx context.Context, asked *call) error {
+	end := new(machine.ChildEnd)
+	if err := json.Unmarshal(asked.Input, end); err != nil {
+		return fmt.Errorf("%w: %w", errCall, err)
+	}
+	return c.with(ctx, string(asked.Op), asked.ID, func(t *turn, id machine.ID) error {
+		if _, err := t.o.m.Read(id); err != nil {
+			return err
+		}
+		t.endChild(end)
+		return nil
+	})
+}
+
+// endChild records the end of a child in its parent, if an operation of the parent waits for it.
+func (t *turn) endChild(end *machine.ChildEnd) {
+	rec, ok, err := t.o.m.EndChild(end, t.now)
+	if err != nil || !ok {
+		return
+	}
+	t.must(&rec)
+	t.o.sh.dispatcher.signaled(rec.Run, &rec)
+}
