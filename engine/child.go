@@ -262,6 +262,7 @@ func (sh *shard) begin(do func(*errand)) {
 		defer cancel()
 		select {
 		case <-sh.stop:
+		case <-sh.done:
 		case <-ctx.Done():
 		}
 	}()

@@ -175,7 +175,10 @@ func (l *flowOps) describe() {
 				o.info = new(describeStep(l.run, o.number))
 			}
 			o.info.Name, o.info.Kind = o.name, o.kind
-			if o.kind == machine.AskKind && o.info.Progress != nil {
+			switch {
+			case o.kind == machine.ChildKind:
+				o.info.Progress = nil // it is the child: see addRecords
+			case o.kind == machine.AskKind && o.info.Progress != nil:
 				o.info.Question, o.info.Progress = new(Question), nil
 				_ = json.Unmarshal(l.run.Progress(o.number), o.info.Question) // Ask wrote it
 			}
@@ -278,10 +281,11 @@ func isMapKind(kind string) bool { return kind == "map" || kind == childrenKind 
 // end with an index: see cutIndex.
 func isItemKind(kind string) bool { return kind == "item" || kind == machine.ChildKind }
 
-// cutIndex returns the name of the map and the index of one of its items.
+// cutIndex returns the name of the map and the index of one of its items; "" if the name has no
+// index.
 func cutIndex(item string) (mapped, index string) {
-	at := strings.LastIndexByte(item, '#') // the key of a map may contain one
-	if at < 0 {
+	at := strings.LastIndexByte(item, '#') // a key may contain one
+	if at < 0 || strings.HasSuffix(item, "]") {
 		return item, ""
 	}
 	return item[:at], item[at+1:]

@@ -165,7 +165,7 @@ func TestFlowMistakes(t *testing.T) {
 		{name: "a version of an operation", want: "operation a: version: use the option of the function", do: func(f *engine.Flow, _ int) (string, error) {
 			return "", do(f, "a", engine.Version("2"))
 		}},
-		{name: "Parallel without a map", want: "operation a: parallel: only Map and Collect have this option", do: func(f *engine.Flow, _ int) (string, error) {
+		{name: "Parallel without a map", want: "operation a: parallel: only Map, Collect and Children have this option", do: func(f *engine.Flow, _ int) (string, error) {
 			_, err := engine.Do(f, "a", nothing, engine.Parallel(2))
 			return "", err
 		}},
