@@ -42,6 +42,8 @@ const (
 	opKeyed      op = "keyed" // the run that has a key
 	opAnswer     op = "answer"
 	opChildEnded op = "child-ended"
+	opUndo       op = "undo"
+	opAbandon    op = "abandon"
 )
 
 // startOp returns the operation that starts a run of the definition.
@@ -183,6 +185,10 @@ func (c *commands) perform(ctx context.Context, asked *call) (a answer, err erro
 		a.Schedules, err = c.sh.scheduler.list(ctx)
 	case opSignal:
 		a.IDs, err = c.signal(ctx, id, asked.Signal)
+	case opUndo:
+		err = c.change(ctx, asked, (*machine.Machine).Undo)
+	case opAbandon:
+		err = c.change(ctx, asked, (*machine.Machine).Abandon)
 	case opChildEnded:
 		err = c.childEnded(ctx, asked)
 	case opAnswer:

@@ -54,22 +54,7 @@ func Children[In, Out any](f *Flow, name string, w *Workflow, inputs []In, opts 
 	if err := f.performChildren(g, o, w, items); err != nil {
 		return nil, err
 	}
-	results := make([]Out, len(inputs))
-	failed := map[int]*OpError{}
-	for i := range results {
-		if g.results[i].Name == "" {
-			continue // it was not started, because another one failed
-		}
-		v, err := decoded[Out](g, i)
-		results[i] = v
-		if e, ok := errors.AsType[*OpError](err); ok {
-			failed[i] = e
-		}
-	}
-	if len(failed) > 0 {
-		return results, &MapError{label(g.name), failed}
-	}
-	return results, nil
+	return mapResults[Out](g)
 }
 
 // childrenKind is the kind of the operation that stores what [Children] starts.
@@ -314,17 +299,22 @@ func (t *turn) tellFamily(id machine.ID) {
 	if run.Outcome == machine.Undecided {
 		return
 	}
-	for _, c := range run.Children() {
-		if !c.Detached {
-			t.cancelChild(run, c)
-		}
-	}
+	t.cancelChildren(run)
 	if p := run.Parent(); !p.Run.IsZero() && !p.Told {
 		t.tellParent(run)
 	}
 }
 
-// cancelChild cancels a child of a run that has ended.
+// cancelChildren cancels the children of a run that has ended, or undoes its operations.
+func (t *turn) cancelChildren(run *machine.Run) {
+	for _, c := range run.Children() {
+		if !c.Detached {
+			t.cancelChild(run, c)
+		}
+	}
+}
+
+// cancelChild cancels a child of a run.
 func (t *turn) cancelChild(run *machine.Run, c machine.Child) {
 	by := "its parent " + run.ID.String()
 	for id := c.ID; ; {

@@ -224,7 +224,10 @@ func TestChildMistakes(t *testing.T) {
 		{"another workflow", func(f *engine.Flow) error { _, err := engine.Child[int](f, "a", other, "x"); return err }, `"child"`},
 		{"a wrong input", func(f2 *engine.Flow) error { _, err := engine.Child[int](f2, "a", f.child, "x"); return err }, "operation a: input"},
 		{"a wrong output", func(f2 *engine.Flow) error { _, err := engine.Child[int](f2, "a", f.child, 1); return err }, "operation a: its stored result can't be read as int"},
-		{"parallel", func(f2 *engine.Flow) error { _, err := engine.Child[int](f2, "a", f.child, 1, engine.Parallel(2)); return err }, "parallel: only Map, Collect and Children"},
+		{"parallel", func(f2 *engine.Flow) error {
+			_, err := engine.Child[int](f2, "a", f.child, 1, engine.Parallel(2))
+			return err
+		}, "parallel: only Map, Collect and Children"},
 	} {
 		w := engine.MustFlow("parent", func(f *engine.Flow, _ int) (int, error) { return 0, c.call(f) })
 		enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {

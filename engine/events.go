@@ -117,6 +117,8 @@ func (b *eventBatch) note(rec *machine.Record, run *machine.Run, step eventStep)
 			p := inStep(retry.Asked)
 			p.Step, p.Note = label(rec.Text), q.Text
 		}
+	case machine.Undoing:
+		add(retry.Undoing).Note = rec.Text
 	case machine.Late:
 		p := inStep(retry.AttemptFailed)
 		p.Err, p.Note = errors.New(rec.Text), "the run was over"
@@ -127,7 +129,11 @@ func (b *eventBatch) note(rec *machine.Record, run *machine.Run, step eventStep)
 		add(retry.Succeeded)
 	case machine.Dead:
 		gaveUp(add, run.Reason, rec)
-	case machine.Canceled, machine.Undecided:
+	case machine.Canceled:
+		if rec.Kind == machine.Undone {
+			add(retry.Canceled)
+		}
+	case machine.Undecided:
 	}
 }
 

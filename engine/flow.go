@@ -27,6 +27,7 @@ type Flow struct {
 	removed []string                     // names of Removed
 	count   int                          // number of operations that the run has called
 	last    string                       // identity of the operation that the function called last
+	undoers []undoer                     // how to undo operations, in the order of their calls
 }
 
 // The errors of wrong uses of a [Flow]. A run whose function got one of them waits in state
@@ -124,7 +125,7 @@ func Function(opts ...StepOption) Part {
 			opt(s)
 		}
 		s.parsePolicy()
-		if len(s.Needs) > 0 || s.concurrency != 0 || s.key != "" || s.parallel != 0 || s.within != 0 || s.detached {
+		if len(s.Needs) > 0 || s.concurrency != 0 || s.key != "" || s.parallel != 0 || s.within != 0 || s.detached || s.undoPolicy != "" {
 			s.errs = append(s.errs, errors.New("only Policy, WithPolicy, MaxLost and Version are options of a function; use MaxRuns to limit the runs"))
 		}
 		for _, err := range s.errs {
@@ -150,7 +151,7 @@ func Operations(opts ...StepOption) Part {
 			opt(s)
 		}
 		s.parsePolicy()
-		if len(s.Needs) > 0 || s.concurrency != 0 || s.version != "" || s.key != "" || s.parallel != 0 || s.within != 0 || s.detached {
+		if len(s.Needs) > 0 || s.concurrency != 0 || s.version != "" || s.key != "" || s.parallel != 0 || s.within != 0 || s.detached || s.undoPolicy != "" {
 			s.errs = append(s.errs, errors.New("only Policy, WithPolicy, MaxLost, HeartbeatTimeout and MaxWindows are options of all operations"))
 		}
 		for _, err := range s.errs {
@@ -298,22 +299,15 @@ func (e *MapError) Unwrap() (errs []error) {
 // returns the results so far and a [*MapError]. The items must be the same when the function
 // is called again: otherwise the run waits in state needs-handler.
 func Map[T, R any](f *Flow, name string, items []T, do func(context.Context, T) (R, error), opts ...StepOption) ([]R, error) {
-	outcomes, g, err := mapItems(f, name, items, do, false, opts)
+	_, g, err := newMap(f, "map", name, items, do, opts)
 	if err != nil {
 		return nil, err
 	}
-	results := make([]R, len(items))
-	failed := map[int]*OpError{}
-	for i := range outcomes {
-		results[i] = outcomes[i].Value
-		if outcomes[i].Err != nil {
-			failed[i] = outcomes[i].Err
-		}
+	defer f.call.busy.Store(false)
+	if err := f.perform(g); err != nil {
+		return nil, err
 	}
-	if len(failed) > 0 {
-		return results, &MapError{label(g.name), failed}
-	}
-	return results, nil
+	return mapResults[R](g)
 }
 
 // Outcome is the outcome of one operation of a [Collect].
@@ -325,34 +319,48 @@ type Outcome[R any] struct {
 // Collect is [Map] that executes all operations, whether some fail or not, and returns the
 // outcome of each. Its error only says that the call itself was wrong.
 func Collect[T, R any](f *Flow, name string, items []T, do func(context.Context, T) (R, error), opts ...StepOption) ([]Outcome[R], error) {
-	outcomes, _, err := mapItems(f, name, items, do, true, opts)
-	return outcomes, err
-}
-
-func mapItems[T, R any](f *Flow, name string, items []T, do func(context.Context, T) (R, error), all bool, opts []StepOption) ([]Outcome[R], *opGroup, error) {
-	o, err := f.operation("map", name, opts)
+	_, g, err := newMap(f, "map", name, items, do, opts)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer f.call.busy.Store(false)
+	g.all = true
+	if err := f.perform(g); err != nil {
+		return nil, err
+	}
+	return mapOutcomes[R](g), nil
+}
+
+// newMap checks the call of a Map, and returns the group of its operations. After success the caller
+// must clear flowCall.busy.
+func newMap[T, R any](f *Flow, kind, name string, items []T, do func(context.Context, T) (R, error), opts []StepOption) (o operation, g *opGroup, err error) {
+	if o, err = f.operation(kind, name, opts); err != nil {
+		return o, nil, err
+	}
 	texts := make([][]byte, len(items))
 	for i := range items {
 		if texts[i], err = json.Marshal(items[i]); err != nil {
-			return nil, nil, f.misuse(o.identity, fmt.Errorf("item %d: %w", i, err))
+			err = f.misuse(o.identity, fmt.Errorf("item %d: %w", i, err))
+			break
 		}
 	}
-	if err := f.checkItems(o.identity, texts); err != nil {
-		return nil, nil, err
+	if err == nil {
+		err = f.checkItems(o.identity, texts)
 	}
-	g := &opGroup{
-		name: o.identity, def: o.def, n: len(items), parallel: o.parallel, all: all, isMap: true,
+	if err != nil {
+		f.call.busy.Store(false)
+		return o, nil, err
+	}
+	return o, &opGroup{
+		name: o.identity, def: o.def, n: len(items), parallel: o.parallel, isMap: true,
 		do: func(ctx context.Context, i int) ([]byte, error) { return encoded(do(ctx, items[i])) },
-	}
-	if err := f.perform(g); err != nil {
-		return nil, nil, err
-	}
-	outcomes := make([]Outcome[R], len(items))
-	for i := range items {
+	}, nil
+}
+
+// mapOutcomes returns the outcomes of the operations of a group.
+func mapOutcomes[R any](g *opGroup) []Outcome[R] {
+	outcomes := make([]Outcome[R], g.n)
+	for i := range outcomes {
 		if g.results[i].Name == "" {
 			continue // it was not begun, because another one failed
 		}
@@ -360,7 +368,23 @@ func mapItems[T, R any](f *Flow, name string, items []T, do func(context.Context
 		outcomes[i].Value = v
 		outcomes[i].Err, _ = errors.AsType[*OpError](err)
 	}
-	return outcomes, g, nil
+	return outcomes
+}
+
+// mapResults returns the results of the operations of a group, and a [*MapError] if some failed.
+func mapResults[R any](g *opGroup) ([]R, error) {
+	results := make([]R, g.n)
+	failed := map[int]*OpError{}
+	for i, o := range mapOutcomes[R](g) {
+		results[i] = o.Value
+		if o.Err != nil {
+			failed[i] = o.Err
+		}
+	}
+	if len(failed) > 0 {
+		return results, &MapError{label(g.name), failed}
+	}
+	return results, nil
 }
 
 // Sleep waits. The wait survives the process, and is never shortened; a long one costs no

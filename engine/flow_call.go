@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,11 +34,14 @@ type flowCall struct {
 	pending  map[string]int // operations that have not ended
 	count    int            // number of operations that were called
 	size     atomic.Int64   // bytes of the results
+	undoable atomic.Int32   // number of operations that can be undone; valid if undoing
 	suspect  *attempt       // stands for the call in the quarantine; nil if the function is not a suspect
 
 	busy    atomic.Bool // an operation is being called
 	exiting atomic.Bool // the goroutine is ending, because the owner has stopped it
 	ended   atomic.Bool // the end of the call was sent to the owner
+	undoing atomic.Bool // the run undoes its operations: no other operation begins
+	toUndo  atomic.Bool // the function has ended, and undoMain continues
 	stopped chan struct{}
 	once    sync.Once
 	cause   error // why the owner has stopped the call; valid after stopped is closed
@@ -120,6 +124,9 @@ type opGroup struct {
 	isAwait  bool                // it waits for a signal
 	question []byte              // encoded question that a signal answers; nil for none
 	child    *childStarts        // the runs that it starts; nil for none
+	undoable bool                // its operations can be undone
+	isUndo   bool                // its operations undo others
+	items    []int               // of undos of a map: the indexes of its items; nil means all
 	n        int                 // number of operations
 	parallel int
 	isMap    bool
@@ -144,8 +151,14 @@ func (g *opGroup) identity(i int) string {
 		return g.name
 	}
 	kind := "item"
-	if g.child != nil {
+	switch {
+	case g.child != nil:
 		kind = machine.ChildKind
+	case g.isUndo:
+		kind = machine.UndoKind
+	}
+	if g.items != nil {
+		i = g.items[i]
 	}
 	return kind + ":" + label(g.name) + "#" + strconv.Itoa(i)
 }
@@ -166,9 +179,15 @@ func (g *opGroup) endWith(res machine.OpResult) {
 func (c *flowCall) main() {
 	defer c.sh.attempts.Done()
 	end := flowEnd{result: &machine.Result{Failed: true, Error: "the function ended its goroutine (runtime.Goexit)"}}
+	var f *Flow
 	defer func() { // also when the goroutine ends by runtime.Goexit
 		if c.exiting.Load() {
 			end = c.stopEnd()
+		} else if f != nil && (c.toUndo.Load() || c.needsUndo(f, &end)) {
+			c.toUndo.Store(true)
+			c.sh.attempts.Add(1)
+			go c.undoMain(f, end)
+			return
 		}
 		switch {
 		case !c.ended.CompareAndSwap(false, true):
@@ -184,7 +203,7 @@ func (c *flowCall) main() {
 		end.result = &machine.Result{Failed: true, Outcome: retry.OutcomeOf(err), Error: c.sh.errorText(err.Error())}
 		return
 	}
-	f := c.newFlow()
+	f = c.newFlow()
 	end = c.result(f, func() ([]byte, error) { return c.workflow.function(f, input) })
 }
 
@@ -230,6 +249,8 @@ type flowEnd struct {
 	mismatch string          // not "": the run waits for other code
 	again    json.RawMessage // not nil: the run ends, and another one continues with this input
 	quiet    bool            // the owner has recorded the end already
+	isError  bool            // the function has returned an error
+	undone   *undone         // not nil: operations were undone
 }
 
 // result calls the function and returns how the call ended.
@@ -260,7 +281,7 @@ func (c *flowCall) result(f *Flow, call func() ([]byte, error)) (end flowEnd) {
 		err = fmt.Errorf("output of the function: %d bytes, at most %d can be stored; store it elsewhere and return a reference", len(out), c.sh.cfg.MaxPayload)
 	}
 	if err != nil {
-		return flowEnd{result: &machine.Result{
+		return flowEnd{isError: true, result: &machine.Result{
 			Failed: true, Outcome: retry.Outcome{Class: retry.ClassPermanent}, Error: c.sh.errorText(err.Error()), Redo: machine.EncodeRedo(f.failures(err)),
 		}}
 	}
@@ -313,6 +334,9 @@ func (f *Flow) unasked() string {
 	var names []string
 	missing := func(identity string) {
 		kind, name := splitIdentity(identity)
+		if kind == machine.UndoKind {
+			return // the function does not call it
+		}
 		if mapped, index := cutIndex(name); index != "" && isItemKind(kind) {
 			if f.asked["map:"+mapped] || f.asked[childrenKind+":"+mapped] || removed(mapped) {
 				return
@@ -461,16 +485,18 @@ type operation struct {
 	identity string
 	def      *machine.Definition // nil if it has no attempts
 	parallel int
-	within   time.Duration // of an await
-	detached bool          // of a child
+	within   time.Duration       // of an await
+	detached bool                // of a child
+	undo     *machine.Definition // policy and limits of the undo
 }
 
 // operation checks the call of an operation: its name and options, and that the flow is used as
 // it must be. After success the caller must clear flowCall.busy.
 func (f *Flow) operation(kind, name string, opts []StepOption) (o operation, err error) {
 	c := f.call
+	kind, undoable := strings.CutSuffix(kind, withUndo)
 	o.identity = kind + ":" + name
-	if c.exiting.Load() || c.ended.Load() {
+	if c.exiting.Load() || c.ended.Load() || c.toUndo.Load() {
 		return o, fmt.Errorf("operation %s: %w", name, ErrFlowOver)
 	}
 	switch callerOf() {
@@ -486,7 +512,14 @@ func (f *Flow) operation(kind, name string, opts []StepOption) (o operation, err
 	if c.firstWrong() != nil {
 		c.exit()
 	}
-	s, err := c.workflow.operation(kind, name, opts)
+	asked := kind
+	if undoable {
+		asked += withUndo
+	}
+	s, err := c.workflow.operation(asked, name, opts)
+	if err == nil && undoable {
+		o.undo, err = c.workflow.undoOperation(name, s.undo, opts)
+	}
 	if err == nil && s.key != "" {
 		o.identity += "[" + s.key + "]"
 	}
@@ -556,8 +589,14 @@ func (f *Flow) perform(g *opGroup) error {
 	if len(g.numbers) == 0 && (fresh == 0 || g.failed && !g.all) {
 		return nil
 	}
-	if err := f.countOps(g.name, fresh); err != nil {
-		return err
+	switch {
+	case g.isUndo: // it must be possible
+	case c.undoing.Load() && len(g.numbers) == 0:
+		c.exitToUndo()
+	default:
+		if err := f.countOps(g.name, fresh); err != nil {
+			return err
+		}
 	}
 	c.send(func(t *turn) error { t.o.sh.dispatcher.startGroup(c, g); return nil })
 	select {
@@ -565,12 +604,17 @@ func (f *Flow) perform(g *opGroup) error {
 	case <-c.stopped:
 		c.exit()
 	}
+	missing := false
 	for i := range g.results {
 		if name := g.results[i].Name; name != "" {
 			f.ended[name] = &g.results[i]
 		} else {
-			f.count-- // it was not called, because another one failed
+			f.count-- // it was not called, because another one failed, or the run undoes its operations
+			missing = true
 		}
+	}
+	if missing && c.undoing.Load() && !g.isUndo {
+		c.exitToUndo()
 	}
 	return nil
 }
@@ -591,6 +635,9 @@ func (f *Flow) countOps(identity string, n int) error {
 // record stores an operation that ends with its call.
 func (f *Flow) record(identity string, data []byte) error {
 	c := f.call
+	if c.undoing.Load() {
+		c.exitToUndo()
+	}
 	if err := f.countOps(identity, 1); err != nil {
 		return err
 	}
@@ -644,6 +691,7 @@ type opSpec struct {
 	parallel int
 	within   time.Duration
 	detached bool
+	undo     string // policy of the undo
 }
 
 // opKey identifies the definition of an operation in the cache of a workflow.
@@ -660,7 +708,8 @@ const maxCachedOps = 1000
 
 // operation returns an operation with these options. The definitions of operations are cached.
 func (w *Workflow) operation(kind, name string, opts []StepOption) (s opSpec, err error) {
-	hasAttempts := kind == "do" || kind == "map"
+	base, _ := strings.CutSuffix(kind, withUndo)
+	hasAttempts := base == "do" || base == "map"
 	if len(opts) == 0 && len(w.opDefaults) == 0 && hasAttempts {
 		if s.def = w.cachedOp(opKey{name: name, policy: DefaultPolicy, maxLost: DefaultMaxLost}); s.def != nil {
 			return s, nil
@@ -679,17 +728,19 @@ func (w *Workflow) operation(kind, name string, opts []StepOption) (s opSpec, er
 		err = errors.New("concurrency: an operation can't have this limit; use MaxRuns or Config.Concurrency")
 	case b.version != "":
 		err = errors.New("version: use the option of the function")
-	case b.parallel != 0 && kind != "map" && kind != childrenKind:
+	case b.parallel != 0 && base != "map" && base != childrenKind:
 		err = errors.New("parallel: only Map, Collect and Children have this option")
 	case b.detached && kind != machine.ChildKind && kind != childrenKind:
 		err = errors.New("detached: only Child and Children have this option")
+	case b.undoPolicy != "" && !strings.HasSuffix(kind, withUndo):
+		err = errors.New("undo policy: only DoUndo and MapUndo have this option")
 	case b.within != 0 && kind != machine.AwaitKind && kind != machine.AskKind:
 		err = errors.New("within: only Await and Ask have this option")
 	}
 	if err := errors.Join(append(b.errs, err)...); err != nil {
 		return s, err
 	}
-	s.key, s.parallel, s.within, s.detached = b.key, b.parallel, b.within, b.detached
+	s.key, s.parallel, s.within, s.detached, s.undo = b.key, b.parallel, b.within, b.detached, b.undoPolicy
 	if !hasAttempts {
 		return s, checkName(name)
 	}

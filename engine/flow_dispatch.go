@@ -28,6 +28,8 @@ func (d *dispatcher) callFunction(run *machine.Run, w *Workflow, trial *trial, r
 		results: run.Results(), pending: run.Pending(), count: count, stopped: make(chan struct{}),
 		status: run.Status(), tags: decodeTags(run.Tags()),
 	}
+	c.undoing.Store(run.IsUndoing())
+	c.undoable.Store(int32(run.Undoable()))
 	c.size.Store(int64(size))
 	if trial != nil {
 		// The quarantine needs an attempt. This one has no place, and no handler.
@@ -69,7 +71,7 @@ func (d *dispatcher) continueGroup(c *flowCall) {
 	for ; g.running < g.parallel && g.next < g.n; g.next++ {
 		i := g.next
 		number, called := g.numbers[i]
-		if g.results[i].Name != "" || !called && g.failed && !g.all {
+		if g.results[i].Name != "" || !called && (g.failed && !g.all || run.IsUndoing() && !g.isUndo) {
 			continue
 		}
 		switch {
@@ -127,7 +129,7 @@ func storedResult(run *machine.Run, number int, identity string) (res machine.Op
 
 // opCall returns the call of an operation of the group.
 func (g *opGroup) opCall(i int, now int64) *machine.OpCall {
-	call := &machine.OpCall{Name: g.identity(i), Def: g.def, About: g.question}
+	call := &machine.OpCall{Name: g.identity(i), Def: g.def, About: g.question, Undo: g.undoable}
 	if g.def == nil && (!g.isAwait || g.sleep > 0) {
 		call.Due = calendar(time.Unix(0, now).Add(g.sleep))
 	}
@@ -147,7 +149,7 @@ func (d *dispatcher) callOp(run *machine.Run, call *machine.OpCall) int {
 
 // recordOp records an operation that ended with its call.
 func (d *dispatcher) recordOp(c *flowCall, call *machine.OpCall) {
-	if run, ok := d.o.m.Run(c.run); ok && d.flows[c.run] == c && run.Outcome == machine.Undecided {
+	if run, ok := d.o.m.Run(c.run); ok && d.flows[c.run] == c && run.Outcome == machine.Undecided && !run.IsUndoing() {
 		d.callOp(run, call)
 	}
 }
@@ -320,6 +322,9 @@ func (d *dispatcher) endCall(c *flowCall, end flowEnd) {
 		end.result = &machine.Result{}
 	case end.mismatch != "":
 		d.parkCall(c, run, end.mismatch)
+		return
+	case end.undone != nil:
+		d.endUndo(run, end.undone)
 		return
 	case end.again != nil:
 		d.continueAs(run, c.workflow, end.again)

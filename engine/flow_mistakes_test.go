@@ -324,7 +324,7 @@ func TestFlowWithWrongParts(t *testing.T) {
 		{"a timeout of the function", "total-timeout", func() (*engine.Workflow, error) {
 			return engine.NewFlow("w", ok, engine.Function(engine.Policy("fixed(1s) total-timeout=1m")))
 		}},
-		{"a key of a step", "ForKey, Parallel, Within and Detached are options of the operations of a flow", func() (*engine.Workflow, error) {
+		{"a key of a step", "ForKey, Parallel, Within, Detached and UndoPolicy are options of the operations of a flow", func() (*engine.Workflow, error) {
 			return engine.NewWorkflow("w", engine.Step("a", step, engine.ForKey("k")))
 		}},
 		{"an input that can't be stored", "can't be stored as JSON", func() (*engine.Workflow, error) {

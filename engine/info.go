@@ -399,6 +399,7 @@ const (
 	StateWaiting      = "waiting"       // waits for the time of the next attempt
 	StateNeedsHandler = "needs-handler" // waits until the handler of a step is registered
 	StatePaused       = "paused"        // stopped by Pause
+	StateUndoing      = "undoing"       // undoes its operations, and ends then: see DoUndo
 	StateSucceeded    = "succeeded"
 	StateDead         = "dead" // gave up; Retry continues it
 	StateCanceled     = "canceled"

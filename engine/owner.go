@@ -377,6 +377,8 @@ func (t *turn) noteConsequences(rec *machine.Record, step eventStep) {
 		}
 	case run.Outcome != machine.Undecided:
 		t.o.sh.dispatcher.stopAttempts(run, errRunOver)
+	case rec.Kind == machine.Undoing:
+		t.o.sh.dispatcher.beginUndo(run)
 	case rec.Kind == machine.Held, rec.Kind == machine.Postponed:
 		t.o.sh.dispatcher.stopAttempts(run, ErrPaused)
 	}

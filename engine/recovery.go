@@ -124,8 +124,11 @@ func (r recovery) takeOver() error {
 		}
 	}
 	for _, run := range slices.Clone(o.m.All()) {
-		if run.Outcome != machine.Undecided && run.IsNeeded() { // the previous process may not have told its family
+		switch { // the previous process may not have told its family
+		case run.Outcome != machine.Undecided && run.IsNeeded():
 			t.tellFamily(run.ID)
+		case run.IsUndoing():
+			t.cancelChildren(run)
 		}
 	}
 	r.warnOfLost(names)

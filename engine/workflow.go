@@ -79,6 +79,7 @@ type stepBuilder struct {
 	parallel    int           // of a Map of a flow
 	within      time.Duration // of an Await of a flow
 	detached    bool          // of a Child of a flow
+	undoPolicy  string        // of a DoUndo or MapUndo of a flow
 	errs        []error       // nil values do not count
 }
 
@@ -157,8 +158,8 @@ func newStep(name string, opts []StepOption) *stepBuilder {
 		opt(s)
 	}
 	s.parsePolicy()
-	if s.key != "" || s.parallel != 0 || s.within != 0 || s.detached {
-		s.errs = append(s.errs, errors.New("ForKey, Parallel, Within and Detached are options of the operations of a flow"))
+	if s.key != "" || s.parallel != 0 || s.within != 0 || s.detached || s.undoPolicy != "" {
+		s.errs = append(s.errs, errors.New("ForKey, Parallel, Within, Detached and UndoPolicy are options of the operations of a flow"))
 	}
 	return s
 }
@@ -302,14 +303,16 @@ func Version(v string) StepOption {
 // checkName returns what is wrong with the name of a workflow or step. Names are used in
 // URLs, commands and files.
 func checkName(name string) error {
-	if name == "" || len(name) > 128 {
-		return fmt.Errorf("name: %q must have 1 to 128 characters", name)
+	if name == "" || len(name) > maxName {
+		return fmt.Errorf("name: %q must have 1 to %d characters", name, maxName)
 	}
 	if strings.Trim(name, nameCharacters) != "" {
 		return fmt.Errorf("name: %q may have letters, digits, '-', '_' and '.'", name)
 	}
 	return nil
 }
+
+const maxName = 128 // of a workflow, a step or an operation
 
 const nameCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
 

@@ -276,12 +276,13 @@ const (
 	StopLost                           // the process ended during an attempt too often
 	StopTimeout                        // the timeout of the run was reached
 	StopWindows                        // the run has waited for MaxWindows rate-limit windows
+	StopUndo                           // an undo of a run failed
 )
 
 var reasonNames = [...]string{
 	"", "attempts", "total-timeout", "deadline", "permanent", "budget",
 	"breaker-open", "limit", "server-wait", "canceled", "stuck",
-	"lost", "timeout", "windows",
+	"lost", "timeout", "windows", "undo-failed",
 }
 
 var reasonTexts = [...]string{
@@ -299,6 +300,7 @@ var reasonTexts = [...]string{
 	"process ended in the attempt too often",
 	"timeout of the run reached",
 	"waited for too many rate-limit windows",
+	"an undo failed",
 }
 
 // String returns the reason's name, as used in events.

@@ -39,13 +39,14 @@ const (
 	StartRefused // a scheduled start of Name was rejected; Err says why, Note names the schedule
 	Signaled     // a run got a signal; Note has its name and sender
 	Asked        // a run asks a question, which Step names; Note has the question
+	Undoing      // a run undoes its operations before it ends; Note says why
 )
 
 var eventNames = [...]string{
 	"", "attempt-started", "attempt-failed", "waiting", "succeeded", "gave-up", "hook-failed",
 	"hedge-started", "attempt-stuck", "breaker-opened", "breaker-half-open", "breaker-closed",
 	"run-started", "attempt-lost", "progress", "canceled", "resumed", "needs-handler", "paused",
-	"failed-over", "storm-began", "storm-ended", "start-refused", "signaled", "asked",
+	"failed-over", "storm-began", "storm-ended", "start-refused", "signaled", "asked", "undoing",
 }
 
 // String returns the kind's name, as used in JSON.

@@ -177,6 +177,10 @@ func (m *Machine) applyRun(r *Run, rec *Record) {
 		m.applyChildEnded(r, rec)
 	case ParentTold:
 		r.applyTold()
+	case Undoing:
+		m.applyUndoing(r, rec)
+	case Undone:
+		m.applyUndone(r, rec)
 	case Continued:
 		m.endAttempt(r, 0)
 		s.Status = Complete

@@ -120,11 +120,19 @@ func later(t int64, d time.Duration) int64 {
 	return 1<<63 - 1
 }
 
-// Cancel decides to cancel a run. A dead run may be canceled too: it can't be retried then.
+// Cancel decides to cancel a run. A dead run may be canceled too: it can't be retried then. A run
+// with operations that can be undone undoes them first.
 func (c Commands) Cancel(id ID, by string, now int64) (Record, error) {
 	r, err := c.find(id)
 	if err == nil && (r.Outcome == Succeeded || r.Outcome == Canceled || r.Finished()) {
 		err = fmt.Errorf("%w: run %s is %s, and can't be canceled", ErrState, id, r.State())
+	}
+	switch {
+	case err != nil:
+	case r.mustUndo():
+		return endUndoing(r, Canceled, retry.StopCanceled, by, now), nil
+	case r.IsUndoing() && r.Outcome == Undecided:
+		err = fmt.Errorf("%w: run %s undoes its operations; wait for its end, or abandon it", ErrState, id)
 	}
 	return Record{Kind: Cancel, Run: id, At: now, Text: by, Ends: Canceled}, err
 }
@@ -328,6 +336,9 @@ func (c Commands) Finish(res *Result, now int64, u uint64) (rec Record, ok bool)
 	switch {
 	case r.Outcome != Undecided:
 		rec.Kind, rec.Text = Late, late(res)
+	case !res.Succeeded() && r.endsNow(res.Step):
+		rec.Kind, rec.Text = Failed, res.Error
+		setFailure(&rec, r, &Result{Code: canceledOp}, retry.StopCanceled)
 	case res.Limited:
 		limitedRecord(&rec, r, res, u)
 	case res.Snooze > 0 || res.Until != 0:
@@ -467,7 +478,7 @@ func (c Commands) Lose(r *Run, step int, now int64, alone bool) Record {
 	switch {
 	case r.Outcome != Undecided:
 		rec.Due = now
-	case most == 0 || lost > most && alone:
+	case r.endsNow(step), most == 0 || lost > most && alone:
 		setFailure(&rec, r, &Result{}, retry.StopLost)
 	default:
 		rec.By, rec.Delay, rec.Due = retry.ByEngine, lostDelay(lost), later(now, lostDelay(lost))
@@ -508,6 +519,9 @@ func (c Commands) RanAlone(r *Run, step int) bool {
 func (c Commands) Expire(r *Run, opened, now int64) Record {
 	_ = c.warm(r) // Apply returns the error
 	rec := Record{Kind: Expired, Run: r.ID, At: now, Ends: Dead}
+	if r.mustUndo() {
+		return endUndoing(r, Dead, retry.StopTimeout, fmt.Sprintf("timed out after %v", timeout(r)), now)
+	}
 	since, queued := queuedSince(r)
 	switch took := timeout(r); {
 	case !queued || took == 0:

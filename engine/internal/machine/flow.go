@@ -36,7 +36,9 @@ type flow struct {
 	redo     []byte // encoded numbers of the failed operations that a retry of the run calls again
 	about    *about // status and tags; nil if the function has set none
 	inbox    *inbox // signals; nil if the run has got none
+	undo     *undo  // how the run ends when its operations are undone; nil if it does not undo them
 	count    int32  // number of operations that were called
+	undoable int32  // number of operations with an undo that were called
 	attempts int32  // number of attempts of operations that have ended
 	size     int32  // bytes of the results of the operations
 	awaited  int32  // while the function is suspended: how many operations must end before it is called again
@@ -270,6 +272,7 @@ type OpCall struct {
 	Data  []byte      // result of an operation that has ended with its call
 	About []byte      // of an operation that waits for an answer: the question; of one that waits for a child: see Child.Encode
 	Child ID          // of an operation that waits for a child
+	Undo  bool        // it has an undo
 }
 
 // Call decides to add an operation to the run.
@@ -282,6 +285,9 @@ func (c Commands) Call(r *Run, o *OpCall, now int64) Record {
 		rec.Outputs = [][]byte{o.About}
 	}
 	rec.Other = o.Child
+	if o.Undo {
+		rec.Count = 1
+	}
 	return rec
 }
 
@@ -373,6 +379,7 @@ func (m *Machine) applyCalled(r *Run, rec *Record) error {
 		return fmt.Errorf("%w: run %s calls an operation with the number %d", ErrEncoding, rec.Run, rec.Step)
 	}
 	f.count++
+	f.undoable += int32(rec.Count)
 	if rec.Data != nil {
 		f.addResult(&OpResult{Number: rec.Step, Name: rec.Text, Began: rec.At, Ended: rec.At, Data: rec.Data})
 		return nil
@@ -497,6 +504,7 @@ func (m *state) retryFlow(r *Run, rec *Record) {
 		redo[in.Number()] = true
 	}
 	f.redo = nil
+	f.forgetUndone()
 	var kept []byte
 	for o := range ReadResults(f.results) {
 		if redo[o.Number] {
@@ -535,6 +543,7 @@ func (f *flow) append(b []byte) []byte {
 		signals = f.inbox.append(nil)
 	}
 	b = codec.AppendBytes(b, signals)
+	b = f.appendUndo(b)
 	b = binary.AppendUvarint(b, uint64(len(f.ops)))
 	for i := range f.ops {
 		o := &f.ops[i]
@@ -564,6 +573,7 @@ func (d *runDecoder) readFlow(in *codec.Reader) (*flow, error) {
 	if f.inbox, err = readInbox(in.Bytes()); err != nil {
 		return f, err
 	}
+	f.undoable, f.undo = int32(in.Number()), readUndo(in)
 	n := in.Number()
 	if n > MaxOps || n > len(in.Data) {
 		in.Fail()

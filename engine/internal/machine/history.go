@@ -102,19 +102,26 @@ func (r *Run) Situation() (step, text string, at time.Time) {
 		}
 	}
 	cutOff := false // the run timed out while an attempt was running
-	mismatch := ""
+	mismatch, undoneFor := "", ""
 	for rec := range r.Records() {
 		last = max(last, rec.At)
 		if rec.Kind == Expired && rec.Text == "" {
 			rec.Text = cutOffText(r, rec.At)
 			cutOff = rec.Text != ""
 		}
+		if rec.Kind == Undone && rec.Text == "" {
+			text = undoneFor // and not the error of an attempt to undo
+		}
 		if rec.Text == "" {
 			continue
 		}
 		switch rec.Kind { //nolint:exhaustive // the others are no errors
-		case Failed, Lost, Limited:
+		case Failed, Lost, Limited, Undone:
 			text, cutOff = rec.Text, false
+		case Undoing:
+			if undoneFor = ""; Outcome(rec.Count) == Dead {
+				text, undoneFor = rec.Text, rec.Text
+			}
 		case Parked:
 			mismatch = ""
 			if rec.Attempt > 0 { // the function of a flow did not call the same operations as before

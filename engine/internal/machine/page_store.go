@@ -55,8 +55,8 @@ type written struct {
 // chillable reports whether the run may become cold: it is dead and not replaced, or it has not
 // ended and none of its attempts is running, queued or due soon.
 func chillable(r *Run, now int64) bool {
-	if r.mustCancel() {
-		return false // a cold run does not know its children
+	if r.mustCancel() || r.IsUndoing() {
+		return false // a cold run knows neither its children nor how it ends
 	}
 	if r.Outcome != Undecided || r.running > 0 {
 		return r.Closed() && !r.Finished()

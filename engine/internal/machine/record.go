@@ -52,13 +52,15 @@ const (
 	NoSignal                   // the time was over in which Step waited for a signal
 	ChildEnded                 // the child Other, for which Step waited, has ended: Data is its result, or Reason says why it failed
 	ParentTold                 // the parent of the run has recorded its end
+	Undoing                    // the run undoes its operations, and then gets the outcome Count; Text says why
+	Undone                     // everything is undone, or Reason and Text say which undo failed
 	kinds
 )
 
 var kindNames = [...]string{
 	"", "opened", "defined", "started", "begun", "done", "failed", "snoozed", "lost", "released", "canceled", "expired",
 	"retried", "woken", "progress", "parked", "unparked", "late", "jumped", "purged", "cron", "replaced", "omitted",
-	"limited", "paused", "resumed", "postponed", "reset", "called", "suspended", "described", "continued", "signaled", "no-signal", "child-ended", "parent-told",
+	"limited", "paused", "resumed", "postponed", "reset", "called", "suspended", "described", "continued", "signaled", "no-signal", "child-ended", "parent-told", "undoing", "undone",
 }
 
 // String returns the kind's name.

@@ -40,10 +40,11 @@ const (
 	StateCanceled
 	StateReplaced // was dead, and was replaced by another run
 	StatePaused   // paused by a user
+	StateUndoing  // undoes its operations, and ends then
 	States        // number of states
 )
 
-var stateNames = [...]string{"scheduled", "queued", "running", "waiting", "needs-handler", "succeeded", "dead", "canceled", "replaced", "paused"}
+var stateNames = [...]string{"scheduled", "queued", "running", "waiting", "needs-handler", "succeeded", "dead", "canceled", "replaced", "paused", "undoing"}
 
 // String returns the state's name.
 func (s State) String() string { return stateNames[s] }
@@ -270,6 +271,8 @@ func (r *Run) State() State {
 	case Undecided:
 	}
 	switch {
+	case r.IsUndoing() && r.Steps[0].Status != NoHandler:
+		return StateUndoing
 	case r.running > 0:
 		return StateRunning
 	case r.Held:

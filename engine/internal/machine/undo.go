@@ -1,0 +1,194 @@
+package machine
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"strings"
+
+	"github.com/tideover/tideover/engine/internal/codec"
+	"github.com/tideover/tideover/retry"
+)
+
+// A run whose function has called operations with an undo does not end at once when it fails or is
+// canceled: first it is undoing. Its function is called, and calls one operation of UndoKind for
+// each of them, in reverse order. Then the run gets its outcome.
+
+// UndoKind is the kind, in the identity of an operation, of those that undo another one, whose name
+// they have.
+const UndoKind = "undo"
+
+// undo says how a run ends that is undoing.
+type undo struct {
+	outcome Outcome
+	reason  retry.Reason
+	done    bool // everything is undone: a retry of the run calls the operations again
+}
+
+func isUndo(identity string) bool { return strings.HasPrefix(identity, UndoKind+":") }
+
+// IsUndo reports whether a step undoes an operation. The run must not be cold.
+func (r *Run) IsUndo(n int) bool { return r.flow != nil && n > 0 && isUndo(r.Identity(n)) }
+
+// IsUndoing reports whether the run undoes its operations, or has tried to.
+func (r *Run) IsUndoing() bool { return r.flow != nil && r.flow.undo != nil && !r.flow.undo.done }
+
+// Undoable returns how many operations with an undo the run has called.
+func (r *Run) Undoable() int { return int(r.flow.undoable) }
+
+// mustUndo reports whether the run has to undo operations before it ends.
+func (r *Run) mustUndo() bool {
+	return r.Outcome == Undecided && r.flow != nil && r.flow.undoable > 0 && r.flow.undo == nil
+}
+
+// endUndoing returns the record that begins to undo the operations of the run. After that the run
+// ends with the outcome.
+func endUndoing(r *Run, o Outcome, why retry.Reason, text string, now int64) Record {
+	return Record{Kind: Undoing, Run: r.ID, At: now, Count: int(o), Reason: why, Text: text}
+}
+
+// Fail decides that the run undoes its operations, because its function has returned an error. redo
+// has the operations that a retry calls again: see EncodeRedo.
+func (c Commands) Fail(r *Run, text string, redo []byte, now int64) Record {
+	rec := endUndoing(r, Dead, retry.StopPermanent, text, now)
+	rec.Data = redo
+	return rec
+}
+
+// Undo decides that a dead run undoes its operations.
+func (c Commands) Undo(id ID, by string, now int64) (rec Record, err error) {
+	r, err := c.find(id)
+	if err != nil {
+		return rec, err
+	}
+	switch {
+	case r.flow == nil || r.flow.undoable == 0:
+		err = fmt.Errorf("%w: run %s has no operation that can be undone", ErrState, id)
+	case r.flow.undo != nil && r.flow.undo.done:
+		err = fmt.Errorf("%w: the operations of run %s are undone already", ErrState, id)
+	case r.IsUndoing():
+		err = fmt.Errorf("%w: run %s is %s; if it is dead, retry it", ErrState, id, r.State())
+	case r.Outcome != Dead || !r.Closed() || !r.ReplacedBy().IsZero():
+		err = fmt.Errorf("%w: run %s is %s, and only the operations of a dead one can be undone; cancel it", ErrState, id, r.State())
+	}
+	if err != nil {
+		return rec, err
+	}
+	_, text, _ := r.Situation()
+	return endUndoing(r, Dead, r.Reason, text+"; undone by "+by, now), nil
+}
+
+// Abandon decides to end a run at once, without undoing its operations.
+func (c Commands) Abandon(id ID, by string, now int64) (Record, error) {
+	r, err := c.find(id)
+	if err == nil && (r.Outcome == Succeeded || r.Outcome == Canceled || r.Finished()) {
+		err = fmt.Errorf("%w: run %s is %s, and can't be abandoned", ErrState, id, r.State())
+	}
+	return Record{Kind: Cancel, Run: id, At: now, Text: by, Ends: Canceled}, err
+}
+
+// Undone decides that the run ends, because everything is undone. If text is not "", an undo has
+// failed instead: the run is dead, and a retry calls the undos in redo again.
+func (c Commands) Undone(r *Run, text string, redo []byte, now int64) Record {
+	rec := Record{Kind: Undone, Run: r.ID, At: now, Attempt: int(r.Steps[0].Attempt), Ends: r.flow.undo.outcome}
+	if text != "" {
+		rec.Reason, rec.Text, rec.Data, rec.Ends = retry.StopUndo, text, redo, Dead
+	}
+	return rec
+}
+
+// canceledOp is the code of operations that have not ended when the run begins to undo.
+const canceledOp = "canceled"
+
+// applyUndoing makes the run undo its operations. Those that have not ended fail, except attempts
+// that are running and children that are to be canceled.
+func (m *state) applyUndoing(r *Run, rec *Record) {
+	f := r.flow
+	f.undo = &undo{outcome: Outcome(rec.Count), reason: rec.Reason}
+	f.redo = bytes.Clone(rec.Data)
+	if r.Outcome != Undecided { // by hand, of a dead run
+		r.Outcome, r.Ended, r.retried = Undecided, 0, true
+	}
+	r.Reason, r.Failing, r.Held, r.Deadline = 0, false, false, 0
+	m.timers.unset(r, deadline)
+	var open []int
+	for i := range f.ops {
+		c, isChild := f.ops[i].child()
+		if r.Steps[i+1].Status != Running && !isUndo(f.ops[i].name) && (!isChild || c.Detached) {
+			open = append(open, int(f.ops[i].number))
+		}
+	}
+	for _, n := range open {
+		m.endOp(r, &Record{Step: n, At: rec.At, Reason: retry.StopCanceled, Text: "the run undoes its operations", Data: []byte(canceledOp)})
+	}
+	switch s := &r.Steps[0]; s.Status {
+	case Exhausted, Complete:
+		s.forgive()
+		m.wait(r, 0, rec.At)
+	case Blocked, Waiting:
+		m.wait(r, 0, rec.At)
+	case Running, NoHandler:
+	}
+}
+
+// applyUndone ends the run.
+func (m *state) applyUndone(r *Run, rec *Record) {
+	f, s := r.flow, &r.Steps[0]
+	m.endAttempt(r, 0)
+	s.Status = Exhausted
+	if rec.Reason != 0 {
+		f.redo = bytes.Clone(rec.Data)
+		m.setOutcome(r, Dead, rec.Reason, rec.At)
+		return
+	}
+	f.undo.done = true
+	m.setOutcome(r, f.undo.outcome, f.undo.reason, rec.At)
+}
+
+// forgetUndone forgets the results of operations that were undone, and of their undos, so that a
+// retry of the run calls the operations again.
+func (f *flow) forgetUndone() {
+	if f.undo == nil || !f.undo.done {
+		return
+	}
+	undone := map[string]bool{}
+	for o := range ReadResults(f.results) {
+		if isUndo(o.Name) {
+			undone[OpName(o.Name)] = true
+		}
+	}
+	var kept []byte
+	for o := range ReadResults(f.results) {
+		if undone[OpName(o.Name)] {
+			f.size -= int32(len(o.Data) + len(o.Text))
+			f.attempts -= int32(o.Attempts)
+			continue
+		}
+		kept = o.append(kept)
+	}
+	f.results, f.undo, f.undoable = kept, nil, 0
+}
+
+// endsNow reports whether an operation gives up after an attempt that did not succeed, whatever
+// its policy says, because the run is undoing.
+func (r *Run) endsNow(step int) bool { return step > 0 && r.IsUndoing() && !r.IsUndo(step) }
+
+// append encodes the undo; nil is one byte.
+func (u *undo) append(b []byte) []byte {
+	if u == nil {
+		return append(b, 0)
+	}
+	return append(b, 1, byte(u.outcome), byte(u.reason), bitIf(u.done, 1))
+}
+
+func readUndo(in *codec.Reader) *undo {
+	if in.Byte() == 0 {
+		return nil
+	}
+	return &undo{outcome: Outcome(in.Byte()), reason: retry.Reason(in.Byte()), done: in.Byte() == 1}
+}
+
+// appendUndo encodes the part of a flow that is about undoing.
+func (f *flow) appendUndo(b []byte) []byte {
+	return f.undo.append(binary.AppendUvarint(b, uint64(f.undoable)))
+}
