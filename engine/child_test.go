@@ -14,16 +14,16 @@ import (
 	"github.com/tideover/tideover/engine/enginetest"
 )
 
-// family has a parent workflow and its child workflow, and counts what they do.
-type family struct {
+// childTest has a parent workflow and its child workflow, and counts what they do.
+type childTest struct {
 	parent, child *engine.Workflow
 	executed      atomic.Int32 // operations of children
 	canceled      atomic.Int32 // operations of children whose context ended
 }
 
-// newFamily returns a parent that starts n children side by side. Each child sleeps for a day.
-func newFamily(opts ...engine.StepOption) *family {
-	f := new(family)
+// newChildren returns a parent that starts n children side by side. Each child sleeps for a day.
+func newChildren(opts ...engine.StepOption) *childTest {
+	f := new(childTest)
 	f.child = engine.MustFlow("child", func(f2 *engine.Flow, n int) (string, error) {
 		if _, err := engine.Do(f2, "work", func(context.Context) (int, error) { f.executed.Add(1); return n, nil }); err != nil {
 			return "", err
@@ -47,7 +47,7 @@ func newFamily(opts ...engine.StepOption) *family {
 }
 
 func TestChild(t *testing.T) {
-	f := newFamily()
+	f := newChildren()
 	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
 		id := startFlow(t, e, f.parent, []int{7})
 		run := flowRun(t, e, id)
@@ -73,7 +73,7 @@ func TestChild(t *testing.T) {
 }
 
 func TestChildren(t *testing.T) {
-	f := newFamily(engine.Parallel(3))
+	f := newChildren(engine.Parallel(3))
 	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
 		begin := time.Now()
 		run := e.Run(f.parent, []int{1, 2, 3, 4, 5, 6, 7})
@@ -91,7 +91,7 @@ func TestChildren(t *testing.T) {
 
 // TestChildFails retries a parent whose child is dead: it gets another child.
 func TestChildFails(t *testing.T) {
-	f := newFamily()
+	f := newChildren()
 	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
 		id := startFlow(t, e, f.parent, []int{13})
 		run := endOfFlow(t, e, id)
@@ -111,7 +111,7 @@ func TestChildFails(t *testing.T) {
 // TestChildrenAreCanceled cancels a parent with 1000 children, and their children.
 func TestChildrenAreCanceled(t *testing.T) {
 	const n = 1000
-	f := newFamily(engine.Parallel(n))
+	f := newChildren(engine.Parallel(n))
 	top := engine.MustFlow("top", func(f2 *engine.Flow, inputs []int) (string, error) {
 		return engine.Child[string](f2, "middle", f.parent, inputs)
 	})
@@ -155,7 +155,7 @@ func TestChildOfATimedOutParent(t *testing.T) {
 		if detached {
 			opts, want = append(opts, engine.Detached()), engine.StateSucceeded
 		}
-		f := newFamily(opts...)
+		f := newChildren(opts...)
 		enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
 			id := startFlow(t, e, f.parent, []int{1}, engine.RunTimeout(time.Hour))
 			run := endOfFlow(t, e, id)
@@ -214,7 +214,7 @@ func TestChildThatContinues(t *testing.T) {
 
 func TestChildMistakes(t *testing.T) {
 	other := engine.MustFlow("child", func(*engine.Flow, string) (string, error) { return "", nil })
-	f := newFamily()
+	f := newChildren()
 	for _, c := range []struct {
 		name string
 		call func(*engine.Flow) error
