@@ -237,3 +237,61 @@ func TestFlowClockIsSet(t *testing.T) {
 		})
 	}
 }
+
+// The process dies while functions wait for operations that are queued: only the operation that ran
+// is lost, and the functions are called again at once.
+func TestFlowFunctionsThatWaitForQueuedOperationsAreNotLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var store memlog.Store
+		var calls atomic.Int32
+		work := func(context.Context, int) (int, error) {
+			time.Sleep(time.Second)
+			return 1, nil
+		}
+		w := MustFlow("queued", func(f *Flow, n int) (int, error) {
+			calls.Add(1)
+			if n%2 == 0 {
+				_, err := Map(f, "items", []int{1, 2}, work)
+				return n, err
+			}
+			return Do(f, "op", func(ctx context.Context) (int, error) { return work(ctx, n) })
+		})
+		open := func() *Engine {
+			return must(Open(t.Context(), Config{Log: store.Open(), Workflows: []*Workflow{w}, Logger: quiet(), Concurrency: 1}))
+		}
+		e := open()
+		const runs = 40
+		var ids []string
+		for n := range runs {
+			ids = append(ids, started(t, e, w, n).ID)
+		}
+		synctest.Wait()
+		_ = e.Close(gone())
+		time.Sleep(time.Minute) // until the operation of the killed process has returned
+		calls.Store(0)
+		e = open()
+		defer func() { _ = e.Close(t.Context()) }()
+		synctest.Wait()
+		if n := calls.Load(); n != runs {
+			t.Errorf("%d functions were called again at once, want %d", n, runs)
+		}
+		lost := 0
+		for _, id := range ids {
+			i := must(e.Wait(t.Context(), id))
+			if i.State != StateSucceeded {
+				t.Errorf("%s: %s", i.State, i.Error)
+			}
+			for _, s := range i.Steps {
+				for _, a := range s.Attempts {
+					if a.Outcome == "lost" {
+						lost++
+					}
+				}
+			}
+		}
+		if lost != 1 {
+			t.Errorf("%d attempts were lost, want that of the operation that ran", lost)
+		}
+	})
+}

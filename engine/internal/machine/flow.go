@@ -65,9 +65,6 @@ func (r *Run) IsFlow() bool { return r.flow != nil }
 // IsFunction reports whether the step is the function of a flow.
 func (r *Run) IsFunction(step int) bool { return r.flow != nil && step == 0 }
 
-// Running returns the number of running attempts and calls of the function.
-func (r *Run) Running() int { return int(r.running) }
-
 // has reports whether the run has a step with this number, and the step is not an operation that
 // has ended.
 func (r *Run) has(n int) bool {
@@ -294,9 +291,28 @@ func (c Commands) Mismatch(r *Run, why string, now int64) Record {
 }
 
 // Recall decides that a call of the function that was lost with its process is made again. It
-// is no loss of the function if an operation was running: that may have ended the process.
+// is no loss of the function if AwaitsOp is true.
 func (c Commands) Recall(r *Run, now int64) Record {
-	return Record{Kind: Released, Run: r.ID, At: now, Attempt: int(r.Steps[0].Attempt), Text: "the process died while an operation ran"}
+	return Record{Kind: Released, Run: r.ID, At: now, Attempt: int(r.Steps[0].Attempt), Text: "the process died while the function waited for an operation"}
+}
+
+// AwaitsOp reports whether the function, which is called, waits for an operation: so the function
+// can't have ended the process. That is known if an operation runs, or if an operation that has
+// not ended was called or had an attempt since the call of the function began.
+func (r *Run) AwaitsOp() bool {
+	if r.running > 1 {
+		return true
+	}
+	awaits := false
+	for rec := range r.Records() {
+		switch {
+		case rec.Kind == Omitted, rec.Kind == Begun && rec.Step == 0:
+			awaits = false
+		case rec.Kind == Called, rec.Kind == Begun:
+			awaits = awaits || r.flow.index(rec.Step) >= 0
+		}
+	}
+	return awaits
 }
 
 // Describe decides to set the status of the run and its tags, a JSON object. "" leaves the tags
