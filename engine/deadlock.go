@@ -259,7 +259,7 @@ func (g *waitGraph) addShard(sh *shard, waits map[*attempt][]machine.ID) {
 			continue // it stands for the call of a function in the quarantine
 		}
 		step := a.task.Step
-		if a.item.opGroup != nil {
+		if a.flow != nil {
 			step = a.item.def.Steps[0].Name // without its key or index
 		}
 		g.attempts[a.key] = &waitingAttempt{

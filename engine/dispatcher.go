@@ -124,7 +124,7 @@ func (d *dispatcher) handlerOf(run *machine.Run, step int) (handler Handler, mis
 		return d.sh.handlers.handler(run.StepDef(step).Handler), func() bool { return d.parkStep(run, step) }
 	}
 	if item, ok := d.operationOf(run, step); ok {
-		return d.operationHandler(d.flows[run.ID], item), nil
+		return item.handle, nil
 	}
 	return nil, func() bool { return d.withdraw(run, step) }
 }
@@ -208,6 +208,7 @@ func (d *dispatcher) launch(run *machine.Run, step int, handler Handler, trial *
 	a.task.Origin, a.task.OriginKey = origin.String(), key
 	if run.IsFlow() {
 		a.task.Step = run.StepName(step)
+		a.flow = d.flows[run.ID]
 		a.item, _ = d.operationOf(run, step)
 	} else {
 		a.task.Input = slices.Clone(run.Input)

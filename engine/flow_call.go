@@ -32,7 +32,7 @@ type flowCall struct {
 	results  []byte         // encoded results of the operations that have ended
 	pending  map[string]int // operations that have not ended
 	count    int            // number of operations that were called
-	size     atomic.Int64   // bytes of the results
+	size     atomic.Int64   // bytes of the results, including those that are being stored
 	suspect  *attempt       // stands for the call in the quarantine; nil if the function is not a suspect
 
 	busy    atomic.Bool // an operation is being called

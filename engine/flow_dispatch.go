@@ -266,20 +266,20 @@ func (item groupItem) deliver(key attemptKey, output []byte) {
 	item.endWith(machine.OpResult{Number: key.step, Name: item.name, Data: output})
 }
 
-// operationHandler returns the handler of an attempt of an operation.
-func (d *dispatcher) operationHandler(c *flowCall, item groupItem) Handler {
-	return func(ctx context.Context, t *Task) ([]byte, error) {
-		out, err := item.do(ctx, item.index)
-		t.encoded = true
-		if err != nil {
-			return nil, err
-		}
-		if c.size.Add(int64(len(out))) > machine.MaxResults {
-			c.size.Add(-int64(len(out)))
-			return nil, retry.Permanent(Coded("too-large", fmt.Errorf("the results of the run would have more than %d MiB; store them elsewhere and return references", machine.MaxResults>>20)))
-		}
-		return out, nil
+// handle is the handler of an attempt of the operation.
+func (item groupItem) handle(ctx context.Context, t *Task) ([]byte, error) {
+	t.encoded = true
+	return item.do(ctx, item.index)
+}
+
+// reserve counts a result that is about to be reported. It returns an error, and does not count it,
+// if the results of the run would be too large.
+func (c *flowCall) reserve(result []byte) error {
+	if c.size.Add(int64(len(result))) <= machine.MaxResults {
+		return nil
 	}
+	c.size.Add(-int64(len(result)))
+	return retry.Permanent(Coded("too-large", fmt.Errorf("the results of the run would have more than %d MiB; store them elsewhere and return references", machine.MaxResults>>20)))
 }
 
 // endCall records the end of a call.
