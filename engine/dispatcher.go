@@ -69,12 +69,12 @@ func (d *dispatcher) dispatch() {
 }
 
 func (d *dispatcher) dispatchQueues() {
-	for begun := true; begun && !d.full && !d.held && !d.o.turn.isFull(); {
+	for begun := true; begun && !d.held && !d.o.turn.isFull(); {
 		begun = false
 		queues := d.o.m.Busy()
 		for i := range queues {
 			q := queues[(i+d.offset)%len(queues)]
-			if d.full || d.held || d.o.turn.isFull() {
+			if d.held || d.o.turn.isFull() {
 				break
 			}
 			begun = d.dispatchFrom(q) || begun
@@ -85,8 +85,12 @@ func (d *dispatcher) dispatchQueues() {
 }
 
 // dispatchFrom begins an attempt of the first step in the queue, if the limits allow it. It
-// returns whether the step has left the queue.
+// returns whether the step has left the queue. If no place is free, it only calls functions of
+// flows, which need none: an attempt that has a place may wait for their runs.
 func (d *dispatcher) dispatchFrom(q *machine.Queue) bool {
+	if d.full && q.Step != machine.Function {
+		return false
+	}
 	sh := d.sh
 	runs, attempts := sh.handlers.limits(q.Workflow.Name, q.Step)
 	if attempts > 0 && q.Running >= attempts {
@@ -98,6 +102,9 @@ func (d *dispatcher) dispatchFrom(q *machine.Queue) bool {
 	}
 	if run.IsFunction(step) {
 		return d.dispatchFunction(run)
+	}
+	if d.full {
+		return false
 	}
 	handler, missing := d.handlerOf(run, step)
 	if handler == nil {

@@ -63,6 +63,32 @@ func TestFlowConcurrency(t *testing.T) {
 	})
 }
 
+// Functions are called while no place is free and operations wait for one.
+func TestFlowFunctionsNeedNoPlace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		busy := MustFlow("busy", func(f *Flow, name string) (int, error) {
+			return Do(f, name, func(context.Context) (int, error) { time.Sleep(time.Hour); return 1, nil })
+		})
+		quick := MustFlow("quick", func(f *Flow, n int) (int, error) {
+			_, err := Now(f, "now")
+			return n, err
+		})
+		e := opened(t, Config{Workflows: []*Workflow{busy, quick}, Concurrency: 1})
+		for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+			started(t, e, busy, name)
+		}
+		synctest.Wait()
+		for n := range 20 {
+			run := started(t, e, quick, n)
+			if synctest.Wait(); must(e.Get(t.Context(), run.ID)).State != StateSucceeded {
+				t.Fatalf("run %d is %s", n, must(e.Get(t.Context(), run.ID)).State)
+			}
+		}
+		time.Sleep(6 * time.Hour)
+	})
+}
+
 // More runs than calls of functions that are allowed at once: those that wait for long make room.
 func TestFlowFunctionsAtOnce(t *testing.T) {
 	t.Parallel()
