@@ -568,14 +568,22 @@ func (f *Flow) perform(g *opGroup) error {
 // countOps counts operations that the function is about to call. If the run would have too many,
 // it counts none of them, and returns an error with the name of the operation.
 func (f *Flow) countOps(identity string, n int) error {
-	if f.count+n > machine.MaxOps {
-		return &OpError{
-			Name: label(identity), Code: "too-many-operations",
-			Text: fmt.Sprintf("a run can have at most %d operations; begin another run by engine.Again", machine.MaxOps),
-		}
+	if err := f.checkCount(identity, n); err != nil {
+		return err
 	}
 	f.count += n
 	return nil
+}
+
+// checkCount returns an error if the run would have too many operations after n more.
+func (f *Flow) checkCount(identity string, n int) error {
+	if f.count+n <= machine.MaxOps {
+		return nil
+	}
+	return &OpError{
+		Name: label(identity), Code: "too-many-operations",
+		Text: fmt.Sprintf("a run can have at most %d operations; begin another run by engine.Again", machine.MaxOps),
+	}
 }
 
 // record stores an operation that ends with its call.
@@ -610,6 +618,9 @@ func (f *Flow) checkItems(identity string, items [][]byte) error {
 	}
 	stored, ok := f.ended[identity]
 	if !ok {
+		if err := f.checkCount(identity, 1+len(items)); err != nil {
+			return err // before the hashes are stored, which may be too many for an entry
+		}
 		return f.record(identity, text)
 	}
 	var before []byte
