@@ -227,7 +227,7 @@ func (a *attempt) result(ctx context.Context, out []byte, err error) (r *machine
 	}
 	code := ""
 	if c, ok := errors.AsType[*coded](err); ok {
-		code = c.code
+		code = textfmt.TruncateValid(c.code, maxKey, "")
 	}
 	outcome := retry.OutcomeOf(err)
 	if outcome.Class == retry.ClassCanceled {

@@ -179,7 +179,8 @@ type OpError struct {
 func (e *OpError) Error() string { return fmt.Sprintf("operation %s: %s", e.Name, e.Text) }
 
 // Coded adds a code to an error that an operation returns. The function gets the code as
-// [OpError.Code] if the operation gives up after this error. Coded returns nil if err is nil.
+// [OpError.Code] if the operation gives up after this error. A code has at most 128 bytes, and a
+// longer one is cut. Coded returns nil if err is nil.
 func Coded(code string, err error) error {
 	if err == nil {
 		return nil
@@ -206,6 +207,7 @@ func ForKey(key string) StepOption {
 	}
 }
 
+// maxKey is the length of the longest key, and of the longest code of an error, in bytes.
 const maxKey = 128
 
 // Parallel limits how many operations of a [Map] run side by side. 0 means 16; at most 1000.

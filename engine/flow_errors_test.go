@@ -39,6 +39,8 @@ func TestFlowErrorsAreTheSameInEachCall(t *testing.T) {
 		note(err)
 		_, err = engine.Do(f, "coded", failing(engine.Coded("busy", errors.New("later"))), once, engine.ForKey("k"))
 		note(err)
+		_, err = engine.Do(f, "long-code", failing(engine.Coded(strings.Repeat("é", 1<<20), errors.New("later"))), once)
+		note(err)
 		_, err = engine.Do(f, "permanent", failing(retry.Permanent(errors.New("never"))))
 		note(err)
 		_, err = engine.Do(f, "unstorable", func(context.Context) (float64, error) { return math.NaN(), nil })
@@ -60,6 +62,7 @@ func TestFlowErrorsAreTheSameInEachCall(t *testing.T) {
 		want := []engine.OpError{
 			{Name: "plain", Code: retry.StopAttempts.String(), Text: "wrapped: inside"},
 			{Name: "coded[k]", Code: "busy", Text: "later"},
+			{Name: "long-code", Code: strings.Repeat("é", 64), Text: "later"},
 			{Name: "permanent", Code: retry.StopPermanent.String(), Text: "never"},
 			{Name: "unstorable", Code: retry.StopPermanent.String(), Text: "result of the operation: json: unsupported value: NaN"},
 			{Name: "map#0", Code: retry.StopAttempts.String(), Text: "item"},
