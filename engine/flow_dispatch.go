@@ -140,6 +140,7 @@ func (d *dispatcher) callOp(run *machine.Run, call *machine.OpCall) int {
 func (d *dispatcher) recordOp(c *flowCall, call *machine.OpCall) {
 	if run, ok := d.o.m.Run(c.run); ok && d.flows[c.run] == c && run.Outcome == machine.Undecided {
 		d.callOp(run, call)
+		c.size.Add(int64(len(call.Data)))
 	}
 }
 
@@ -244,6 +245,9 @@ func (d *dispatcher) opEnded(run *machine.Run, rec *machine.Record) {
 	delete(c.ops, rec.Step)
 	g := item.opGroup
 	g.running--
+	if rec.Reason != 0 {
+		c.size.Add(int64(len(rec.Text)))
+	}
 	g.setResult(item.index, outcomeOf(g.identity(item.index), rec))
 	d.continueGroup(c)
 }

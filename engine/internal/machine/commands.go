@@ -330,6 +330,9 @@ func (c Commands) Finish(res *Result, now int64, u uint64) (rec Record, ok bool)
 			rec.Data = []byte("null")
 		}
 	}
+	if rec.Reason != 0 && r.flow != nil && rec.Step > 0 {
+		rec.Text = r.flow.fitError(rec.Text)
+	}
 	rec.Ends = outcomeAfter(r, &rec)
 	return rec, true
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/tideover/tideover/engine/internal/codec"
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -21,7 +22,8 @@ import (
 // MaxOps is the number of operations that a run can call.
 const MaxOps = 20_000
 
-// MaxResults is how many bytes the results of the operations of a run can have together.
+// MaxResults is how many bytes the results of the operations of a run can have together, with the
+// errors of those that failed. If there is no room, errors are cut: see minError.
 const MaxResults = 32 << 20
 
 // Function is the name of step 0 in the definition of a flow.
@@ -391,6 +393,15 @@ func (m *Machine) applyCalled(r *Run, rec *Record) error {
 	r.Steps = append(r.Steps, StepState{timer: noTimer})
 	m.wait(r, rec.Step, due)
 	return nil
+}
+
+// minError is how many bytes of its error a failed operation can always store.
+const minError = 100
+
+// fitError cuts the error of a failed operation if the results of the run have no room for it.
+func (f *flow) fitError(text string) string {
+	room := max(MaxResults-int(f.size), minError)
+	return textfmt.TruncateValid(text, room, "… (cut: the results of the run have the largest size)")
 }
 
 func (f *flow) addResult(o *OpResult) {
