@@ -374,8 +374,8 @@ func (d *dispatcher) abandon() {
 	}
 }
 
-// lendPlaces lets other shards use the places of this shard while it can't store anything:
-// those of attempts that can't begin, and those of attempts that have ended.
+// lendPlaces lets other shards use the places of this shard while it can't store anything: those
+// of attempts and calls of functions that can't begin, and of those that have ended.
 func (d *dispatcher) lendPlaces() {
 	sh := d.sh
 	for _, a := range d.launches {
@@ -391,13 +391,21 @@ func (d *dispatcher) lendPlaces() {
 			a.releasePlace()
 		}
 	}
+	for _, c := range d.calls {
+		c.lendPlace()
+	}
+	for _, c := range d.flows {
+		if c.ended.Load() {
+			c.lendPlace()
+		}
+	}
 	sh.places.removeShard(sh) // the shard can't use a free place now
 	sh.functions.removeShard(sh)
 	d.suspects.leave()
 }
 
-// reclaimPlaces takes back the places that lendPlaces lent for attempts that begin now, even if
-// none is free. Their handlers wait for those of other attempts: see places.enter.
+// reclaimPlaces takes back the places that lendPlaces lent for attempts and calls of functions that
+// begin now, even if none is free. Their handlers wait for those of other attempts: see places.enter.
 func (d *dispatcher) reclaimPlaces() {
 	for _, a := range d.launches {
 		if a.lent {
@@ -405,5 +413,8 @@ func (d *dispatcher) reclaimPlaces() {
 			d.sh.places.reclaim()
 			d.sh.quarantine.reenter()
 		}
+	}
+	for _, c := range d.calls {
+		c.reclaimPlace()
 	}
 }

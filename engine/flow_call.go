@@ -50,6 +50,7 @@ type flowCall struct {
 
 	// The owner's goroutine uses the following fields.
 
+	lent  bool              // its place was given back: see lendPlaces
 	group *opGroup          // operations that the function waits for; nil for none
 	ops   map[int]groupItem // operations of the group that have not ended, by number
 }

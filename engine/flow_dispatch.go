@@ -193,12 +193,36 @@ func (d *dispatcher) dropCall(c *flowCall, cause error) {
 // forgetCall removes a call that is over.
 func (d *dispatcher) forgetCall(c *flowCall) {
 	delete(d.flows, c.run)
-	d.sh.functions.give()
+	c.lendPlace() // for good
 	if a := c.suspect; a != nil {
 		delete(d.running, a.key)
 		a.cancel(context.Canceled)
-		d.sh.quarantine.exit()
-		a.trial.end()
+	}
+}
+
+// lendPlace gives back the place of the call, and ends its trial. Further calls do nothing.
+func (c *flowCall) lendPlace() {
+	if c.lent {
+		return
+	}
+	c.lent = true
+	c.sh.functions.give()
+	if c.suspect != nil {
+		c.sh.quarantine.exit()
+		c.suspect.trial.end()
+	}
+}
+
+// reclaimPlace takes a place for a call that begins now, even if none is free, if the place was
+// lent.
+func (c *flowCall) reclaimPlace() {
+	if !c.lent {
+		return
+	}
+	c.lent = false
+	c.sh.functions.reclaim()
+	if c.suspect != nil {
+		c.sh.quarantine.reenter()
 	}
 }
 
