@@ -321,3 +321,41 @@ func TestFlowFunctionsThatWaitForQueuedOperationsAreNotLost(t *testing.T) {
 		}
 	})
 }
+
+// A suspect function that has to run alone is called even if no call of a function is free: the
+// function that has the place waits for an operation, which can't begin before the suspect.
+func TestFlowSuspectIsCalledWithoutAFreePlace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var store memlog.Store
+		calls := 0
+		suspect := MustFlow("suspect", func(_ *Flow, n int) (int, error) {
+			if calls++; calls == 1 {
+				time.Sleep(time.Hour)
+			}
+			return n, nil
+		}, Function(MaxLost(1)))
+		holder := MustFlow("holder", func(f *Flow, n int) (int, error) {
+			time.Sleep(10 * time.Second) // until the suspect is due
+			return Do(f, "op", func(context.Context) (int, error) { return n, nil })
+		})
+		open := func() *Engine {
+			return must(Open(t.Context(), Config{Log: store.Open(), Workflows: []*Workflow{suspect, holder}, Logger: quiet(), maxFunctions: 1}))
+		}
+		e := open()
+		ids := []string{started(t, e, suspect, 1).ID}
+		synctest.Wait()
+		_ = e.Close(gone())
+		e = open()
+		defer func() { _ = e.Close(t.Context()) }()
+		ids = append(ids, started(t, e, holder, 1).ID)
+		time.Sleep(2 * time.Hour)
+		for _, id := range ids {
+			i := must(e.Get(t.Context(), id))
+			if i.State != StateSucceeded {
+				t.Errorf("a run of %s is %s", i.Workflow, i.State)
+			}
+		}
+		wantFreePlaces(t, e)
+	})
+}
