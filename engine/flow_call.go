@@ -279,13 +279,7 @@ func (w *Workflow) inputOfNext(given json.RawMessage, most int) (json.RawMessage
 // the failures of the operation that the function called last.
 func (f *Flow) failures(err error) (numbers []int) {
 	failed := map[string]bool{}
-	if m, ok := errors.AsType[*MapError](err); ok {
-		for _, e := range m.Errors {
-			failed[e.Name] = true
-		}
-	} else if e, ok := errors.AsType[*OpError](err); ok {
-		failed[e.Name] = true
-	}
+	addFailed(failed, err)
 	for _, res := range f.ended {
 		name := label(res.Name)
 		of, _ := cutIndex(name)
@@ -295,6 +289,20 @@ func (f *Flow) failures(err error) (numbers []int) {
 	}
 	slices.Sort(numbers)
 	return numbers
+}
+
+// addFailed adds the names of all failed operations whose errors err wraps.
+func addFailed(names map[string]bool, err error) {
+	switch e := err.(type) { //nolint:errorlint // it follows the tree of errors itself
+	case *OpError:
+		names[e.Name] = true
+	case interface{ Unwrap() error }:
+		addFailed(names, e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, err := range e.Unwrap() {
+			addFailed(names, err)
+		}
+	}
 }
 
 // unasked returns the label of a stored operation that the function did not call; "" if there is
