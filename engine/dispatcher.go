@@ -335,6 +335,7 @@ func (d *dispatcher) stopAttempts(run *machine.Run, cause error) {
 		}
 	}
 	if c := d.flows[run.ID]; c != nil {
+		c.stopping = true
 		d.flowStops = append(d.flowStops, flowStop{c, cause})
 	}
 }

@@ -50,9 +50,10 @@ type flowCall struct {
 
 	// The owner's goroutine uses the following fields.
 
-	lent  bool              // its place was given back: see lendPlaces
-	group *opGroup          // operations that the function waits for; nil for none
-	ops   map[int]groupItem // operations of the group that have not ended, by number
+	lent     bool              // its place was given back: see lendPlaces
+	stopping bool              // it is being stopped: it begins no operation any more
+	group    *opGroup          // operations that the function waits for; nil for none
+	ops      map[int]groupItem // operations of the group that have not ended, by number
 }
 
 // setTag sets a tag of the run, or removes it if the value is "".

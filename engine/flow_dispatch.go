@@ -58,11 +58,12 @@ func (d *dispatcher) startGroup(c *flowCall, g *opGroup) {
 }
 
 // continueGroup begins the next operations of the group, as many as may run side by side. If none
-// is left, it wakes the function. If all wait for long, it suspends the function.
+// is left, it wakes the function. If all wait for long, it suspends the function. A function that
+// is being stopped calls the operations again when it is called again.
 func (d *dispatcher) continueGroup(c *flowCall) {
 	g, t := c.group, &d.o.turn
 	run, ok := d.o.m.Run(c.run)
-	if g == nil || !ok || run.Outcome != machine.Undecided {
+	if g == nil || !ok || run.Outcome != machine.Undecided || c.stopping {
 		return
 	}
 	d.recordStatus(c, run)
