@@ -260,7 +260,7 @@ func (g *waitGraph) addShard(sh *shard, waits map[*attempt][]machine.ID) {
 		}
 		step := a.task.Step
 		if a.flow != nil {
-			step = a.item.def.Steps[0].Name // without its key or index
+			step = a.item.opGroup.baseName()
 		}
 		g.attempts[a.key] = &waitingAttempt{
 			attemptKey: a.key, limitKey: limitKey{sh.number, a.task.Workflow, step}, number: a.number, waits: waits[a],
@@ -288,7 +288,7 @@ func (g *waitGraph) addRun(sh *shard, run *machine.Run) {
 	r := &waitedRun{shard: sh.number, workflow: run.Def.Name, hasPlace: run.HasPlace(), goesOn: run.Outcome != machine.Undecided || run.Held}
 	g.runs[run.ID] = r
 	for i, s := range run.Live() {
-		name := run.StepDef(i).Name
+		name := run.StepDef(i).Name // operations have no limits of their own
 		switch {
 		case s.Status == machine.Running && run.IsFunction(i):
 			c := sh.dispatcher.flows[run.ID]

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -140,6 +141,12 @@ func (g *opGroup) identity(i int) string {
 		return g.name
 	}
 	return "item:" + label(g.name) + "#" + strconv.Itoa(i)
+}
+
+// baseName returns the name of the operation or of the map, without its kind and key.
+func (g *opGroup) baseName() string {
+	name, _, _ := strings.Cut(label(g.name), "[")
+	return name
 }
 
 // end wakes the function. Only the first call has an effect.
@@ -657,25 +664,28 @@ type opSpec struct {
 
 // opKey identifies the definition of an operation in the cache of a workflow.
 type opKey struct {
-	name      string
 	policy    string
 	heartbeat time.Duration
 	maxLost   int
 	windows   int
 }
 
-// maxCachedOps limits the cache of a workflow. A function that makes names up has no use of it.
+// maxCachedOps limits the cache of a workflow. A function that makes policies up has no use of it.
 const maxCachedOps = 1000
 
-// operation returns an operation with these options. The definitions of operations are cached.
+// operation returns an operation with these options. Operations with the same options share their
+// definition, whatever their names are. The definitions are cached.
 func (w *Workflow) operation(kind, name string, opts []StepOption) (s opSpec, err error) {
+	if err := checkName(name); err != nil {
+		return s, err
+	}
 	hasAttempts := kind == "do" || kind == "map"
 	if len(opts) == 0 && len(w.opDefaults) == 0 && hasAttempts {
-		if s.def = w.cachedOp(opKey{name: name, policy: DefaultPolicy, maxLost: DefaultMaxLost}); s.def != nil {
+		if s.def = w.cachedOp(opKey{policy: DefaultPolicy, maxLost: DefaultMaxLost}); s.def != nil {
 			return s, nil
 		}
 	}
-	b := stepBuilder{Step: machine.Step{Name: name, MaxLost: DefaultMaxLost}, text: DefaultPolicy}
+	b := stepBuilder{Step: machine.Step{Name: machine.Operation, MaxLost: DefaultMaxLost}, text: DefaultPolicy}
 	for _, list := range [...][]StepOption{w.opDefaults, opts} {
 		for _, opt := range list {
 			opt(&b)
@@ -696,9 +706,9 @@ func (w *Workflow) operation(kind, name string, opts []StepOption) (s opSpec, er
 	}
 	s.key, s.parallel = b.key, b.parallel
 	if !hasAttempts {
-		return s, checkName(name)
+		return s, nil
 	}
-	key := opKey{name, b.text, b.Heartbeat, b.MaxLost, b.Windows}
+	key := opKey{b.text, b.Heartbeat, b.MaxLost, b.Windows}
 	if b.text != "" {
 		if s.def = w.cachedOp(key); s.def != nil {
 			return s, nil
@@ -709,7 +719,7 @@ func (w *Workflow) operation(kind, name string, opts []StepOption) (s opSpec, er
 	}
 	b.Handler = "operation"
 	s.def = &machine.Definition{Name: w.def.Name, Op: true, Steps: []machine.Step{b.Step}}
-	if err := errors.Join(checkName(name), s.def.Prepare()); err != nil {
+	if err := s.def.Prepare(); err != nil {
 		return s, err
 	}
 	if b.text != "" {

@@ -359,3 +359,38 @@ func TestFlowSuspectIsCalledWithoutAFreePlace(t *testing.T) {
 		wantFreePlaces(t, e)
 	})
 }
+
+// The names of operations need no memory once their runs have ended: operations with the same
+// options share a definition and a queue.
+func TestFlowOperationsShareTheirDefinition(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := MustFlow("names", func(f *Flow, n int) (int, error) {
+			for i := range 100 {
+				opts := []StepOption{ForKey(fmt.Sprint(i))}
+				if i%2 == 0 {
+					opts = append(opts, Policy("fixed(5s) attempts=2"))
+				}
+				if _, err := Do(f, fmt.Sprint("op-", n, "-", i), func(context.Context) (int, error) { return i, nil }, opts...); err != nil {
+					return 0, err
+				}
+			}
+			return n, nil
+		})
+		e := opened(t, Config{Workflows: []*Workflow{w}})
+		for n := range 10 {
+			if i := waited(t, started(t, e, w, n)); i.State != StateSucceeded {
+				t.Fatalf("%s: %s", i.State, i.Error)
+			}
+		}
+		n := must(ask(t.Context(), e.router.shards()[0], func(turn *turn) (n int, err error) {
+			for range turn.o.m.Definitions() {
+				n++
+			}
+			return n, nil
+		}))
+		if n != 3 {
+			t.Errorf("%d definitions, want that of the workflow and two of operations", n)
+		}
+	})
+}

@@ -301,7 +301,7 @@ func (s *definitionSet) define(d *Definition) {
 func (s *definitionSet) workflow(name string) *Workflow {
 	w := s.workflows[name]
 	if w == nil {
-		w = &Workflow{Name: name}
+		w = &Workflow{Name: name, queues: map[string]*Queue{}}
 		s.workflows[name] = w
 	}
 	return w

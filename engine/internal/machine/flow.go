@@ -29,6 +29,10 @@ const MaxResults = 32 << 20
 // Function is the name of step 0 in the definition of a flow.
 const Function = "function"
 
+// Operation is the name of the step in the definition of an operation. Operations with the same
+// policy and limits share a definition, and all operations of a workflow share a queue.
+const Operation = "operation"
+
 // flow has the operations of a run of a flow. That of a cold run has only ops, without their
 // names: see coldFlow.
 type flow struct {
