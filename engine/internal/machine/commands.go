@@ -245,7 +245,7 @@ const maxKept = 20_000
 // if there is nothing to delete.
 func (c Commands) Purge(ended, dead int64, keep map[ID]bool) (rec Record, ok bool) {
 	rec = Record{Kind: Purged, At: ended, Due: dead}
-	ok = len(c.ended) > 0 && c.ended[0].at < ended
+	ok = len(c.ended) > 0 && c.ended[0].at < ended || c.hasUnused(min(ended, dead))
 	for _, r := range c.all {
 		switch {
 		case !r.Closed() || r.Finished() || r.Ended >= dead:

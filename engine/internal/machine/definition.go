@@ -322,6 +322,16 @@ func (s *definitionSet) purge(before int64) {
 	}
 }
 
+// hasUnused reports whether purge would remove a definition.
+func (s *definitionSet) hasUnused(before int64) bool {
+	for h, at := range s.used {
+		if d := s.defs[h]; d != nil && d.runs == 0 && at < before {
+			return true
+		}
+	}
+	return false
+}
+
 // Format returns the format that can store the definition, its runs, and the run that starts when
 // one of them ends.
 func (d *Definition) Format() int { return int(d.format()) }
