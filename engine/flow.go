@@ -441,8 +441,9 @@ const (
 
 // Again returns an error with which the function ends this run, and begins a fresh run of the
 // same workflow with another input: for loops without end, since the operations of one run
-// are limited. The new run gets the key of this one. [Engine.Wait] waits for the last run of
-// the chain.
+// are limited. The new run gets the key and the [RunTimeout] of this one. A timeout limits each
+// run, and not the chain: it begins with the start of the run. [Engine.Wait] waits for the last
+// run of the chain.
 func Again(f *Flow, input any) error {
 	text, err := json.Marshal(input)
 	if err != nil {

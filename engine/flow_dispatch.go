@@ -357,7 +357,7 @@ func (d *dispatcher) continueAs(run *machine.Run, w *Workflow, input []byte) {
 	o, t := d.o, &d.o.turn
 	t.next = followUps{again: &machine.Start{
 		ID: machine.NewID(t.now, o.random(), o.random()).In(o.slot(run.Key)), Hash: w.def.Hash(), Input: input, Key: run.Key,
-		Source: "continues " + run.ID.String(), Continues: run.ID, Trace: run.Trace(),
+		Source: "continues " + run.ID.String(), Continues: run.ID, Trace: run.Trace(), Timeout: run.OwnTimeout(),
 	}, againDef: w.def}
 	rec := o.m.Continue(run, t.next.again.ID, t.now)
 	t.must(&rec)

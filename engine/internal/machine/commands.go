@@ -147,6 +147,15 @@ func timeout(r *Run) time.Duration {
 	return 0
 }
 
+// OwnTimeout returns the timeout that the run was started with, if it is not that of its
+// definition; else 0. The run must not be cold.
+func (r *Run) OwnTimeout() time.Duration {
+	if own := timeout(r); own != r.Def.Timeout {
+		return own
+	}
+	return 0
+}
+
 // Wake decides to end the waits of a run now. It returns a record for each waiting step.
 func (c Commands) Wake(id ID, by string, now int64) (recs []Record, err error) {
 	r, err := c.find(id)
