@@ -70,6 +70,7 @@ type attempt struct {
 	storing  time.Duration // how long it took to store that the attempt begins
 	quick    bool          // the handler took less time than that; set before reported
 	trial    *trial        // nil if the step is not a suspect: see quarantine
+	flow     *flowCall     // the call of the function that waits for the operation; nil for a step
 	item     groupItem     // the operation of a flow; zero for a step
 }
 
@@ -97,6 +98,9 @@ func (a *attempt) run() {
 	result := &machine.Result{Failed: true, Error: "the handler ended its goroutine (runtime.Goexit)"}
 	defer func() { // also when the handler ends the goroutine
 		if !a.ended.CompareAndSwap(false, true) {
+			if a.flow != nil && result.Succeeded() {
+				a.flow.size.Add(-int64(len(result.Output))) // nothing stores it
+			}
 			a.leaveHandlers()
 			a.sh.dispatcher.handlerReturned(stuckHandler{a.key, a.number})
 			return
@@ -197,13 +201,16 @@ func (a *attempt) result(ctx context.Context, out []byte, err error) (r *machine
 		switch {
 		case len(out) > a.sh.cfg.MaxPayload:
 			what := "output of the step"
-			if a.item.opGroup != nil {
+			if a.flow != nil {
 				what = "result of the operation"
 			}
 			err = retry.Permanent(fmt.Errorf("%s: %d bytes, at most %d can be stored; store it elsewhere and return a reference", what, len(out), a.sh.cfg.MaxPayload))
 		case out != nil && !a.task.encoded && !json.Valid(out):
 			err = retry.Permanent(errors.New("output of the step: not JSON"))
-		default:
+		case a.flow != nil:
+			err = a.flow.reserve(out)
+		}
+		if err == nil {
 			return &machine.Result{Output: out}
 		}
 	}
@@ -220,7 +227,7 @@ func (a *attempt) result(ctx context.Context, out []byte, err error) (r *machine
 	}
 	code := ""
 	if c, ok := errors.AsType[*coded](err); ok {
-		code = c.code
+		code = textfmt.TruncateValid(c.code, maxKey, "")
 	}
 	outcome := retry.OutcomeOf(err)
 	if outcome.Class == retry.ClassCanceled {
@@ -251,7 +258,7 @@ func (a *attempt) report(r *machine.Result) {
 	case a.sh.others <- &request{result: r}:
 	case <-a.sh.done:
 	}
-	if a.item.opGroup != nil && r.Succeeded() {
+	if a.flow != nil && r.Succeeded() {
 		a.item.deliver(a.key, r.Output)
 	}
 	if a.sh.dead.Load() {
@@ -263,7 +270,7 @@ func (a *attempt) report(r *machine.Result) {
 func (a *attempt) output(step string) (json.RawMessage, error) {
 	i := a.def.Index(step)
 	switch {
-	case a.item.opGroup != nil:
+	case a.flow != nil:
 		return nil, fmt.Errorf("result of %q: %s is an operation: its function passes the results of other operations to it", step, a.task.Step)
 	case i < 0:
 		return nil, fmt.Errorf("result of %q: workflow %q has no such step", step, a.def.Name)
@@ -276,7 +283,7 @@ func (a *attempt) output(step string) (json.RawMessage, error) {
 // before returns the names of the steps that the attempt's step depends on, directly or not.
 func (a *attempt) before() (names []string) {
 	for i := range a.def.Steps {
-		if a.item.opGroup == nil && a.def.Upstream(a.key.step, i) {
+		if a.flow == nil && a.def.Upstream(a.key.step, i) {
 			names = append(names, a.def.Steps[i].Name)
 		}
 	}

@@ -17,7 +17,8 @@ import (
 // A handler that waits for another run keeps its place (see places) meanwhile. If waiting
 // handlers have all places, and the runs that they wait for need one of these places, that is
 // a deadlock. Engine.Wait knows from its context which attempt calls it, so a deadlock is
-// detected exactly and not by a timeout.
+// detected exactly and not by a timeout. The function of a flow is no attempt: it can't continue
+// while it waits for operations that are part of the deadlock.
 
 const (
 	deadlockEvery  = time.Second      // time between two checks while handlers wait
@@ -163,6 +164,7 @@ func (w *deadlockWatcher) find(ctx context.Context, waits map[*attempt][]machine
 	g := &waitGraph{
 		places: w.router.process.cfg.Concurrency, attempts: map[attemptKey]*waitingAttempt{}, runs: map[machine.ID]*waitedRun{},
 		stepLimits: map[limitKey]int{}, runLimits: map[limitKey]*runLimit{}, elsewhere: map[machine.ID]string{},
+		functions: w.router.process.cfg.maxFunctions, functionsFull: w.router.process.functions.none(),
 	}
 	for _, runs := range waits {
 		for _, id := range runs {
@@ -205,6 +207,10 @@ type waitGraph struct {
 	runLimits  map[limitKey]*runLimit
 	elsewhere  map[machine.ID]string // runs that no shard of this process has, with their workflows once they were asked for
 	asked      bool                  // other processes were asked: elsewhere has only queued runs
+
+	functions     int          // how many functions of flows the process calls at once
+	functionsFull bool         // no other function can be called now
+	called        []machine.ID // the runs whose functions are called, if functionsFull
 }
 
 // limitKey says what a limit applies to: attempts of a step, or runs of the workflow if step
@@ -233,18 +239,37 @@ type waitingAttempt struct {
 type waitedRun struct {
 	shard    int
 	workflow string
-	goesOn   bool     // the run is not blocked by places: it has ended, is paused, or waits for a time or a handler
-	running  []int    // indexes of running steps
-	queued   []string // names of queued steps
-	hasPlace bool     // the run counts for the limit of runs
+	goesOn   bool         // the run is not blocked by places: it has ended, is paused, or waits for a time or a handler
+	running  []int        // numbers of running steps, without a function that waits for operations
+	queued   []queuedStep // queued steps
+	hasPlace bool         // the run counts for the limit of runs
+}
+
+// queuedStep is a step that is due and waits for a limit.
+type queuedStep struct {
+	name       string
+	isFunction bool // it is the function of a flow, which needs no place of an attempt
 }
 
 // addShard adds the attempts and runs of a shard to the graph. The owner's goroutine calls
 // it.
 func (g *waitGraph) addShard(sh *shard, waits map[*attempt][]machine.ID) {
 	for _, a := range sh.dispatcher.running {
+		if a.handler == nil {
+			continue // it stands for the call of a function in the quarantine
+		}
+		step := a.task.Step
+		if a.flow != nil {
+			step = a.item.opGroup.baseName()
+		}
 		g.attempts[a.key] = &waitingAttempt{
-			attemptKey: a.key, limitKey: limitKey{sh.number, a.task.Workflow, a.task.Step}, number: a.number, waits: waits[a],
+			attemptKey: a.key, limitKey: limitKey{sh.number, a.task.Workflow, step}, number: a.number, waits: waits[a],
+		}
+	}
+	for id := range sh.dispatcher.flows {
+		if run, ok := sh.owner.m.Run(id); ok && g.functionsFull {
+			g.called = append(g.called, id)
+			g.addRun(sh, run)
 		}
 	}
 	for id := range g.elsewhere {
@@ -263,12 +288,15 @@ func (g *waitGraph) addRun(sh *shard, run *machine.Run) {
 	r := &waitedRun{shard: sh.number, workflow: run.Def.Name, hasPlace: run.HasPlace(), goesOn: run.Outcome != machine.Undecided || run.Held}
 	g.runs[run.ID] = r
 	for i, s := range run.Live() {
-		name := run.StepDef(i).Name
+		name := run.StepDef(i).Name // operations have no limits of their own
 		switch {
+		case s.Status == machine.Running && run.IsFunction(i):
+			c := sh.dispatcher.flows[run.ID]
+			r.goesOn = r.goesOn || c == nil || c.group == nil
 		case s.Status == machine.Running:
 			r.running = append(r.running, i)
 		case run.InQueue(i):
-			r.queued = append(r.queued, name)
+			r.queued = append(r.queued, queuedStep{name, run.IsFunction(i)})
 			runs, attempts := sh.handlers.limits(r.workflow, name)
 			if attempts > 0 {
 				g.stepLimits[limitKey{sh.number, r.workflow, name}] = attempts
@@ -327,7 +355,7 @@ func (g *waitGraph) stuck() (list []*waitingAttempt) {
 
 // String identifies the attempt.
 func (a *waitingAttempt) String() string {
-	return fmt.Sprintf("%s/%s/%d", a.run, a.limitKey.step, a.number)
+	return fmt.Sprintf("%s/%d/%d", a.run, a.attemptKey.step, a.number)
 }
 
 // canGoOn reports whether a run is not blocked: an attempt of it can begin or end, or it waits
@@ -346,11 +374,37 @@ func (g *waitGraph) canGoOn(id machine.ID) bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(r.queued, func(step string) bool { return g.missing(r, step) == "" })
+	return slices.ContainsFunc(r.queued, func(step queuedStep) bool { return g.missing(r, step) == "" })
 }
 
-// missing describes the limit that keeps a queued step from beginning; "" if there is none.
-func (g *waitGraph) missing(r *waitedRun, step string) string {
+// missing says which limit keeps a queued step from beginning, and why; "" if there is none.
+func (g *waitGraph) missing(r *waitedRun, step queuedStep) string {
+	text := ""
+	if step.isFunction {
+		text = g.missingFunction()
+	} else {
+		text = g.missingPlace(limitKey{r.shard, r.workflow, step.name})
+	}
+	if text != "" {
+		return text
+	}
+	l := g.runLimits[limitKey{shard: r.shard, workflow: r.workflow}]
+	if l == nil || r.hasPlace || len(l.runs) < l.active || slices.ContainsFunc(l.runs, g.canGoOn) {
+		return ""
+	}
+	return fmt.Sprintf("all %d runs of workflow %s that may be in progress (its limit of runs) are taken by attempts that wait", l.limit, r.workflow)
+}
+
+// missingFunction is missing for the function of a flow, without the limit of runs.
+func (g *waitGraph) missingFunction() string {
+	if !g.functionsFull || slices.ContainsFunc(g.called, g.canGoOn) {
+		return ""
+	}
+	return fmt.Sprintf("all %d calls of functions that the process makes at once (4 times its concurrency, at least %d) are taken by functions that wait", g.functions, minFunctions)
+}
+
+// missingPlace is missing for an attempt, without the limit of runs.
+func (g *waitGraph) missingPlace(key limitKey) string {
 	all := func(of func(*waitingAttempt) bool) (n int, stuck bool) {
 		for _, a := range g.attempts {
 			if of(a) {
@@ -362,19 +416,14 @@ func (g *waitGraph) missing(r *waitedRun, step string) string {
 		return n, true
 	}
 	if n, stuck := all(func(*waitingAttempt) bool { return true }); g.full && stuck && n >= g.places {
-		return fmt.Sprintf("all %d places of the process (concurrency)", g.places)
+		return fmt.Sprintf("all %d places of the process (concurrency) are taken by attempts that wait", g.places)
 	}
-	key := limitKey{r.shard, r.workflow, step}
 	if limit := g.stepLimits[key]; limit > 0 {
 		if n, stuck := all(func(a *waitingAttempt) bool { return a.limitKey == key }); stuck && n >= limit {
-			return fmt.Sprintf("all %d places of step %s/%s (its concurrency)", limit, r.workflow, step)
+			return fmt.Sprintf("all %d places of step %s/%s (its concurrency) are taken by attempts that wait", limit, key.workflow, key.step)
 		}
 	}
-	l := g.runLimits[limitKey{shard: r.shard, workflow: r.workflow}]
-	if l == nil || r.hasPlace || len(l.runs) < l.active || slices.ContainsFunc(l.runs, g.canGoOn) {
-		return ""
-	}
-	return fmt.Sprintf("all %d runs of workflow %s that may be in progress (its limit of runs)", l.limit, r.workflow)
+	return ""
 }
 
 // deadlock describes the deadlock of the stuck attempts.
@@ -407,10 +456,7 @@ func (g *waitGraph) deadlock(stuck []*waitingAttempt) (d deadlock) {
 	why := "these runs wait for each other"
 	do := "cancel one of them, and let no run wait for one that waits for it"
 	if len(taken) > 0 || d.remote > 0 {
-		var parts []string
-		for _, text := range slices.Sorted(maps.Keys(taken)) {
-			parts = append(parts, text+" are taken by attempts that wait")
-		}
+		parts := slices.Sorted(maps.Keys(taken))
 		if d.remote > 0 {
 			parts = append(parts, fmt.Sprintf("%d of these runs are queued in other processes", d.remote))
 		}

@@ -43,6 +43,34 @@ func newFamily(t *testing.T, step []StepOption, parts ...Part) *family {
 	return f
 }
 
+// newFlowFamily is newFamily with flows: an operation of the parent waits for the child, which has
+// an operation that works.
+func newFlowFamily(parts ...Part) *family {
+	family := new(family)
+	family.child = MustFlow("child", func(f *Flow, n int) (int, error) {
+		return Do(f, "work", func(ctx context.Context) (int, error) {
+			select {
+			case <-time.After(childTime):
+				return n, nil
+			case <-ctx.Done():
+				return 0, ctx.Err()
+			}
+		})
+	}, parts...)
+	family.parent = MustFlow("parent", func(f *Flow, n int) (int, error) {
+		return Do(f, "spawn", func(ctx context.Context) (int, error) {
+			time.Sleep(time.Second) // so that all parents have begun
+			s, err := family.e.Start(ctx, family.child, n)
+			if err != nil {
+				return 0, err
+			}
+			_, err = s.Wait(ctx)
+			return 0, err
+		}, ForKey(fmt.Sprint(n)), Policy("fixed(1s) attempts=1"))
+	})
+	return family
+}
+
 // deadlocks returns the troubles that are deadlocks.
 func deadlocks(e *Engine) (texts []string) {
 	for _, t := range e.Troubles() {
@@ -104,6 +132,69 @@ func TestADeadlockOfWaitingParentsIsReported(t *testing.T) {
 			t.Errorf("%d attempts, %d queued at the end", s.Running, s.Queued)
 		}
 	})
+}
+
+func TestADeadlockOfFlowsIsReported(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		config  Config
+		parts   []Part
+		parents int
+		want    []string
+	}{
+		"of places": {
+			Config{Concurrency: 4}, nil, 8,
+			[]string{"4 attempts of parent/spawn wait for 4 runs of child", "all 4 places of the process (concurrency) are taken by attempts"},
+		},
+		"of calls of functions": {
+			Config{Concurrency: 10, maxFunctions: 4}, nil, 8,
+			[]string{"4 attempts of parent/spawn wait for 4 runs of child", "all 4 calls of functions that the process makes at once", "are taken by functions that wait"},
+		},
+		"of places, and functions that wait for one": {
+			Config{Concurrency: 2, maxFunctions: 4}, nil, 8,
+			[]string{"2 attempts of parent/spawn wait for 2 runs of child", "all 4 calls of functions"},
+		},
+		"none, with a place for a child":    {Config{Concurrency: 4}, nil, 3, nil},
+		"none, with a call for a child":     {Config{Concurrency: 10, maxFunctions: 4}, nil, 3, nil},
+		"none, with a child after the last": {Config{Concurrency: 10}, []Part{MaxRuns(1)}, 3, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := newFlowFamily(test.parts...)
+				test.config.Workflows = []*Workflow{f.parent, f.child}
+				f.e = opened(t, test.config)
+				var parents []Started
+				for n := range test.parents {
+					parents = append(parents, started(t, f.e, f.parent, n))
+				}
+				if time.Sleep(5 * time.Second); test.want == nil {
+					for range 60 {
+						wantNoDeadlock(t, f.e, "a child is running")
+						time.Sleep(childTime / 20)
+					}
+					for _, p := range parents {
+						if i := waited(t, p); i.State != StateSucceeded {
+							t.Errorf("%s: %s", i.State, i.Error)
+						}
+					}
+					return
+				}
+				wantDeadlock(t, f.e, test.want...)
+				for _, p := range parents {
+					if err := f.e.Cancel(t.Context(), p.ID, "me"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(5 * time.Second)
+				wantNoDeadlock(t, f.e, "after the parents were canceled")
+				time.Sleep(5 * childTime)
+				if s := must(f.e.Stats(t.Context())); s.Running != 0 || s.Queued != 0 {
+					t.Errorf("%d attempts, %d queued at the end", s.Running, s.Queued)
+				}
+			})
+		})
+	}
 }
 
 func TestWaitingParentsThatGoOnAreNoDeadlock(t *testing.T) {

@@ -71,12 +71,12 @@ func (d *dispatcher) dispatch() {
 }
 
 func (d *dispatcher) dispatchQueues() {
-	for begun := true; begun && !d.full && !d.held && !d.o.turn.isFull(); {
+	for begun := true; begun && !d.held && !d.o.turn.isFull(); {
 		begun = false
 		queues := d.o.m.Busy()
 		for i := range queues {
 			q := queues[(i+d.offset)%len(queues)]
-			if d.full || d.held || d.o.turn.isFull() {
+			if d.held || d.o.turn.isFull() {
 				break
 			}
 			begun = d.dispatchFrom(q) || begun
@@ -87,8 +87,12 @@ func (d *dispatcher) dispatchQueues() {
 }
 
 // dispatchFrom begins an attempt of the first step in the queue, if the limits allow it. It
-// returns whether the step has left the queue.
+// returns whether the step has left the queue. If no place is free, it only calls functions of
+// flows, which need none: an attempt that has a place may wait for their runs.
 func (d *dispatcher) dispatchFrom(q *machine.Queue) bool {
+	if d.full && q.Step != machine.Function {
+		return false
+	}
 	sh := d.sh
 	runs, attempts := sh.handlers.limits(q.Workflow.Name, q.Step)
 	if attempts > 0 && q.Running >= attempts {
@@ -100,6 +104,9 @@ func (d *dispatcher) dispatchFrom(q *machine.Queue) bool {
 	}
 	if run.IsFunction(step) {
 		return d.dispatchFunction(run)
+	}
+	if d.full {
+		return false
 	}
 	handler, missing := d.handlerOf(run, step)
 	if handler == nil {
@@ -126,7 +133,7 @@ func (d *dispatcher) handlerOf(run *machine.Run, step int) (handler Handler, mis
 		return d.sh.handlers.handler(run.StepDef(step).Handler), func() bool { return d.parkStep(run, step) }
 	}
 	if item, ok := d.operationOf(run, step); ok {
-		return d.operationHandler(d.flows[run.ID], item), nil
+		return item.handle, nil
 	}
 	return nil, func() bool { return d.withdraw(run, step) }
 }
@@ -210,6 +217,7 @@ func (d *dispatcher) launch(run *machine.Run, step int, handler Handler, trial *
 	a.task.Origin, a.task.OriginKey = origin.String(), key
 	if run.IsFlow() {
 		a.task.Step = run.StepName(step)
+		a.flow = d.flows[run.ID]
 		a.item, _ = d.operationOf(run, step)
 	} else {
 		a.task.Input = slices.Clone(run.Input)
@@ -334,6 +342,7 @@ func (d *dispatcher) stopAttempts(run *machine.Run, cause error) {
 		}
 	}
 	if c := d.flows[run.ID]; c != nil {
+		c.stopping = true
 		d.flowStops = append(d.flowStops, flowStop{c, cause})
 	}
 }
@@ -373,8 +382,8 @@ func (d *dispatcher) abandon() {
 	}
 }
 
-// lendPlaces lets other shards use the places of this shard while it can't store anything:
-// those of attempts that can't begin, and those of attempts that have ended.
+// lendPlaces lets other shards use the places of this shard while it can't store anything: those
+// of attempts and calls of functions that can't begin, and of those that have ended.
 func (d *dispatcher) lendPlaces() {
 	sh := d.sh
 	for _, a := range d.launches {
@@ -390,13 +399,21 @@ func (d *dispatcher) lendPlaces() {
 			a.releasePlace()
 		}
 	}
+	for _, c := range d.calls {
+		c.lendPlace()
+	}
+	for _, c := range d.flows {
+		if c.ended.Load() {
+			c.lendPlace()
+		}
+	}
 	sh.places.removeShard(sh) // the shard can't use a free place now
 	sh.functions.removeShard(sh)
 	d.suspects.leave()
 }
 
-// reclaimPlaces takes back the places that lendPlaces lent for attempts that begin now, even if
-// none is free. Their handlers wait for those of other attempts: see places.enter.
+// reclaimPlaces takes back the places that lendPlaces lent for attempts and calls of functions that
+// begin now, even if none is free. Their handlers wait for those of other attempts: see places.enter.
 func (d *dispatcher) reclaimPlaces() {
 	for _, a := range d.launches {
 		if a.lent {
@@ -404,5 +421,8 @@ func (d *dispatcher) reclaimPlaces() {
 			d.sh.places.reclaim()
 			d.sh.quarantine.reenter()
 		}
+	}
+	for _, c := range d.calls {
+		c.reclaimPlace()
 	}
 }

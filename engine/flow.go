@@ -180,7 +180,8 @@ type OpError struct {
 func (e *OpError) Error() string { return fmt.Sprintf("operation %s: %s", e.Name, e.Text) }
 
 // Coded adds a code to an error that an operation returns. The function gets the code as
-// [OpError.Code] if the operation gives up after this error. Coded returns nil if err is nil.
+// [OpError.Code] if the operation gives up after this error. A code has at most 128 bytes, and a
+// longer one is cut. Coded returns nil if err is nil.
 func Coded(code string, err error) error {
 	if err == nil {
 		return nil
@@ -207,6 +208,7 @@ func ForKey(key string) StepOption {
 	}
 }
 
+// maxKey is the length of the longest key, and of the longest code of an error, in bytes.
 const maxKey = 128
 
 // Parallel limits how many operations of a [Map] run side by side. 0 means 16; at most 1000.
@@ -463,8 +465,9 @@ const (
 
 // Again returns an error with which the function ends this run, and begins a fresh run of the
 // same workflow with another input: for loops without end, since the operations of one run
-// are limited. The new run gets the key of this one. [Engine.Wait] waits for the last run of
-// the chain.
+// are limited. The new run gets the key and the [RunTimeout] of this one. A timeout limits each
+// run, and not the chain: it begins with the start of the run. [Engine.Wait] waits for the last
+// run of the chain.
 func Again(f *Flow, input any) error {
 	text, err := json.Marshal(input)
 	if err != nil {

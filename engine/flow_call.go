@@ -33,7 +33,7 @@ type flowCall struct {
 	results  []byte         // encoded results of the operations that have ended
 	pending  map[string]int // operations that have not ended
 	count    int            // number of operations that were called
-	size     atomic.Int64   // bytes of the results
+	size     atomic.Int64   // bytes of the results, including those that are being stored
 	undoable atomic.Int32   // number of operations that can be undone; valid if undoing
 	suspect  *attempt       // stands for the call in the quarantine; nil if the function is not a suspect
 
@@ -54,8 +54,10 @@ type flowCall struct {
 
 	// The owner's goroutine uses the following fields.
 
-	group *opGroup          // operations that the function waits for; nil for none
-	ops   map[int]groupItem // operations of the group that have not ended, by number
+	lent     bool              // its place was given back: see lendPlaces
+	stopping bool              // it is being stopped: it begins no operation any more
+	group    *opGroup          // operations that the function waits for; nil for none
+	ops      map[int]groupItem // operations of the group that have not ended, by number
 
 	starting    int   // children that are being started in other shards
 	lingerUntil int64 // see lingers; 0 if the call does not wait for a signal
@@ -161,6 +163,12 @@ func (g *opGroup) identity(i int) string {
 		i = g.items[i]
 	}
 	return kind + ":" + label(g.name) + "#" + strconv.Itoa(i)
+}
+
+// baseName returns the name of the operation or of the map, without its kind and key.
+func (g *opGroup) baseName() string {
+	name, _, _ := strings.Cut(label(g.name), "[")
+	return name
 }
 
 // end wakes the function. Only the first call has an effect.
@@ -309,13 +317,7 @@ func (w *Workflow) inputOfNext(given json.RawMessage, most int) (json.RawMessage
 // the failures of the operation that the function called last.
 func (f *Flow) failures(err error) (numbers []int) {
 	failed := map[string]bool{}
-	if m, ok := errors.AsType[*MapError](err); ok {
-		for _, e := range m.Errors {
-			failed[e.Name] = true
-		}
-	} else if e, ok := errors.AsType[*OpError](err); ok {
-		failed[e.Name] = true
-	}
+	addFailed(failed, err)
 	for _, res := range f.ended {
 		name := label(res.Name)
 		of, _ := cutIndex(name)
@@ -325,6 +327,20 @@ func (f *Flow) failures(err error) (numbers []int) {
 	}
 	slices.Sort(numbers)
 	return numbers
+}
+
+// addFailed adds the names of all failed operations whose errors err wraps.
+func addFailed(names map[string]bool, err error) {
+	switch e := err.(type) { //nolint:errorlint // it follows the tree of errors itself
+	case *OpError:
+		names[e.Name] = true
+	case interface{ Unwrap() error }:
+		addFailed(names, e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, err := range e.Unwrap() {
+			addFailed(names, err)
+		}
+	}
 }
 
 // unasked returns the label of a stored operation that the function did not call; "" if there is
@@ -622,14 +638,22 @@ func (f *Flow) perform(g *opGroup) error {
 // countOps counts operations that the function is about to call. If the run would have too many,
 // it counts none of them, and returns an error with the name of the operation.
 func (f *Flow) countOps(identity string, n int) error {
-	if f.count+n > machine.MaxOps {
-		return &OpError{
-			Name: label(identity), Code: "too-many-operations",
-			Text: fmt.Sprintf("a run can have at most %d operations; begin another run by engine.Again", machine.MaxOps),
-		}
+	if err := f.checkCount(identity, n); err != nil {
+		return err
 	}
 	f.count += n
 	return nil
+}
+
+// checkCount returns an error if the run would have too many operations after n more.
+func (f *Flow) checkCount(identity string, n int) error {
+	if f.count+n <= machine.MaxOps {
+		return nil
+	}
+	return &OpError{
+		Name: label(identity), Code: "too-many-operations",
+		Text: fmt.Sprintf("a run can have at most %d operations; begin another run by engine.Again", machine.MaxOps),
+	}
 }
 
 // record stores an operation that ends with its call.
@@ -667,6 +691,9 @@ func (f *Flow) checkItems(identity string, items [][]byte) error {
 	}
 	stored, ok := f.ended[identity]
 	if !ok {
+		if err := f.checkCount(identity, 1+len(items)); err != nil {
+			return err // before the hashes are stored, which may be too many for an entry
+		}
 		return f.record(identity, text)
 	}
 	var before []byte
@@ -696,26 +723,29 @@ type opSpec struct {
 
 // opKey identifies the definition of an operation in the cache of a workflow.
 type opKey struct {
-	name      string
 	policy    string
 	heartbeat time.Duration
 	maxLost   int
 	windows   int
 }
 
-// maxCachedOps limits the cache of a workflow. A function that makes names up has no use of it.
+// maxCachedOps limits the cache of a workflow. A function that makes policies up has no use of it.
 const maxCachedOps = 1000
 
-// operation returns an operation with these options. The definitions of operations are cached.
+// operation returns an operation with these options. Operations with the same options share their
+// definition, whatever their names are. The definitions are cached.
 func (w *Workflow) operation(kind, name string, opts []StepOption) (s opSpec, err error) {
+	if err := checkName(name); err != nil {
+		return s, err
+	}
 	base, _ := strings.CutSuffix(kind, withUndo)
 	hasAttempts := base == "do" || base == "map"
 	if len(opts) == 0 && len(w.opDefaults) == 0 && hasAttempts {
-		if s.def = w.cachedOp(opKey{name: name, policy: DefaultPolicy, maxLost: DefaultMaxLost}); s.def != nil {
+		if s.def = w.cachedOp(opKey{policy: DefaultPolicy, maxLost: DefaultMaxLost}); s.def != nil {
 			return s, nil
 		}
 	}
-	b := stepBuilder{Step: machine.Step{Name: name, MaxLost: DefaultMaxLost}, text: DefaultPolicy}
+	b := stepBuilder{Step: machine.Step{Name: machine.Operation, MaxLost: DefaultMaxLost}, text: DefaultPolicy}
 	for _, list := range [...][]StepOption{w.opDefaults, opts} {
 		for _, opt := range list {
 			opt(&b)
@@ -742,9 +772,9 @@ func (w *Workflow) operation(kind, name string, opts []StepOption) (s opSpec, er
 	}
 	s.key, s.parallel, s.within, s.detached, s.undo = b.key, b.parallel, b.within, b.detached, b.undoPolicy
 	if !hasAttempts {
-		return s, checkName(name)
+		return s, nil
 	}
-	key := opKey{name, b.text, b.Heartbeat, b.MaxLost, b.Windows}
+	key := opKey{b.text, b.Heartbeat, b.MaxLost, b.Windows}
 	if b.text != "" {
 		if s.def = w.cachedOp(key); s.def != nil {
 			return s, nil
@@ -755,7 +785,7 @@ func (w *Workflow) operation(kind, name string, opts []StepOption) (s opSpec, er
 	}
 	b.Handler = "operation"
 	s.def = &machine.Definition{Name: w.def.Name, Op: true, Steps: []machine.Step{b.Step}}
-	if err := errors.Join(checkName(name), s.def.Prepare()); err != nil {
+	if err := s.def.Prepare(); err != nil {
 		return s, err
 	}
 	if b.text != "" {

@@ -256,6 +256,42 @@ func TestFlowAgain(t *testing.T) {
 	}, w, onEnd)
 }
 
+// Each run of a chain has the timeout of the first one, from its own start. Without RunTimeout it is
+// that of the workflow, as it is deployed.
+func TestFlowAgainKeepsTheTimeout(t *testing.T) {
+	version := func(timeout time.Duration) *engine.Workflow {
+		return engine.MustFlow("loop", func(f *engine.Flow, n int) (int, error) {
+			if err := engine.Sleep(f, "rest", time.Duration(n)*time.Hour); err != nil {
+				return 0, err
+			}
+			return 0, engine.Again(f, n+1)
+		}, engine.Timeout(timeout))
+	}
+	before, after := version(90*time.Minute), version(210*time.Minute)
+	for name, test := range map[string]struct {
+		opts  []engine.StartOption
+		input string        // of the run that times out
+		took  time.Duration // of the chain
+	}{
+		"of the workflow": {nil, "4", 6*time.Hour + 210*time.Minute},
+		"of the run":      {[]engine.StartOption{engine.RunTimeout(150 * time.Minute)}, "3", 3*time.Hour + 150*time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+				begin := time.Now()
+				id := startFlow(t, e, before, 1, test.opts...)
+				flowRun(t, e, id)
+				e.Restart(after)
+				run := endOfFlow(t, e, id)
+				wantRun(t, run, "dead", "")
+				if took := run.Ended.Sub(begin); run.Reason != "timeout" || string(run.Input) != test.input || took != test.took {
+					t.Errorf("run %s is dead (%s) after %v, want run %s after %v", run.Input, run.Reason, took, test.input, test.took)
+				}
+			}, before)
+		})
+	}
+}
+
 func TestFlowAgainWithWrongInput(t *testing.T) {
 	tests := []struct {
 		name, want string

@@ -60,11 +60,12 @@ func (d *dispatcher) startGroup(c *flowCall, g *opGroup) {
 }
 
 // continueGroup begins the next operations of the group, as many as may run side by side. If none
-// is left, it wakes the function. If all wait for long, it suspends the function.
+// is left, it wakes the function. If all wait for long, it suspends the function. A function that
+// is being stopped calls the operations again when it is called again.
 func (d *dispatcher) continueGroup(c *flowCall) {
 	g, t := c.group, &d.o.turn
 	run, ok := d.o.m.Run(c.run)
-	if g == nil || !ok || run.Outcome != machine.Undecided {
+	if g == nil || !ok || run.Outcome != machine.Undecided || c.stopping {
 		return
 	}
 	d.recordStatus(c, run)
@@ -151,6 +152,7 @@ func (d *dispatcher) callOp(run *machine.Run, call *machine.OpCall) int {
 func (d *dispatcher) recordOp(c *flowCall, call *machine.OpCall) {
 	if run, ok := d.o.m.Run(c.run); ok && d.flows[c.run] == c && run.Outcome == machine.Undecided && !run.IsUndoing() {
 		d.callOp(run, call)
+		c.size.Add(int64(len(call.Data)))
 	}
 }
 
@@ -210,12 +212,36 @@ func (d *dispatcher) dropCall(c *flowCall, cause error) {
 // forgetCall removes a call that is over.
 func (d *dispatcher) forgetCall(c *flowCall) {
 	delete(d.flows, c.run)
-	d.sh.functions.give()
+	c.lendPlace() // for good
 	if a := c.suspect; a != nil {
 		delete(d.running, a.key)
 		a.cancel(context.Canceled)
-		d.sh.quarantine.exit()
-		a.trial.end()
+	}
+}
+
+// lendPlace gives back the place of the call, and ends its trial. Further calls do nothing.
+func (c *flowCall) lendPlace() {
+	if c.lent {
+		return
+	}
+	c.lent = true
+	c.sh.functions.give()
+	if c.suspect != nil {
+		c.sh.quarantine.exit()
+		c.suspect.trial.end()
+	}
+}
+
+// reclaimPlace takes a place for a call that begins now, even if none is free, if the place was
+// lent.
+func (c *flowCall) reclaimPlace() {
+	if !c.lent {
+		return
+	}
+	c.lent = false
+	c.sh.functions.reclaim()
+	if c.suspect != nil {
+		c.sh.quarantine.reenter()
 	}
 }
 
@@ -262,6 +288,9 @@ func (d *dispatcher) opEnded(run *machine.Run, rec *machine.Record) {
 	delete(c.ops, rec.Step)
 	g := item.opGroup
 	g.running--
+	if rec.Reason != 0 {
+		c.size.Add(int64(len(rec.Text)))
+	}
 	g.setResult(item.index, outcomeOf(g.identity(item.index), rec))
 	d.continueGroup(c)
 }
@@ -284,20 +313,20 @@ func (item groupItem) deliver(key attemptKey, output []byte) {
 	item.endWith(machine.OpResult{Number: key.step, Name: item.name, Data: output})
 }
 
-// operationHandler returns the handler of an attempt of an operation.
-func (d *dispatcher) operationHandler(c *flowCall, item groupItem) Handler {
-	return func(ctx context.Context, t *Task) ([]byte, error) {
-		out, err := item.do(ctx, item.index)
-		t.encoded = true
-		if err != nil {
-			return nil, err
-		}
-		if c.size.Add(int64(len(out))) > machine.MaxResults {
-			c.size.Add(-int64(len(out)))
-			return nil, retry.Permanent(Coded("too-large", fmt.Errorf("the results of the run would have more than %d MiB; store them elsewhere and return references", machine.MaxResults>>20)))
-		}
-		return out, nil
+// handle is the handler of an attempt of the operation.
+func (item groupItem) handle(ctx context.Context, t *Task) ([]byte, error) {
+	t.encoded = true
+	return item.do(ctx, item.index)
+}
+
+// reserve counts a result that is about to be reported. It returns an error, and does not count it,
+// if the results of the run would be too large.
+func (c *flowCall) reserve(result []byte) error {
+	if c.size.Add(int64(len(result))) <= machine.MaxResults {
+		return nil
 	}
+	c.size.Add(-int64(len(result)))
+	return retry.Permanent(Coded("too-large", fmt.Errorf("the results of the run would have more than %d MiB; store them elsewhere and return references", machine.MaxResults>>20)))
 }
 
 // endCall records the end of a call.
@@ -350,6 +379,7 @@ func (d *dispatcher) continueAs(run *machine.Run, w *Workflow, input []byte) {
 	t.next = followUps{again: &machine.Start{
 		ID: machine.NewID(t.now, o.random(), o.random()).In(o.slot(run.Key)), Hash: w.def.Hash(), Input: input, Key: run.Key,
 		Source: "continues " + run.ID.String(), Continues: run.ID, Trace: run.Trace(), Inbox: run.Inbox(), Parent: run.Parent(),
+		Timeout: run.OwnTimeout(),
 	}, againDef: w.def}
 	rec := o.m.Continue(run, t.next.again.ID, t.now)
 	t.must(&rec)

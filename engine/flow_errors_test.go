@@ -39,6 +39,8 @@ func TestFlowErrorsAreTheSameInEachCall(t *testing.T) {
 		note(err)
 		_, err = engine.Do(f, "coded", failing(engine.Coded("busy", errors.New("later"))), once, engine.ForKey("k"))
 		note(err)
+		_, err = engine.Do(f, "long-code", failing(engine.Coded(strings.Repeat("é", 1<<20), errors.New("later"))), once)
+		note(err)
 		_, err = engine.Do(f, "permanent", failing(retry.Permanent(errors.New("never"))))
 		note(err)
 		_, err = engine.Do(f, "unstorable", func(context.Context) (float64, error) { return math.NaN(), nil })
@@ -60,6 +62,7 @@ func TestFlowErrorsAreTheSameInEachCall(t *testing.T) {
 		want := []engine.OpError{
 			{Name: "plain", Code: retry.StopAttempts.String(), Text: "wrapped: inside"},
 			{Name: "coded[k]", Code: "busy", Text: "later"},
+			{Name: "long-code", Code: strings.Repeat("é", 64), Text: "later"},
 			{Name: "permanent", Code: retry.StopPermanent.String(), Text: "never"},
 			{Name: "unstorable", Code: retry.StopPermanent.String(), Text: "result of the operation: json: unsupported value: NaN"},
 			{Name: "map#0", Code: retry.StopAttempts.String(), Text: "item"},
@@ -163,6 +166,46 @@ func TestFlowRetryAfterAnErrorOfTheFunction(t *testing.T) {
 				t.Errorf("%d and %d executions, want 1 each", failed.Load(), succeeded.Load())
 			}
 		}, w)
+	}
+}
+
+// A retry executes all failed operations again that the error of the function wraps.
+func TestFlowRetryOfSeveralFailedOperations(t *testing.T) {
+	for name, combine := range map[string]func(a, b, c error) error{
+		"joined":  func(a, b, c error) error { return errors.Join(a, b, c) },
+		"wrapped": func(a, b, c error) error { return fmt.Errorf("order: %w, %w", a, fmt.Errorf("%w and %w", c, b)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var x executions
+			broken := true
+			w := engine.MustFlow("order", func(f *engine.Flow, _ int) (string, error) {
+				op := func(name string, fails bool) (int, error) {
+					x.add(name)
+					if fails {
+						return 0, retry.Permanent(errors.New("broken"))
+					}
+					return 1, nil
+				}
+				_, _ = engine.Do(f, "handled", func(context.Context) (int, error) { return op("handled", true) })
+				_, a := engine.Do(f, "a", func(context.Context) (int, error) { return op("a", broken) })
+				_, b := engine.Map(f, "b", []int{0, 1}, func(_ context.Context, i int) (int, error) { return op(fmt.Sprint("b", i), broken && i == 1) })
+				_, c := engine.Do(f, "c", func(context.Context) (int, error) { return op("c", broken) })
+				if a != nil || b != nil || c != nil {
+					return "", combine(a, b, c)
+				}
+				return "ok", nil
+			})
+			enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+				run := e.Run(w, 1)
+				wantRun(t, run, "dead", "broken")
+				broken = false
+				mustDo(t, e.Retry(t.Context(), run.ID, "me"))
+				wantRun(t, endOfFlow(t, e, run.ID), "succeeded", "ok")
+				if want := map[string]int{"handled": 1, "a": 2, "b0": 1, "b1": 2, "c": 2}; !reflect.DeepEqual(x.n, want) {
+					t.Errorf("executions: %v, want %v", x.n, want)
+				}
+			}, w)
+		})
 	}
 }
 

@@ -182,10 +182,13 @@ func TestFlowLimits(t *testing.T) {
 		}
 		return "ok", note(do(f, "another"))
 	})
-	fan := engine.MustFlow("fan", func(f *engine.Flow, _ int) (string, error) {
-		_, err := engine.Map(f, "m", make([]int, 20_000), func(context.Context, int) (int, error) { return 0, nil })
-		return "ok", note(err)
-	})
+	items := func(name string, n int) *engine.Workflow {
+		return engine.MustFlow(name, func(f *engine.Flow, _ int) (string, error) {
+			_, err := engine.Map(f, "m", make([]int, n), func(context.Context, int) (int, error) { return 0, nil })
+			return "ok", note(err)
+		})
+	}
+	fan, wide := items("fan", 20_000), items("wide", 300_000)
 	large := engine.MustFlow("large", func(f *engine.Flow, _ int) (string, error) {
 		text := strings.Repeat("x", 256<<10-2)
 		for i := range 32 << 20 / (256 << 10) {
@@ -206,6 +209,7 @@ func TestFlowLimits(t *testing.T) {
 	}{
 		{many, []engine.OpError{{"one-more", "too-many-operations", count}, {"another", "too-many-operations", count}}},
 		{fan, []engine.OpError{{"m", "too-many-operations", count}}},
+		{wide, []engine.OpError{{"m", "too-many-operations", count}}},
 		{large, []engine.OpError{{"one-more", "too-large", "the results of the run would have more than 32 MiB; store them elsewhere and return references"}}},
 		{single, []engine.OpError{{"part", retry.StopPermanent.String(), "result of the operation: 262146 bytes, at most 262144 can be stored; store it elsewhere and return a reference"}}},
 	}

@@ -63,6 +63,32 @@ func TestFlowConcurrency(t *testing.T) {
 	})
 }
 
+// Functions are called while no place is free and operations wait for one.
+func TestFlowFunctionsNeedNoPlace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		busy := MustFlow("busy", func(f *Flow, name string) (int, error) {
+			return Do(f, name, func(context.Context) (int, error) { time.Sleep(time.Hour); return 1, nil })
+		})
+		quick := MustFlow("quick", func(f *Flow, n int) (int, error) {
+			_, err := Now(f, "now")
+			return n, err
+		})
+		e := opened(t, Config{Workflows: []*Workflow{busy, quick}, Concurrency: 1})
+		for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+			started(t, e, busy, name)
+		}
+		synctest.Wait()
+		for n := range 20 {
+			run := started(t, e, quick, n)
+			if synctest.Wait(); must(e.Get(t.Context(), run.ID)).State != StateSucceeded {
+				t.Fatalf("run %d is %s", n, must(e.Get(t.Context(), run.ID)).State)
+			}
+		}
+		time.Sleep(6 * time.Hour)
+	})
+}
+
 // More runs than calls of functions that are allowed at once: those that wait for long make room.
 func TestFlowFunctionsAtOnce(t *testing.T) {
 	t.Parallel()
@@ -236,4 +262,135 @@ func TestFlowClockIsSet(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The process dies while functions wait for operations that are queued: only the operation that ran
+// is lost, and the functions are called again at once.
+func TestFlowFunctionsThatWaitForQueuedOperationsAreNotLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var store memlog.Store
+		var calls atomic.Int32
+		work := func(context.Context, int) (int, error) {
+			time.Sleep(time.Second)
+			return 1, nil
+		}
+		w := MustFlow("queued", func(f *Flow, n int) (int, error) {
+			calls.Add(1)
+			if n%2 == 0 {
+				_, err := Map(f, "items", []int{1, 2}, work)
+				return n, err
+			}
+			return Do(f, "op", func(ctx context.Context) (int, error) { return work(ctx, n) })
+		})
+		open := func() *Engine {
+			return must(Open(t.Context(), Config{Log: store.Open(), Workflows: []*Workflow{w}, Logger: quiet(), Concurrency: 1}))
+		}
+		e := open()
+		const runs = 40
+		var ids []string
+		for n := range runs {
+			ids = append(ids, started(t, e, w, n).ID)
+		}
+		synctest.Wait()
+		_ = e.Close(gone())
+		time.Sleep(time.Minute) // until the operation of the killed process has returned
+		calls.Store(0)
+		e = open()
+		defer func() { _ = e.Close(t.Context()) }()
+		synctest.Wait()
+		if n := calls.Load(); n != runs {
+			t.Errorf("%d functions were called again at once, want %d", n, runs)
+		}
+		lost := 0
+		for _, id := range ids {
+			i := must(e.Wait(t.Context(), id))
+			if i.State != StateSucceeded {
+				t.Errorf("%s: %s", i.State, i.Error)
+			}
+			for _, s := range i.Steps {
+				for _, a := range s.Attempts {
+					if a.Outcome == "lost" {
+						lost++
+					}
+				}
+			}
+		}
+		if lost != 1 {
+			t.Errorf("%d attempts were lost, want that of the operation that ran", lost)
+		}
+	})
+}
+
+// A suspect function that has to run alone is called even if no call of a function is free: the
+// function that has the place waits for an operation, which can't begin before the suspect.
+func TestFlowSuspectIsCalledWithoutAFreePlace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var store memlog.Store
+		calls := 0
+		suspect := MustFlow("suspect", func(_ *Flow, n int) (int, error) {
+			if calls++; calls == 1 {
+				time.Sleep(time.Hour)
+			}
+			return n, nil
+		}, Function(MaxLost(1)))
+		holder := MustFlow("holder", func(f *Flow, n int) (int, error) {
+			time.Sleep(10 * time.Second) // until the suspect is due
+			return Do(f, "op", func(context.Context) (int, error) { return n, nil })
+		})
+		open := func() *Engine {
+			return must(Open(t.Context(), Config{Log: store.Open(), Workflows: []*Workflow{suspect, holder}, Logger: quiet(), maxFunctions: 1}))
+		}
+		e := open()
+		ids := []string{started(t, e, suspect, 1).ID}
+		synctest.Wait()
+		_ = e.Close(gone())
+		e = open()
+		defer func() { _ = e.Close(t.Context()) }()
+		ids = append(ids, started(t, e, holder, 1).ID)
+		time.Sleep(2 * time.Hour)
+		for _, id := range ids {
+			i := must(e.Get(t.Context(), id))
+			if i.State != StateSucceeded {
+				t.Errorf("a run of %s is %s", i.Workflow, i.State)
+			}
+		}
+		wantFreePlaces(t, e)
+	})
+}
+
+// The names of operations need no memory once their runs have ended: operations with the same
+// options share a definition and a queue.
+func TestFlowOperationsShareTheirDefinition(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := MustFlow("names", func(f *Flow, n int) (int, error) {
+			for i := range 100 {
+				opts := []StepOption{ForKey(fmt.Sprint(i))}
+				if i%2 == 0 {
+					opts = append(opts, Policy("fixed(5s) attempts=2"))
+				}
+				if _, err := Do(f, fmt.Sprint("op-", n, "-", i), func(context.Context) (int, error) { return i, nil }, opts...); err != nil {
+					return 0, err
+				}
+			}
+			return n, nil
+		})
+		e := opened(t, Config{Workflows: []*Workflow{w}})
+		for n := range 10 {
+			if i := waited(t, started(t, e, w, n)); i.State != StateSucceeded {
+				t.Fatalf("%s: %s", i.State, i.Error)
+			}
+		}
+		n := must(ask(t.Context(), e.router.shards()[0], func(turn *turn) (n int, err error) {
+			for range turn.o.m.Definitions() {
+				n++
+			}
+			return n, nil
+		}))
+		if n != 3 {
+			t.Errorf("%d definitions, want that of the workflow and two of operations", n)
+		}
+	})
 }

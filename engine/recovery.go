@@ -147,13 +147,13 @@ type orphan struct {
 
 // orphans returns the attempts that are running according to the restored state. It must be
 // called before this process records anything. If there is only one orphan and only one shard,
-// it ran alone. recalls has the runs whose function waited for an operation that was running: only
-// the operation counts as lost.
+// it ran alone. recalls has the runs whose function waited for an operation: the function does not
+// count as lost, and an operation only if it was running.
 func (r recovery) orphans() (list []orphan, recalls []machine.ID) {
 	functions := map[machine.ID]bool{}
 	r.o.m.Orphans(func(run *machine.Run, step int) {
 		switch {
-		case run.IsFunction(step) && run.Running() > 1:
+		case run.IsFunction(step) && run.AwaitsOp():
 			functions[run.ID] = true
 		default:
 			list = append(list, orphan{attemptKey{run.ID, step}, r.o.m.RanAlone(run, step)})

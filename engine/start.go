@@ -64,7 +64,8 @@ var farthest = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 // In starts the run after a delay.
 func In(d time.Duration) StartOption { return At(time.Now().Add(d)) }
 
-// RunTimeout limits how long the run may take. It replaces the workflow's [Timeout].
+// RunTimeout limits how long the run may take. It replaces the workflow's [Timeout]. Runs that
+// [Again] begins have it, too.
 func RunTimeout(d time.Duration) StartOption {
 	return func(s *startSettings) error {
 		if d <= 0 {

@@ -91,8 +91,7 @@ func (w *Workflow) undoOperation(name, policy string, opts []StepOption) (*machi
 	if policy != "" {
 		opts = append(slices.Clip(opts), Policy(policy))
 	}
-	name = "undo-" + name
-	s, err := w.operation("map"+withUndo, name[:min(len(name), maxName)], opts)
+	s, err := w.operation("map"+withUndo, name, opts)
 	return s.def, err
 }
 

@@ -258,6 +258,49 @@ func TestPurgeOfADefinitionIsTheSameInReplay(t *testing.T) {
 	}
 }
 
+// Definitions are purged even if no run has a key or is dead, once.
+func TestPurgeOfDefinitionsThatNoRunUses(t *testing.T) {
+	w := newWorld(t)
+	run := w.start(w.define(flowOf(t, "code")), Start{})
+	w.attempt(run)
+	for _, policy := range []string{"fixed(1s)", "fixed(2s)", "fixed(3s)"} {
+		op := w.define(&Definition{Name: "code", Op: true, Steps: steps(t, "", Operation+": "+policy).Steps})
+		w.do(w.m.Call(run, &OpCall{Name: "do:" + policy, Def: op}, w.now), nil)
+	}
+	succeed := func(n int) {
+		w.emit(w.m.Attempt(run, n, w.now))
+		rec, _ := w.m.Finish(&Result{Run: run.ID, Step: n, Attempt: 1, Output: []byte("1")}, w.now, 0)
+		w.do(rec, nil)
+	}
+	w.m.Due(w.now, 10)
+	succeed(1)
+	succeed(2)
+	w.pass(time.Hour)
+	purge := func() (ok bool) {
+		rec, ok := w.m.Purge(w.now-60*sec, w.now-60*sec, nil)
+		if ok {
+			w.do(rec, nil)
+			w.check("after a purge", w.shadow, replayed(t, w.log))
+		}
+		return ok
+	}
+	if !purge() || len(w.m.used) != 1 || purge() {
+		t.Errorf("%d definitions are stored, want that of the run", len(w.m.used))
+	}
+
+	// The run still has the operation whose definition was purged.
+	succeed(3)
+	w.finish(run, 0, Result{Output: []byte("1")})
+	if err := w.m.Forget(run); err != nil {
+		t.Fatal(err)
+	}
+	w.gone[run.ID] = true
+	w.pass(time.Hour)
+	if !purge() || len(w.m.defs) != 0 || purge() {
+		t.Errorf("%d definitions are in memory after the last run", len(w.m.defs))
+	}
+}
+
 func TestADefinitionIsKeptAsLongAsItsFinishedRuns(t *testing.T) {
 	w := newWorld(t)
 	d := w.define(steps(t, "one", "a: fixed(1s)"))

@@ -168,6 +168,15 @@ func timeout(r *Run) time.Duration {
 	return 0
 }
 
+// OwnTimeout returns the timeout that the run was started with, if it is not that of its
+// definition; else 0. The run must not be cold.
+func (r *Run) OwnTimeout() time.Duration {
+	if own := timeout(r); own != r.Def.Timeout {
+		return own
+	}
+	return 0
+}
+
 // Wake decides to end the waits of a run now. It returns a record for each waiting step.
 func (c Commands) Wake(id ID, by string, now int64) (recs []Record, err error) {
 	r, err := c.find(id)
@@ -269,7 +278,7 @@ const maxKept = 20_000
 // if there is nothing to delete.
 func (c Commands) Purge(ended, dead int64, keep map[ID]bool) (rec Record, ok bool) {
 	rec = Record{Kind: Purged, At: ended, Due: dead}
-	ok = len(c.ended) > 0 && c.ended[0].at < ended
+	ok = len(c.ended) > 0 && c.ended[0].at < ended || c.hasUnused(min(ended, dead))
 	for _, r := range c.all {
 		switch {
 		case !r.Closed() || r.Finished() || r.Ended >= dead || r.IsNeeded():
@@ -356,6 +365,9 @@ func (c Commands) Finish(res *Result, now int64, u uint64) (rec Record, ok bool)
 		if rec.Data == nil {
 			rec.Data = []byte("null")
 		}
+	}
+	if rec.Reason != 0 && r.flow != nil && rec.Step > 0 {
+		rec.Text = r.flow.fitError(rec.Text)
 	}
 	rec.Ends = outcomeAfter(r, &rec)
 	return rec, true

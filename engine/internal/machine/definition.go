@@ -305,7 +305,7 @@ func (s *definitionSet) define(d *Definition) {
 func (s *definitionSet) workflow(name string) *Workflow {
 	w := s.workflows[name]
 	if w == nil {
-		w = &Workflow{Name: name}
+		w = &Workflow{Name: name, queues: map[string]*Queue{}}
 		s.workflows[name] = w
 	}
 	return w
@@ -324,6 +324,16 @@ func (s *definitionSet) purge(before int64) {
 			delete(s.defs, h)
 		}
 	}
+}
+
+// hasUnused reports whether purge would remove a definition.
+func (s *definitionSet) hasUnused(before int64) bool {
+	for h, at := range s.used {
+		if d := s.defs[h]; d != nil && d.runs == 0 && at < before {
+			return true
+		}
+	}
+	return false
 }
 
 // Format returns the format that can store the definition, its runs, and the run that starts when

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/tideover/tideover/engine/internal/codec"
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -22,11 +23,16 @@ import (
 // MaxOps is the number of operations that a run can call.
 const MaxOps = 20_000
 
-// MaxResults is how many bytes the results of the operations of a run can have together.
+// MaxResults is how many bytes the results of the operations of a run can have together, with the
+// errors of those that failed. If there is no room, errors are cut: see minError.
 const MaxResults = 32 << 20
 
 // Function is the name of step 0 in the definition of a flow.
 const Function = "function"
+
+// Operation is the name of the step in the definition of an operation. Operations with the same
+// policy and limits share a definition, and all operations of a workflow share a queue.
+const Operation = "operation"
 
 // flow has the operations of a run of a flow. That of a cold run has only ops, without their
 // names: see coldFlow.
@@ -68,9 +74,6 @@ func (r *Run) IsFlow() bool { return r.flow != nil }
 
 // IsFunction reports whether the step is the function of a flow.
 func (r *Run) IsFunction(step int) bool { return r.flow != nil && step == 0 }
-
-// Running returns the number of running attempts and calls of the function.
-func (r *Run) Running() int { return int(r.running) }
 
 // has reports whether the run has a step with this number, and the step is not an operation that
 // has ended.
@@ -315,9 +318,28 @@ func (c Commands) Mismatch(r *Run, why string, now int64) Record {
 }
 
 // Recall decides that a call of the function that was lost with its process is made again. It
-// is no loss of the function if an operation was running: that may have ended the process.
+// is no loss of the function if AwaitsOp is true.
 func (c Commands) Recall(r *Run, now int64) Record {
-	return Record{Kind: Released, Run: r.ID, At: now, Attempt: int(r.Steps[0].Attempt), Text: "the process died while an operation ran"}
+	return Record{Kind: Released, Run: r.ID, At: now, Attempt: int(r.Steps[0].Attempt), Text: "the process died while the function waited for an operation"}
+}
+
+// AwaitsOp reports whether the function, which is called, waits for an operation: so the function
+// can't have ended the process. That is known if an operation runs, or if an operation that has
+// not ended was called or had an attempt since the call of the function began.
+func (r *Run) AwaitsOp() bool {
+	if r.running > 1 {
+		return true
+	}
+	awaits := false
+	for rec := range r.Records() {
+		switch {
+		case rec.Kind == Omitted, rec.Kind == Begun && rec.Step == 0:
+			awaits = false
+		case rec.Kind == Called, rec.Kind == Begun:
+			awaits = awaits || r.flow.index(rec.Step) >= 0
+		}
+	}
+	return awaits
 }
 
 // Describe decides to set the status of the run and its tags, a JSON object. "" leaves the tags
@@ -414,6 +436,15 @@ func (m *Machine) applyCalled(r *Run, rec *Record) error {
 		m.wait(r, rec.Step, due)
 	}
 	return nil
+}
+
+// minError is how many bytes of its error a failed operation can always store.
+const minError = 100
+
+// fitError cuts the error of a failed operation if the results of the run have no room for it.
+func (f *flow) fitError(text string) string {
+	room := max(MaxResults-int(f.size), minError)
+	return textfmt.TruncateValid(text, room, "… (cut: the results of the run have the largest size)")
 }
 
 func (f *flow) addResult(o *OpResult) {

@@ -786,7 +786,7 @@ func (g *game) accident() {
 	}
 	var lost, recalled []stepRef
 	g.m.Orphans(func(r *Run, step int) {
-		if r.IsFunction(step) && r.Running() > 1 {
+		if r.IsFunction(step) && r.AwaitsOp() {
 			recalled = append(recalled, stepRef{r, int32(step)})
 		} else {
 			lost = append(lost, stepRef{r, int32(step)})

@@ -16,7 +16,7 @@ type Workflow struct {
 	Active int         // number of runs that count for a limit of runs: see Run.HasPlace
 	Counts [States]int // number of runs in memory, by state
 	Totals Totals
-	queues []*Queue
+	queues map[string]*Queue // by step
 }
 
 // Totals counts runs and attempts since the log began.
@@ -43,11 +43,11 @@ func (q *Queue) Len() int { return q.begun.len() + q.fresh.len() }
 
 // queue returns the queue of the step. It adds a new one if there is none.
 func (w *Workflow) queue(step string) *Queue {
-	if i := slices.IndexFunc(w.queues, func(q *Queue) bool { return q.Step == step }); i >= 0 {
-		return w.queues[i]
+	q := w.queues[step]
+	if q == nil {
+		q = &Queue{Workflow: w, Step: step}
+		w.queues[step] = q
 	}
-	q := &Queue{Workflow: w, Step: step}
-	w.queues = append(w.queues, q)
 	return q
 }
 

@@ -82,7 +82,7 @@ func TestABlockedQueueLetsGoOfRunsThatLeftIt(t *testing.T) {
 		}
 	}
 	w.m.TakeChanged()
-	if q := w.m.Workflows()["one"].queues[0]; q.Len() > 200 || cap(q.fresh.list) > 1024 {
+	if q := w.m.Workflows()["one"].queues["a"]; q.Len() > 200 || cap(q.fresh.list) > 1024 {
 		t.Errorf("%d places of runs that were forgotten, in an array of %d", q.Len(), cap(q.fresh.list))
 	}
 }
