@@ -78,7 +78,7 @@ func (o *owner) serve() error {
 		case err := <-sh.views.written:
 			sh.views.confirm(err)
 		case p := <-sh.snapshots.wake():
-			sh.snapshots.advance(p)
+			sh.snapshots.advance(p, 0)
 		case <-sh.lease.Lost():
 			return fmt.Errorf("%w: %w", ErrClosed, journal.ErrStale)
 		case <-stop:
@@ -94,9 +94,11 @@ func (o *owner) serve() error {
 		case <-sh.kill:
 			return o.finish()
 		}
+		begin := time.Now()
 		if err := o.makeTurn(first, starts); err != nil {
 			return err
 		}
+		sh.snapshots.advanceAfter(time.Since(begin))
 		if woken && (!sh.dispatcher.full || o.stopping) {
 			sh.places.pass()
 		}
@@ -281,9 +283,8 @@ type turn struct {
 
 // open begins a new entry.
 func (t *turn) open() {
-	boot, _ := t.o.clock.boot()
 	t.records, t.opened = 0, t.now
-	t.o.entry.Reset(t.now, int64(boot))
+	t.o.entry.Reset(t.now, int64(t.o.clock.up))
 }
 
 // readClock updates the time of the turn.
@@ -339,8 +340,7 @@ func (t *turn) record(rec *machine.Record) error {
 		t.open()
 	}
 	if t.records == 0 {
-		boot, _ := o.clock.boot()
-		o.m.Begin(o.seq+1, machine.Header{At: t.now, SinceBoot: int64(boot)})
+		o.m.Begin(o.seq+1, machine.Header{At: t.now, SinceBoot: int64(o.clock.up)})
 	}
 	t.records++
 	o.entry.Add(rec)

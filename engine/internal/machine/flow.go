@@ -501,15 +501,20 @@ func (m *state) applySuspended(r *Run, rec *Record) {
 	s.Status = Blocked
 	s.recount()
 	r.flow.awaited = int32(rec.Count)
-	r.flow.ops, r.Steps = shrunk(r.flow.ops), shrunk(r.Steps) // a Map may have made them long
+	f := r.flow
+	f.ops, r.Steps = shrunk(f.ops), shrunk(r.Steps) // a Map may have made them long
+	f.results, r.History = shrunk(f.results), shrunk(r.History)
 }
 
-// shrunk returns the slice without the memory that it does not use, if that is much.
+// shrunk returns the slice without the memory that it does not use, if that is much: there may be
+// many suspended runs. A long slice is copied only if it uses less than half of its memory, because
+// a run may be suspended often.
 func shrunk[T any](s []T) []T {
-	if cap(s) <= 2*len(s) {
+	unused := cap(s) - len(s)
+	if unused <= len(s)/8 || len(s) > 4096 && unused <= len(s) {
 		return s
 	}
-	return append(make([]T, 0, len(s)), s...)
+	return append([]T(nil), s...)
 }
 
 // endAttempt stops counting the attempt of a step as running.
@@ -590,9 +595,10 @@ func (f *flow) append(b []byte) []byte {
 	return b
 }
 
-// readFlow decodes the operations of a run. The results share the memory of the input.
-func (d *runDecoder) readFlow(in *codec.Reader) (*flow, error) {
-	f := &flow{count: int32(in.Varint()), attempts: int32(in.Varint()), size: int32(in.Varint()), awaited: int32(in.Varint())}
+// readFlow decodes the operations of a run. It uses the memory of the operations that f has. The
+// results share the memory of the input.
+func (d *runDecoder) readFlow(f *flow, in *codec.Reader) error {
+	*f = flow{count: int32(in.Varint()), attempts: int32(in.Varint()), size: int32(in.Varint()), awaited: int32(in.Varint()), ops: f.ops[:0]}
 	if said := (about{string(in.Bytes()), string(in.Bytes())}); said != noAbout {
 		f.about = &said
 	}
@@ -608,26 +614,24 @@ func (d *runDecoder) readFlow(in *codec.Reader) (*flow, error) {
 	n := in.Number()
 	if n > MaxOps || n > len(in.Data) {
 		in.Fail()
-		return f, in.Err
+		return in.Err
 	}
-	if n > 0 {
-		f.ops = make([]op, n)
-	}
-	for i := range f.ops {
-		o := &f.ops[i]
-		o.number, o.name = int32(in.Number()), string(in.Bytes())
+	f.ops = slices.Grow(f.ops, n)
+	for range n {
+		o := op{number: int32(in.Number()), name: d.names.get(in.Bytes())}
 		if text := in.Bytes(); len(text) > 0 && in.Err == nil {
 			def, err := d.definitions.operation(text)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			o.def = def
 		}
 		if p := in.Bytes(); len(p) > 0 {
 			o.progress = slices.Clone(p)
 		}
+		f.ops = append(f.ops, o)
 	}
-	return f, in.Err
+	return in.Err
 }
 
 // operation returns the definition of an operation with this stored text. It adds the

@@ -72,18 +72,12 @@ type Run struct {
 	ID       ID
 	Def      *Definition
 	Key      string
-	Input    []byte
 	Created  int64
-	Deadline int64  // 0 means none
-	Ended    int64  // 0 means not ended
-	History  []byte // encoded records: see Records
+	Deadline int64 // 0 means none
+	Ended    int64 // 0 means not ended
 	Steps    []StepState
-	Outcome  Outcome
-	Reason   retry.Reason // why the run is dead
-	Failing  bool         // a step gave up: the run dies when the running attempts have ended
-	Held     bool         // paused: no attempt begins before it is resumed
-	Archived bool         // the engine has archived the run; this package does not use it
 
+	*body
 	*extra
 	flow    *flow  // nil if the run is not that of a flow
 	version uint64 // number of the entry that changed the run last
@@ -91,8 +85,13 @@ type Run struct {
 	timer   int32  // index of the deadline's timer; noTimer if it is not set
 	snap    uint32 // number of the last snapshot that the run was written to
 
-	coldFrame uint32 // number of the frame that has the input and history; 0 if they are in memory
-	coldAt    uint32 // offset in the frame
+	cold place // where a cold run is; zero if all parts are in memory
+
+	Outcome  Outcome
+	Reason   retry.Reason // why the run is dead
+	Failing  bool         // a step gave up: the run dies when the running attempts have ended
+	Held     bool         // paused: no attempt begins before it is resumed
+	Archived bool         // the engine has archived the run; this package does not use it
 
 	running uint16 // number of running attempts
 	done    uint16 // number of complete steps
@@ -118,6 +117,15 @@ type StepState struct {
 	queued  bool // the step is due, and in its queue
 	clock   bool // At is a point of the wall clock, which stays the same when the clock is set
 }
+
+// body has the parts of a run that are not in memory if the run is cold.
+type body struct {
+	Input   []byte
+	History []byte // encoded records: see Records
+}
+
+// coldBody is the body of all cold runs. Nothing changes it.
+var coldBody body
 
 // extra has the fields that most waiting runs do not need. nil means that all are zero.
 type extra struct {
@@ -334,7 +342,7 @@ func (r *Run) waits() bool { return r.Outcome == Undecided && !r.Failing && !r.H
 func (r *Run) Version() uint64 { return r.version }
 
 // IsCold reports whether the run's input and history are not in memory.
-func (r *Run) IsCold() bool { return r.coldFrame != 0 }
+func (r *Run) IsCold() bool { return r.cold.frame != 0 }
 
 // Attempts returns the number of attempts of all steps.
 func (r *Run) Attempts() (n int) {

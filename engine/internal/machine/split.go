@@ -187,7 +187,7 @@ func (d *distribution) moveAll(m *Machine) error {
 // moveRun moves a run of m to its new shard.
 func (d *distribution) moveRun(m *Machine, r *Run) error {
 	to := d.to[d.OfRun(r)]
-	if _, twice := to.runs[r.ID]; twice {
+	if _, twice := to.Run(r.ID); twice {
 		return fmt.Errorf("%w: two shards have run %s", ErrEncoding, r.ID)
 	}
 	if k, taken := to.keys[r.Key]; taken && !r.Finished() && !r.Continued() {
@@ -206,8 +206,8 @@ func (d *distribution) moveRun(m *Machine, r *Run) error {
 	for i := range r.Steps {
 		r.Steps[i].timer, r.Steps[i].queued = noTimer, false
 	}
-	if r.coldFrame != 0 {
-		r.coldFrame = d.number(frameRef{m, r.coldFrame})
+	if r.IsCold() {
+		r.cold.frame = d.number(frameRef{m, r.cold.frame})
 	}
 	to.install(r)
 	return nil
