@@ -135,15 +135,12 @@ func (r *Runner) Name() string { return r.name }
 // the caller's. Do waits for an operation that ignores its context.
 func (r *Runner) Do(ctx context.Context, op func(context.Context) error) error {
 	return inlined(func() error {
-		if r == nil || !r.direct || op == nil || ctx == nil {
-			return r.start(ctx, op)
-		}
-		if ctx.Err() == nil {
+		for r != nil && r.direct && op != nil && ctx != nil && ctx.Err() == nil {
 			err := op(ctx)
 			if err != nil {
 				err = r.again(ctx, op, err)
 			}
-			return err
+			return err //nolint:staticcheck // not a loop, see inlined
 		}
 		return r.start(ctx, op)
 	})
@@ -153,6 +150,11 @@ func (r *Runner) Do(ctx context.Context, op func(context.Context) error) error {
 // inlined into its callers even if it is larger than the compiler's usual limit: a call of
 // a parameter counts little, and a function literal that is called once may be ten times
 // as large. An operation that is a function literal is then inlined too.
+//
+// [Runner.Do] and [Value] write their only condition as a loop that ends after one round.
+// The compiler expects that a loop is entered, and places its body directly after the
+// condition. With an if, a call that succeeds at once jumps over the code of the other
+// path; without that jump it takes about 5 % less time.
 func inlined(f func() error) error { return f() }
 
 // start makes all attempts of a new call. It is not inlined, because that would make the
@@ -206,17 +208,38 @@ func (r *Runner) WithHedge(h Hedge) (*Hedger, error) {
 // depend on the attempt's context. If the runner gives up, Value returns the result
 // of the last attempt together with the error.
 func Value[T any](ctx context.Context, r *Runner, op func(context.Context) (T, error)) (v T, err error) {
-	if op == nil {
-		return v, r.run(ctx, State{}, nil)
-	}
-	if r == nil || !r.direct || ctx == nil || ctx.Err() != nil {
-		err = r.run(ctx, State{}, func(ctx context.Context) (err error) { v, err = op(ctx); return err })
-		return v, err
-	}
-	if v, err = op(ctx); err == nil {
-		return v, nil
-	}
+	err = inlined(func() (err error) {
+		for r != nil && r.direct && op != nil && ctx != nil && ctx.Err() == nil {
+			v, err = op(ctx)
+			if err != nil {
+				v, err = againValue(ctx, r, op, v, err)
+			}
+			return err //nolint:staticcheck // not a loop, see inlined
+		}
+		v, err = startValue(ctx, r, op)
+		return err
+	})
+	return v, err
+}
+
+// againValue is [Runner.again] for an operation with a result. v is the result of the
+// first attempt. Like startValue it is not inlined, so that [Value] is small and keeps its
+// result in a register.
+//
+//go:noinline
+func againValue[T any](ctx context.Context, r *Runner, op func(context.Context) (T, error), v T, err error) (T, error) {
 	err = r.again(ctx, func(ctx context.Context) (err error) { v, err = op(ctx); return err }, err)
+	return v, err
+}
+
+// startValue is [Runner.start] for an operation with a result.
+//
+//go:noinline
+func startValue[T any](ctx context.Context, r *Runner, op func(context.Context) (T, error)) (v T, err error) {
+	if op == nil {
+		return v, r.start(ctx, nil)
+	}
+	err = r.start(ctx, func(ctx context.Context) (err error) { v, err = op(ctx); return err })
 	return v, err
 }
 

@@ -865,27 +865,52 @@ func TestContinueCountsTheAttemptThatWasMade(t *testing.T) {
 	}
 }
 
-// TestDoIsInlined fails if the compiler no longer inlines Do into its callers. A frame of
-// an inlined call has no Func.
-func TestDoIsInlined(t *testing.T) {
-	r, pcs := Must("fixed(0s) attempts=2"), make([]uintptr, 16)
-	if err := r.Do(t.Context(), func(context.Context) error {
-		pcs = pcs[:runtime.Callers(1, pcs)]
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	found := false
-	for frames, more := runtime.CallersFrames(pcs), true; more; {
-		var f runtime.Frame
-		if f, more = frames.Next(); strings.HasSuffix(f.Function, "(*Runner).Do") {
-			found = true
-			if f.Func != nil {
-				t.Errorf("%s is called, want it inlined", f.Function)
+// TestDoAndValueAreInlined fails if the compiler no longer inlines Do or Value into their
+// callers. A frame of an inlined call has no Func.
+func TestDoAndValueAreInlined(t *testing.T) {
+	r, ctx, pcs := Must("fixed(0s) attempts=2"), t.Context(), make([]uintptr, 16)
+	for name, call := range map[string]func() (stack []uintptr){
+		"(*Runner).Do": func() (stack []uintptr) {
+			_ = r.Do(ctx, func(context.Context) error {
+				stack = pcs[:runtime.Callers(1, pcs)]
+				return nil
+			})
+			return stack
+		},
+		"Value[...]": func() []uintptr {
+			stack, _ := Value(ctx, r, func(context.Context) ([]uintptr, error) {
+				return pcs[:runtime.Callers(1, pcs)], nil
+			})
+			return stack
+		},
+	} {
+		found := false
+		for frames, more := runtime.CallersFrames(call()), true; more; {
+			var f runtime.Frame
+			if f, more = frames.Next(); strings.HasSuffix(f.Function, "retry."+name) {
+				found = true
+				if f.Func != nil {
+					t.Errorf("%s is called, want it inlined", f.Function)
+				}
 			}
 		}
+		if !found {
+			t.Errorf("no frame of %s on the stack of the operation", name)
+		}
 	}
-	if !found {
-		t.Error("no frame of Do on the stack of the operation")
+}
+
+func TestValueReturnsTheResultOfTheLastAttempt(t *testing.T) {
+	failed := errors.New("failed")
+	for _, policy := range []string{"fixed(0s) attempts=1", "fixed(0s) attempts=3", "fixed(0s) attempts=3 attempt-timeout=1s"} {
+		r, made := Must(policy), 0
+		v, err := Value(t.Context(), r, func(context.Context) (int, error) { made++; return made, failed })
+		if v != r.Policy().Attempts || made != v || !errors.Is(err, failed) {
+			t.Errorf("%s: Value = %d, %v after %d attempts, want the result of the last of %d", policy, v, err, made, r.Policy().Attempts)
+		}
+	}
+	v, err := Value[int](t.Context(), Must("fixed(0s) attempts=3"), nil)
+	if v != 0 || err == nil || err.Error() != "retry: operation: nil" {
+		t.Errorf("Value without an operation = %d, %v", v, err)
 	}
 }

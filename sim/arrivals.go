@@ -17,7 +17,9 @@ func (w arrivals) scheduleFirstCalls() {
 	case Open:
 		w.queue.add(w.nextGap(), callArrives, 0, 0)
 	case Closed:
+		w.pauses = make([]int64, len(w.clients))
 		for i := range w.clients {
+			w.drawPause(uint32(i))
 			w.scheduleNextCall(uint32(i))
 		}
 	case Herd:
@@ -55,12 +57,19 @@ func (w arrivals) nextArrival() {
 	}
 }
 
+// drawPause draws the pause before the next call of a client of closed arrivals. It
+// does so when the call before begins: the processor then computes the logarithms of the
+// pause and of the latency of that call at the same time.
+func (w arrivals) drawPause(who uint32) {
+	n := uint64(w.clients[who].calls)
+	d := exponential(w.root.derive(forThinking, uint64(who)).draw(forThinking, n)) * float64(w.plan.scenario.Clients.Think)
+	w.pauses[who] = int64(d)
+}
+
 // scheduleNextCall schedules the next call of a client of closed arrivals,
 // after its pause.
 func (w arrivals) scheduleNextCall(who uint32) {
-	n := uint64(w.clients[who].calls)
-	d := exponential(w.root.derive(forThinking, uint64(who)).draw(forThinking, n)) * float64(w.plan.scenario.Clients.Think)
-	w.queue.add(int64(d), clientCalls, who, 0)
+	w.queue.add(w.pauses[who], clientCalls, who, 0)
 }
 
 // acceptsCalls reports whether new calls may still begin.
@@ -83,6 +92,9 @@ func (w arrivals) startClientCall(who uint32) {
 	w.classes[p.Class()][0]++
 	id := w.addCall(own, w.queue.now)
 	w.calls[id].client, w.calls[id].priority = who, p
+	if w.pauses != nil {
+		w.drawPause(who)
+	}
 	w.startCall(id)
 }
 
@@ -105,7 +117,7 @@ func (w arrivals) endClientCall(c *call, why retry.Reason) {
 		w.classes[c.priority.Class()][1]++
 	}
 	w.recordEnd(c.start, w.queue.now, why)
-	if w.plan.scenario.Clients.Arrivals == Closed {
+	if w.pauses != nil {
 		w.scheduleNextCall(c.client)
 	}
 }

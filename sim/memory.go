@@ -22,10 +22,11 @@ const MaxMemory = 4 << 30
 // growthFactor is how much larger than its contents a growing slice may be.
 const growthFactor = 2
 
-// Bytes of the objects that each process has, some of them made when it needs them,
+// Bytes of a client, of the objects that each process has, some of them made when it needs them,
 // and of a call that waits in a priority queue, which keeps it in two heaps and a map.
 // A test compares these numbers with the real allocations.
 const (
+	bytesClient  = int64(unsafe.Sizeof(client{}) + unsafe.Sizeof(int64(0))) // with its pause
 	bytesBreaker = 800
 	bytesHedge   = 4300
 	bytesBudget  = int64(unsafe.Sizeof(limit.Budget{}))
@@ -121,7 +122,7 @@ func (p *parts) addGroup(s *Scenario) {
 // adds the memory of one call of each client, because all may call at once.
 func (p *parts) addCalls(s *Scenario, c *Contestant) {
 	n := s.Clients.Count
-	p.add("clients.count", float64(n), float64(unsafe.Sizeof(client{})), "%d clients", n)
+	p.add("clients.count", float64(n), float64(bytesClient), "%d clients", n)
 	if s.Clients.Arrivals == Open { // how many calls wait at once is known only during the run
 		return
 	}

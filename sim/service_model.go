@@ -32,6 +32,7 @@ type serviceModel struct {
 
 	sharing  uint32 // clients per process
 	clients  []client
+	pauses   []int64  // parallel to clients, with closed arrivals: the pause before the client's next call
 	callers  []caller // the clients first, then the services that call others
 	services []service
 	arrived  uint64 // number of calls of open arrivals
