@@ -608,7 +608,7 @@ func (d *runDecoder) readFlow(f *flow, in *codec.Reader) error {
 	f.results = in.Bytes()
 	var err error
 	if f.inbox, err = readInbox(in.Bytes()); err != nil {
-		return f, err
+		return err
 	}
 	f.undoable, f.undo = int32(in.Number()), readUndo(in)
 	n := in.Number()
