@@ -23,6 +23,7 @@ const (
 // in the order in which they were called.
 func (i *Info) describeFlow(r *machine.Run) {
 	i.Status, i.Tags, i.Version, i.Asking = r.Status(), decodeTags(r.Tags()), r.Def.Version, r.Asks()
+	i.Undoable = r.Undoable()
 	i.setContinued()
 	l := newFlowOps(r)
 	l.choose()

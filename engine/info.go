@@ -44,6 +44,7 @@ type Info struct {
 	Status        string            `json:"status,omitempty"`         // what the function of a flow set by SetStatus
 	Tags          map[string]string `json:"tags,omitempty"`           // what the function of a flow set by SetTag
 	Parent        string            `json:"parent,omitempty"`         // the run that has started this one by Child
+	Undoable      int               `json:"undoable,omitempty"`       // operations of the run that can be undone: see DoUndo
 	Asking        bool              `json:"asking,omitempty"`         // it waits for the answer to a question: see StepInfo.Question
 	Version       string            `json:"version,omitempty"`        // version of the function of a flow
 	InputPreview  string            `json:"input_preview,omitempty"`  // beginning of the input; only in lists

@@ -33,8 +33,14 @@ func (r *Run) IsUndo(n int) bool { return r.flow != nil && n > 0 && isUndo(r.Ide
 // IsUndoing reports whether the run undoes its operations, or has tried to.
 func (r *Run) IsUndoing() bool { return r.flow != nil && r.flow.undo != nil && !r.flow.undo.done }
 
-// Undoable returns how many operations with an undo the run has called.
-func (r *Run) Undoable() int { return int(r.flow.undoable) }
+// Undoable returns how many operations with an undo the run has called; 0 if they are undone. The
+// run must be that of a flow.
+func (r *Run) Undoable() int {
+	if r.flow.undo != nil && r.flow.undo.done {
+		return 0
+	}
+	return int(r.flow.undoable)
+}
 
 // mustUndo reports whether the run has to undo operations before it ends.
 func (r *Run) mustUndo() bool {

@@ -143,6 +143,8 @@ func (a *router) routes() []route {
 		{"GET", "runs/{id}/result", a.runs.result},
 		{"GET", "runs/{id}/events", a.events.follow},
 		{"POST", "runs/{id}/cancel", a.runs.change((*control.Runs).Cancel)},
+		{"POST", "runs/{id}/abandon", a.runs.change((*control.Runs).Abandon)},
+		{"POST", "runs/{id}/undo", a.runs.change((*control.Runs).Undo)},
 		{"POST", "runs/{id}/retry", a.runs.change((*control.Runs).Retry)},
 		{"POST", "runs/{id}/wake", a.runs.change((*control.Runs).Wake)},
 		{"POST", "runs/{id}/replay", a.runs.replay},

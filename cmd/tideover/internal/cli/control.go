@@ -289,17 +289,22 @@ func (p *resultPrinter) confirm(ctx context.Context, yes bool, what, count strin
 const cancelLong = `Cancels runs. Attempts that are running are interrupted, and their results are
 dropped. Canceling a dead run removes it from the list of dead runs.
 
+A run with operations that can be undone undoes them first, and is in state undoing
+until then. A second cancel does not stop that; --abandon does.
+
 Without RUN, all runs that match the flags are canceled. Unless --state is given,
 these are the runs that have not ended. Runs of sessions and messages are included
 only with --internal or --workflow. On a terminal you are asked for confirmation;
 in a script this needs --yes.`
 
 const cancelExample = `  tideover cancel 01k9v3q0h2f8
+  tideover cancel --abandon 01k9v3q0h2f8
   tideover cancel --workflow order --state waiting --yes`
 
 func newCancel(io Streams) *cobra.Command {
 	o := &bulkOptions{remote: newRemote(io)}
-	unended := []string{"scheduled", "queued", "running", "waiting", "needs-handler", "paused"}
+	abandon := false
+	unended := []string{"scheduled", "queued", "running", "waiting", "needs-handler", "paused", "undoing"}
 	cmd := &cobra.Command{
 		Use:               "cancel [flags] RUN...\n  tideover cancel [flags]",
 		Short:             "Cancel runs",
@@ -313,6 +318,8 @@ func newCancel(io Streams) *cobra.Command {
 				return errors.New("cancel: no run given: name one, or use a flag such as --workflow")
 			case len(args) > 0 && name != "":
 				return fmt.Errorf("--%s and a run can't be used together: give one of them", name)
+			case len(args) == 0 && abandon:
+				return errors.New("--abandon needs a run: name those that are not to be undone")
 			}
 			if err := rejectEmptyFilters(cmd); err != nil {
 				return err
@@ -322,7 +329,10 @@ func newCancel(io Streams) *cobra.Command {
 				return err
 			}
 			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error {
-				if len(args) > 0 {
+				switch {
+				case abandon:
+					return o.changeEach(ctx, args, c.Abandon)
+				case len(args) > 0:
 					return o.changeEach(ctx, args, c.Cancel)
 				}
 				if len(f.States) == 0 {
@@ -335,7 +345,25 @@ func newCancel(io Streams) *cobra.Command {
 	o.register(cmd, filterFlagNames...)
 	o.register(cmd, "internal")
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
+	cmd.Flags().BoolVar(&abandon, "abandon", false, "end the runs at once, and undo nothing")
 	return o.command(cmd, remoteHelp)
+}
+
+func newUndo(io Streams) *cobra.Command {
+	o := newRemote(io)
+	return o.command(&cobra.Command{
+		Use:   "undo [flags] RUN...",
+		Short: "Undo the operations of dead runs",
+		Long: `Undoes the operations of dead runs that have an undo, the last one first. The runs are
+dead again then. A run undoes them itself when it fails or is canceled; this is for
+runs whose function has a bug, and panicked until its policy gave up.`,
+		Example:           "  tideover undo 01k9v3q0h2f8",
+		Args:              atLeastOne("run"),
+		ValidArgsFunction: o.completeRuns("dead"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error { return o.changeEach(ctx, args, c.Undo) })
+		},
+	}, remoteHelp)
 }
 
 func newWake(io Streams) *cobra.Command {

@@ -68,7 +68,7 @@ func renderStatus(st control.Status, s *screen) []string {
 	}
 	for _, w := range st.Workflows {
 		row := []cell{plain(w.Name)}
-		for _, state := range []string{"scheduled", "queued", "running", "waiting", "needs-handler", "paused", "dead"} {
+		for _, state := range []string{"scheduled", "queued", "running", "waiting", "needs-handler", "paused", "undoing", "dead"} {
 			row = append(row, number(uint64(max(w.States[state], 0)), state))
 		}
 		t.add(append(row, number(w.Totals.Succeeded, "succeeded"), number(w.Totals.Canceled, "canceled"), number(w.Totals.Failures, ""))...)

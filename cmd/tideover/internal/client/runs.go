@@ -35,6 +35,16 @@ func (c runCalls) Cancel(ctx context.Context, id string) (control.Outcome, error
 	return post[control.Outcome](ctx, c.connection, pathOf("runs", id, "cancel"), nil)
 }
 
+// Abandon ends a run without undoing its operations.
+func (c runCalls) Abandon(ctx context.Context, id string) (control.Outcome, error) {
+	return post[control.Outcome](ctx, c.connection, pathOf("runs", id, "abandon"), nil)
+}
+
+// Undo undoes the operations of a dead run.
+func (c runCalls) Undo(ctx context.Context, id string) (control.Outcome, error) {
+	return post[control.Outcome](ctx, c.connection, pathOf("runs", id, "undo"), nil)
+}
+
 // Retry gives the failed steps of a dead run new attempts.
 func (c runCalls) Retry(ctx context.Context, id string) (control.Outcome, error) {
 	return post[control.Outcome](ctx, c.connection, pathOf("runs", id, "retry"), nil)

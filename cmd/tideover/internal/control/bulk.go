@@ -22,7 +22,7 @@ const (
 )
 
 // unfinished are the states of runs that have not ended.
-var unfinished = []string{"scheduled", "queued", "running", "waiting", "needs-handler", "paused"}
+var unfinished = []string{"scheduled", "queued", "running", "waiting", "needs-handler", "paused", "undoing"}
 
 // DefaultStates returns the states that a filter without states selects for the action.
 func (a BulkAction) DefaultStates() []string {

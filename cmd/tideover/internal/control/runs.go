@@ -205,9 +205,19 @@ func (r *Runs) ListOf(ctx context.Context, f Filter) (engine.Page, error) {
 	return page, err
 }
 
-// Cancel ends a run and its attempts.
+// Cancel ends a run and its attempts. A run with operations that can be undone undoes them first.
 func (r *Runs) Cancel(ctx context.Context, id, by string) error {
 	return r.explain(ctx, id, r.engine.Cancel(ctx, id, by))
+}
+
+// Abandon ends a run without undoing its operations.
+func (r *Runs) Abandon(ctx context.Context, id, by string) error {
+	return r.explain(ctx, id, r.engine.Abandon(ctx, id, by))
+}
+
+// Undo undoes the operations of a dead run.
+func (r *Runs) Undo(ctx context.Context, id, by string) error {
+	return r.explain(ctx, id, r.engine.Undo(ctx, id, by))
 }
 
 // Retry gives the failed steps of a dead run new attempts.

@@ -12,7 +12,7 @@ import (
 )
 
 // stateNames are the states of a run, in the order in which lists of states show them.
-var stateNames = []string{"scheduled", "queued", "running", "waiting", "needs-handler", "succeeded", "dead", "canceled", "replaced", "paused"}
+var stateNames = []string{"scheduled", "queued", "running", "waiting", "needs-handler", "succeeded", "dead", "canceled", "replaced", "paused", "undoing"}
 
 // States returns all states of runs, from scheduled to paused.
 func States() []string { return append([]string(nil), stateNames...) }

@@ -50,7 +50,7 @@ func (s *Source) Collect(out chan<- prometheus.Metric) {
 }
 
 // runStates are the states for which runs are counted.
-var runStates = []string{"scheduled", "queued", "running", "waiting", "needs-handler", "paused", "dead"}
+var runStates = []string{"scheduled", "queued", "running", "waiting", "needs-handler", "paused", "undoing", "dead"}
 
 // runs collects the numbers of runs by state. A workflow without runs has zeros.
 func (s *Source) runs(ch sink, workflows []engine.WorkflowStats) {

@@ -162,4 +162,4 @@ func (f feedback) publishList(ctx context.Context, e *engine.Engine, filter engi
 }
 
 // unfinished are the states of runs without an outcome.
-var unfinished = []string{"scheduled", "queued", "running", "waiting", "needs-handler", "paused"}
+var unfinished = []string{"scheduled", "queued", "running", "waiting", "needs-handler", "paused", "undoing"}

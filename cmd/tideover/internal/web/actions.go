@@ -13,6 +13,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/retry"
 )
 
 // offer is a button or link for an action. Its URL opens a question that asks for confirmation: as a
@@ -25,7 +26,7 @@ type offer struct {
 }
 
 func newOffer(id, name, label string) offer {
-	return offer{name, label, actionURL(runURL(id), name), name == "cancel"}
+	return offer{name, label, actionURL(runURL(id), name), name == "cancel" || name == "abandon"}
 }
 
 // offers returns the actions that are possible for a run.
@@ -40,9 +41,16 @@ func offers(i *engine.Info) (list []offer) {
 		default:
 			add("wake", "Retry now")
 		}
-		add("cancel", "Cancel")
+		if i.State == engine.StateUndoing {
+			add("abandon", "Abandon")
+		} else {
+			add("cancel", "Cancel")
+		}
 	case i.State == "dead" && i.ReplacedBy == "":
 		add("retry", "Retry")
+		if i.Undoable > 0 && i.Reason != retry.StopUndo.String() {
+			add("undo", "Undo")
+		}
 		if !control.Internal(i.Workflow) {
 			add("latest", "Retry with the current definition")
 			if i.Operations == nil {
@@ -94,7 +102,15 @@ func (h runActions) question(r *http.Request) (*question, error) {
 		q.Text = "Its running steps are canceled, and their results are discarded. This can't be undone."
 		if i.State == "dead" {
 			q.Title, q.Button, q.Text = "Discard this dead letter?", "Discard", "It will not be retried. Its history is kept until its retention ends."
+		} else if i.Undoable > 0 {
+			q.Text = "Its running operations are canceled. Then the operations that can be undone are undone, the last one first."
 		}
+	case "abandon":
+		q.Title, q.Button, q.Danger = "Abandon this run?", "Abandon the run", true
+		q.Text = "It ends at once. What it has not undone yet stays as it is."
+	case "undo":
+		q.Title, q.Button = "Undo the operations of this run?", "Undo"
+		q.Text = "Its operations that can be undone are undone, the last one first. The run is dead again then."
 	case "retry":
 		q.Title, q.Button = "Retry this run?", "Retry"
 		q.Text = "Failed steps get a new set of attempts; the results of succeeded steps are kept."
@@ -146,7 +162,7 @@ func failedStep(i *engine.Info) int {
 
 // runTexts has the sentence that is shown after each action on a run.
 var runTexts = map[string]string{
-	"cancel": "Canceled.", "retry": "Retried.", "wake": "The wait was ended; the next attempt starts now.",
+	"cancel": "Canceled.", "abandon": "Abandoned.", "undo": "The operations are being undone.", "retry": "Retried.", "wake": "The wait was ended; the next attempt starts now.",
 	"rerun": "This is the new run.", "replay": "This is the new run.", "latest": "This is the new run.",
 }
 
@@ -157,6 +173,10 @@ func (h runActions) act(r *http.Request) (did, to string, err error) {
 	switch action {
 	case "cancel":
 		err = h.control.Runs.Cancel(ctx, id, by)
+	case "abandon":
+		err = h.control.Runs.Abandon(ctx, id, by)
+	case "undo":
+		err = h.control.Runs.Undo(ctx, id, by)
 	case "retry":
 		err = h.control.Runs.Retry(ctx, id, by)
 	case "wake":

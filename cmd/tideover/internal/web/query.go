@@ -12,7 +12,7 @@ import (
 )
 
 // states are all states of runs, in the order in which they are shown.
-var states = []string{"running", "waiting", "queued", "scheduled", "needs-handler", "paused", "dead", "succeeded", "canceled", "replaced"}
+var states = []string{"running", "waiting", "queued", "scheduled", "needs-handler", "paused", "undoing", "dead", "succeeded", "canceled", "replaced"}
 
 var orders = []string{"newest", "oldest", "next"}
 
