@@ -226,6 +226,9 @@ func (l *flowOps) addRecords(i *Info) {
 		case s == nil:
 		case rec.Kind == machine.Called:
 			s.Called = &at
+			if q, ok := questionOf(&rec); ok {
+				s.Question = &q
+			}
 		case callOutcomes[rec.Kind] != "":
 			a := s.attempt(rec.Attempt, at)
 			a.Ended, a.Outcome = &at, callOutcomes[rec.Kind]

@@ -23,6 +23,9 @@ const (
 func appendHistory(r *Run, rec *Record) {
 	short := *rec
 	short.Run, short.Data, short.Outputs, short.Hash = ID{}, nil, nil, Hash{}
+	if rec.Kind == Called {
+		short.Outputs = rec.Outputs // the question that it asks
+	}
 	if rec.Kind == Started {
 		short.Text = "" // fields of the run have the source and the key
 		if n := len(r.Steps); len(rec.Outputs) > n {
