@@ -121,6 +121,18 @@ func Questions(i *engine.Info) (open []*engine.StepInfo) {
 	return open
 }
 
+// AnswerOf returns the answer to the question of an operation. ok is false if there is none.
+func AnswerOf(s *engine.StepInfo) (a engine.Answer, ok bool) {
+	if s.Question == nil || s.Status == "waiting" {
+		return a, false
+	}
+	if len(s.Output) > 0 && json.Unmarshal(s.Output, &a) == nil {
+		return a, true
+	}
+	a.Choice = s.Question.Default // nobody has answered in time
+	return a, s.Status == "failed" && a.Choice != ""
+}
+
 // OnlyQuestion returns the name of the open question of a run. If there is none, or there are several,
 // it returns an error that says so.
 func OnlyQuestion(i *engine.Info) (string, error) {
