@@ -39,6 +39,7 @@ const (
 	opSchedules  op = "schedules"
 	opEvents     op = "events" // of a member
 	opSignal     op = "signal"
+	opSignalOnce op = "signal-once"
 	opKeyed      op = "keyed" // the run that has a key
 	opAnswer     op = "answer"
 	opChildEnded op = "child-ended"
@@ -183,8 +184,8 @@ func (c *commands) perform(ctx context.Context, asked *call) (a answer, err erro
 		err = c.sh.scheduler.set(ctx, asked.Schedules)
 	case opSchedules:
 		a.Schedules, err = c.sh.scheduler.list(ctx)
-	case opSignal:
-		a.IDs, err = c.signal(ctx, id, asked.Signal)
+	case opSignal, opSignalOnce:
+		a.IDs, err = c.signal(ctx, id, asked.Signal, asked.Op == opSignalOnce)
 	case opUndo:
 		err = c.change(ctx, asked, (*machine.Machine).Undo)
 	case opAbandon:

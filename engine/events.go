@@ -115,7 +115,10 @@ func (b *eventBatch) note(rec *machine.Record, run *machine.Run, step eventStep)
 	case machine.Called:
 		if q, ok := questionOf(rec); ok {
 			p := inStep(retry.Asked)
-			p.Step, p.Note = label(rec.Text), q.Text
+			p.Step, p.Note = label(rec.Text), q.String()
+			if rec.Due != 0 {
+				p.Until = time.Unix(0, rec.Due)
+			}
 		}
 	case machine.Undoing:
 		add(retry.Undoing).Note = rec.Text

@@ -230,6 +230,9 @@ func (l *flowOps) addRecords(i *Info) {
 		case s == nil:
 		case rec.Kind == machine.Called:
 			s.Called, s.Child = &at, rec.Other.String()
+			if q, ok := questionOf(&rec); ok {
+				s.Question = &q
+			}
 		case callOutcomes[rec.Kind] != "":
 			a := s.attempt(rec.Attempt, at)
 			a.Ended, a.Outcome = &at, callOutcomes[rec.Kind]

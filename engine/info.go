@@ -85,7 +85,7 @@ type StepInfo struct {
 	Items      *OpCounts       `json:"items,omitempty"`       // of a map: numbers of its items
 	Progress   json.RawMessage `json:"progress,omitempty"`
 	Child      string          `json:"child,omitempty"`    // the run that an operation has started: see Child
-	Question   *Question       `json:"question,omitempty"` // what an operation asks that waits for the answer
+	Question   *Question       `json:"question,omitempty"` // what the operation asks; it is open if Status is waiting
 	Attempts   []AttemptInfo   `json:"attempts,omitempty"`
 	Omitted    int             `json:"omitted,omitempty"` // number of attempts that are not in Attempts, because the history is too long
 }

@@ -20,6 +20,9 @@ type Question struct {
 	Default string   `json:"default,omitempty"` // the answer if nobody answers in the time of [Within]; "" means an error then
 }
 
+// String returns the question with its choices.
+func (q *Question) String() string { return q.Text + " (" + strings.Join(q.Choices, ", ") + ")" }
+
 // The choices of a [Question] that has none.
 const (
 	Approve = "approve"

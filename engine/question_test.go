@@ -57,6 +57,9 @@ func TestAsk(t *testing.T) {
 		if !strings.Contains(fmt.Sprint(run.Notes), "deploy answered by ada: approve: looks good") {
 			t.Errorf("the notes do not have the answer: %v", run.Notes)
 		}
+		if q := operations(run, "ask", "deploy")[0].Question; q == nil || q.Text != "Deploy 1.2 to production?" {
+			t.Errorf("after the answer the question is %+v", q)
+		}
 		var a engine.Answer
 		if err := json.Unmarshal(operations(run, "ask", "deploy")[0].Output, &a); err != nil || a.By != "ada" || a.At.IsZero() {
 			t.Errorf("the result: %+v, %v", a, err)

@@ -19,6 +19,9 @@ var ErrNoEvent = errors.New("no signal came in time")
 // ErrTooManySignals says that a run has too many signals that its function has not waited for.
 var ErrTooManySignals = machine.ErrSignals
 
+// ErrSignalUsed says that a run has got a signal with the id before: see [Once].
+var ErrSignalUsed = errors.New("a signal with this id has come before")
+
 // Await waits for a signal with this name, and returns its payload: see [Engine.Signal]. A
 // signal that came before is taken at once; of several, the oldest one. To wait for signals of
 // the same name more than once, use [ForKey].
@@ -69,6 +72,15 @@ func ID(id string) SignalOption {
 
 const maxSignalID = 256
 
+// Once makes a signal an error whose id the run has got before: [ErrSignalUsed]. Without Once,
+// such a signal is accepted and ignored.
+func Once() SignalOption {
+	return func(s *signal) error {
+		s.once = true
+		return nil
+	}
+}
+
 // SentBy sets the name of the sender of a signal, for the history of the run.
 func SentBy(who string) SignalOption {
 	return func(s *signal) error {
@@ -116,6 +128,8 @@ type signal struct {
 	ID   string          `json:"id"`
 	By   string          `json:"by,omitempty"`
 	Data json.RawMessage `json:"data"`
+
+	once bool // in the process of the sender; a call has another operation then
 }
 
 // newSignal returns a signal with these options. It has an id, so that it can be sent again if a
@@ -151,8 +165,12 @@ func newSignal(name string, payload any, most int, opts []SignalOption) (*signal
 
 // signal sends a signal to a run, or to the run that continues it.
 func (e *Engine) signal(ctx context.Context, run string, s *signal) error {
+	op := opSignal
+	if s.once {
+		op = opSignalOnce // which is not repeated: the second time would find the signal of the first
+	}
 	for {
-		a, err := e.of(ctx, run, &call{Op: opSignal, Signal: s})
+		a, err := e.of(ctx, run, &call{Op: op, Signal: s})
 		if err != nil || len(a.IDs) == 0 {
 			return err
 		}
@@ -198,7 +216,7 @@ func (c *commands) keyed(ctx context.Context, workflow, key string) ([]string, e
 
 // signal carries out [Engine.Signal]. If another run continues the run, it returns the id of that
 // one, and has sent nothing.
-func (c *commands) signal(ctx context.Context, id string, s *signal) (next []string, err error) {
+func (c *commands) signal(ctx context.Context, id string, s *signal, once bool) (next []string, err error) {
 	if s == nil {
 		return nil, fmt.Errorf("%w: a signal without a name", errCall)
 	}
@@ -215,6 +233,9 @@ func (c *commands) signal(ctx context.Context, id string, s *signal) (next []str
 			t.must(&rec)
 			c.sh.dispatcher.signaled(run, &rec)
 		}
+		if known && once {
+			return ErrSignalUsed
+		}
 		return err
 	})
 	if !errors.Is(err, ErrNotFound) {
@@ -224,6 +245,8 @@ func (c *commands) signal(ctx context.Context, id string, s *signal) (next []str
 	switch {
 	case loadErr != nil:
 		return nil, wrapSignal(s, loadErr)
+	case r.HasSignal(s.ID) && once:
+		return nil, wrapSignal(s, ErrSignalUsed)
 	case r.HasSignal(s.ID):
 		return nil, nil
 	case r.Continued():

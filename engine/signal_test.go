@@ -89,6 +89,26 @@ func TestSignalTimes(t *testing.T) {
 	}, approval)
 }
 
+// TestSignalOnce sends signals that must not come twice: while the run waits, and after its end.
+func TestSignalOnce(t *testing.T) {
+	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+		id := startFlow(t, e, approval, 1)
+		send(t, e, id, "go", "first", engine.ID("a"), engine.Once())
+		if err := e.Signal(t.Context(), id, "go", "second", engine.ID("a"), engine.Once()); !errors.Is(err, engine.ErrSignalUsed) {
+			t.Errorf("the second signal: %v", err)
+		}
+		e.Crash()
+		send(t, e, id, "size", 1, engine.ID("b"), engine.Once())
+		wantRun(t, endOfFlow(t, e, id), engine.StateSucceeded, `"first 1"`)
+		if err := e.Signal(t.Context(), id, "size", 2, engine.ID("b"), engine.Once()); !errors.Is(err, engine.ErrSignalUsed) {
+			t.Errorf("after the end of the run: %v", err)
+		}
+		if err := e.Signal(t.Context(), id, "size", 3, engine.ID("c"), engine.Once()); !errors.Is(err, engine.ErrState) {
+			t.Errorf("another id, after the end of the run: %v", err)
+		}
+	}, approval)
+}
+
 func TestSignalRefused(t *testing.T) {
 	steps, err := engine.NewWorkflow("steps", engine.Call("call", "h", nil))
 	if err != nil {

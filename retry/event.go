@@ -38,7 +38,7 @@ const (
 	StormEnded   // the load from retries is normal again
 	StartRefused // a scheduled start of Name was rejected; Err says why, Note names the schedule
 	Signaled     // a run got a signal; Note has its name and sender
-	Asked        // a run asks a question, which Step names; Note has the question
+	Asked        // a run asks a question, which Step names; Note has it with its choices, Until is its deadline
 	Undoing      // a run undoes its operations before it ends; Note says why
 )
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -124,6 +125,65 @@ func TestEndless(t *testing.T) {
 			t.Errorf("the end is %+v, %v", run, err)
 		}
 	}, w)
+}
+
+// Receipts come before the run waits for them, twice and after days; the manager approves, or does
+// not answer in two days. The engine dies twice.
+//
+// real clock: enginetest.Test runs the function in a bubble
+func TestApproval(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		answer engine.Answer
+		want   string
+		after  time.Duration // from the last receipt to the end
+	}{
+		{engine.Answer{Choice: engine.Approve, By: "ada"}, "pay 66 for journey-0 (attempt 1)", time.Hour},
+		{engine.Answer{Choice: engine.Reject, By: "ada", Words: "too much"}, "refuse journey-0: too much (attempt 1)", time.Hour},
+		{engine.Answer{}, "refuse journey-0: nobody answered (attempt 1)", 48 * time.Hour},
+	} {
+		w, in := example("approval", 0)
+		enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+			t.Helper()
+			s, err := e.Start(t.Context(), w, in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			send := func(n int) {
+				t.Helper()
+				if err := e.Signal(t.Context(), s.ID, "receipt", n, engine.ID(strconv.Itoa(n))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for n := range 6 {
+				send(n)
+				send(n)
+			}
+			time.Sleep(24 * time.Hour)
+			e.Crash()
+			for n := range 12 {
+				send(n)
+			}
+			time.Sleep(time.Hour)
+			e.Crash()
+			last := time.Now().Add(-time.Hour)
+			if c.answer.Choice != "" {
+				if err := e.Answer(t.Context(), s.ID, "manager", c.answer); err != nil {
+					t.Fatal(err)
+				}
+			}
+			run, err := e.Wait(t.Context(), s.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if out, err := engine.Output[string](run); err != nil || out != c.want {
+				t.Errorf("%q, %v, want %q", out, err, c.want)
+			}
+			if took := run.Ended.Sub(last); took < c.after || took > c.after+time.Minute {
+				t.Errorf("it ended %v after the last receipt, want %v", took, c.after)
+			}
+		}, w)
+	}
 }
 
 // Each workflow survives a crash in the middle, in virtual time.

@@ -51,6 +51,8 @@ func TestProgramsSurviveKills(t *testing.T) {
 		"sleep":   {runs: 3, operations: 2, sideBySide: 1, wait: 1200 * time.Millisecond, sleeps: true},
 		"named":   {runs: 1, operations: 100, sideBySide: 1},
 		"endless": {runs: 1, operations: 60, sideBySide: 1, wait: 20 * time.Millisecond, sleeps: true},
+
+		"approval": {runs: 3, operations: 13, sideBySide: 1, wait: 300 * time.Millisecond, checkMore: checkApproval},
 	} {
 		v.name, v.dir = name, t.TempDir()
 		t.Run(name, func(t *testing.T) {
@@ -69,6 +71,8 @@ type victim struct {
 	sideBySide int           // how many operations of a run execute at once, at most
 	wait       time.Duration // replaces the waits of the workflow
 	sleeps     bool          // there is a sleep between two operations of a run
+
+	checkMore func(t *testing.T, run *engine.Info) // further checks of a run; nil means none
 
 	dir     string
 	batches int // how many times all runs were started
@@ -269,6 +273,9 @@ func (v *victim) check(t *testing.T) {
 		v.checkRepeats(t, run, executed)
 		v.checkRecords(t, run, executed)
 		v.checkWaits(t, run)
+		if v.checkMore != nil {
+			v.checkMore(t, run)
+		}
 		perKey[run.Key] += len(executed)
 		operations += len(executed)
 	}
@@ -367,6 +374,43 @@ func (v *victim) checkWaits(t *testing.T, run *engine.Info) {
 				t.Errorf("%s: %s waits %+v after attempt %d, and the next one began at %v", run.Key, s.Name, a.Wait, a.Number, s.Attempts[i+1].Started)
 			}
 		}
+	}
+}
+
+// checkApproval checks that a run of the workflow approval has got every signal once, in their order,
+// and one answer.
+func checkApproval(t *testing.T, run *engine.Info) {
+	t.Helper()
+	next := 0
+	var answer engine.Answer
+	for _, s := range run.Steps {
+		switch s.Kind {
+		case "await":
+			if want := strconv.Itoa(100 + next); s.Name != fmt.Sprintf("receipt[%d]", next) || string(s.Output) != want {
+				t.Errorf("%s: %s got %s, want %s", run.Key, s.Name, s.Output, want)
+			}
+			next++
+		case "ask":
+			if err := json.Unmarshal(s.Output, &answer); err != nil && s.Code != "no-event" {
+				t.Errorf("%s: the answer is %s: %v", run.Key, s.Output, err)
+			}
+		}
+	}
+	if next != 12 {
+		t.Errorf("%s has got %d receipts", run.Key, next)
+	}
+	signals := 0
+	for _, n := range run.Notes {
+		if n.What == "signal" {
+			signals++
+		}
+	}
+	journey, want := int(run.Key[len(run.Key)-1]-'0'), 12
+	if isAnswered(journey) {
+		want++
+	}
+	if signals != want || isAnswered(journey) != (answer.By == "manager") {
+		t.Errorf("%s has %d signals and answers, want %d; the answer is %+v", run.Key, signals, want, answer)
 	}
 }
 

@@ -6,6 +6,7 @@
 //	sleep      a sleep of three days
 //	named      100 operations with names of their own
 //	endless    a loop without end
+//	approval   waits for signals, and a question to a person with a timeout
 //
 // Try one, kill it at any time, and start it again: it continues where it was.
 //
@@ -19,6 +20,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/tideover/tideover/engine"
@@ -59,7 +61,7 @@ func run(ctx context.Context, name string, s settings, out io.Writer) error {
 	defer func() { _ = calls.Close() }()
 	p, ok := (&service{calls: calls}).programs(s.wait, engine.Operations(engine.MaxLost(s.maxLost)))[name]
 	if !ok {
-		return fmt.Errorf("there is no workflow %q; name one of loop, branch, fanout, sleep, named, endless", name)
+		return fmt.Errorf("there is no workflow %q; name one of loop, branch, fanout, sleep, named, endless, approval", name)
 	}
 
 	eng, err := engine.Open(ctx, engine.Config{
@@ -77,6 +79,17 @@ func run(ctx context.Context, name string, s settings, out io.Writer) error {
 			return err
 		}
 	}
+	var around sync.WaitGroup
+	defer around.Wait()
+	if p.around != nil {
+		for i, run := range started {
+			around.Go(func() {
+				if err := p.around(ctx, eng, run, s.dir, i); err != nil {
+					slog.Error("around the run", "run", run.ID, "error", err)
+				}
+			})
+		}
+	}
 	for _, run := range started {
 		info, err := run.Wait(ctx)
 		if err != nil {
@@ -91,16 +104,19 @@ func run(ctx context.Context, name string, s settings, out io.Writer) error {
 type program struct {
 	workflow *engine.Workflow
 	input    func(i int) any
+
+	around func(ctx context.Context, eng *engine.Engine, run engine.Started, dir string, i int) error // what happens around it; nil means nothing
 }
 
 // programs returns the workflows by name. A wait that is not 0 replaces those of the inputs.
 func (s *service) programs(wait time.Duration, parts ...engine.Part) map[string]program {
 	return map[string]program{
-		"loop":    {engine.MustFlow("loop", s.order, parts...), func(i int) any { return exampleOrder(i) }},
-		"branch":  {engine.MustFlow("branch", s.apply, parts...), func(i int) any { return exampleApplication(i, wait) }},
-		"fanout":  {engine.MustFlow("fanout", s.bill, parts...), func(i int) any { return exampleMonth(i) }},
-		"sleep":   {engine.MustFlow("sleep", s.trial, parts...), func(i int) any { return exampleTrial(i, wait) }},
-		"named":   {engine.MustFlow("named", s.migrate, parts...), func(i int) any { return exampleDatabase(i) }},
-		"endless": {engine.MustFlow("endless", s.meter, parts...), func(i int) any { return exampleMeter(i, wait) }},
+		"loop":     {workflow: engine.MustFlow("loop", s.order, parts...), input: func(i int) any { return exampleOrder(i) }},
+		"branch":   {workflow: engine.MustFlow("branch", s.apply, parts...), input: func(i int) any { return exampleApplication(i, wait) }},
+		"fanout":   {workflow: engine.MustFlow("fanout", s.bill, parts...), input: func(i int) any { return exampleMonth(i) }},
+		"sleep":    {workflow: engine.MustFlow("sleep", s.trial, parts...), input: func(i int) any { return exampleTrial(i, wait) }},
+		"named":    {workflow: engine.MustFlow("named", s.migrate, parts...), input: func(i int) any { return exampleDatabase(i) }},
+		"endless":  {workflow: engine.MustFlow("endless", s.meter, parts...), input: func(i int) any { return exampleMeter(i, wait) }},
+		"approval": {workflow: engine.MustFlow("approval", s.expenses, parts...), input: func(i int) any { return exampleExpenses(i, wait) }, around: travel},
 	}
 }

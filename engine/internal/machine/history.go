@@ -3,6 +3,7 @@ package machine
 import (
 	"fmt"
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/codec"
@@ -23,6 +24,9 @@ const (
 func appendHistory(r *Run, rec *Record) {
 	short := *rec
 	short.Run, short.Data, short.Outputs, short.Hash = ID{}, nil, nil, Hash{}
+	if rec.Kind == Called && strings.HasPrefix(rec.Text, AskKind+":") {
+		short.Outputs = rec.Outputs // the question
+	}
 	if rec.Kind == Started {
 		short.Text = "" // fields of the run have the source and the key
 		if n := len(r.Steps); len(rec.Outputs) > n {

@@ -50,6 +50,7 @@ type router struct {
 	table  []route
 
 	runs      runsHandler
+	signals   signalsHandler
 	events    eventStream
 	sessions  sessionsHandler
 	providers providersHandler
@@ -62,7 +63,7 @@ func New(o Options) http.Handler {
 	c := o.Control
 	a := &router{
 		engine: c.Runs != nil, logger: cmp.Or(o.Logger, slog.Default()),
-		runs: runsHandler{c.Runs}, providers: providersHandler{c.Providers, c.System}, system: systemHandler{c.System},
+		runs: runsHandler{c.Runs}, signals: signalsHandler{c.Runs, c.Callbacks}, providers: providersHandler{c.Providers, c.System}, system: systemHandler{c.System},
 		sessions: sessionsHandler{cmp.Or(c.Sessions, &control.Sessions{SessionManager: new(session.Manager)})}, // an empty manager has no sessions
 	}
 	if a.engine {
@@ -77,6 +78,8 @@ type request struct {
 	*http.Request
 	w  http.ResponseWriter
 	id string // the part of the path that names a run, a session or a provider
+
+	values map[string]string // the parts of the path that have names in the path of the route
 }
 
 // handler handles a request. It returns the value to encode as the response, a [reply] if the
@@ -147,6 +150,11 @@ func (a *router) routes() []route {
 		{"POST", "runs/{id}/undo", a.runs.change((*control.Runs).Undo)},
 		{"POST", "runs/{id}/retry", a.runs.change((*control.Runs).Retry)},
 		{"POST", "runs/{id}/wake", a.runs.change((*control.Runs).Wake)},
+		{"POST", "runs/{id}/signals/{name}", a.signals.signal},
+		{"POST", "workflows/{workflow}/keys/{key}/signals/{name}", a.signals.signalKey},
+		{"POST", "runs/{id}/answers/{question}", a.signals.answer},
+		{"POST", "runs/{id}/callbacks/{name}", a.signals.callback},
+		{"POST", "/callbacks/{token}", a.signals.accept},
 		{"POST", "runs/{id}/replay", a.runs.replay},
 		{"POST", "runs/{id}/rerun", a.runs.rerun},
 		{"POST", "runs/{id}/retry-latest", a.runs.retryLatest},
@@ -173,24 +181,29 @@ func (t *route) needsEngine() bool {
 	return t.path != "healthz" && t.path != "openapi.yaml" && t.path != "providers" && !strings.HasPrefix(t.path, "providers/")
 }
 
-// match reports whether the route matches the path, and returns the id in the path. The path must
-// still be escaped, since the key of a run may contain slashes.
-func (t *route) match(path string) (id string, ok bool) {
+// match reports whether the route matches the path, and returns the parts of the path that have names
+// in the path of the route, such as {id}. The path must still be escaped, since the key of a run may
+// contain slashes.
+func (t *route) match(path string) (values map[string]string, ok bool) {
 	want, got := strings.Split(t.path, "/"), strings.Split(path, "/")
 	if len(want) != len(got) {
-		return "", false
+		return nil, false
 	}
+	values = map[string]string{}
 	for i, part := range want {
-		if part == "{id}" {
-			var err error
-			if id, err = url.PathUnescape(got[i]); err != nil || id == "" {
-				return "", false
+		if !strings.HasPrefix(part, "{") {
+			if part != got[i] {
+				return nil, false
 			}
-		} else if part != got[i] {
-			return "", false
+			continue
 		}
+		text, err := url.PathUnescape(got[i])
+		if err != nil || text == "" {
+			return nil, false
+		}
+		values[strings.Trim(part, "{}")] = text
 	}
-	return id, true
+	return values, true
 }
 
 // ServeHTTP implements [http.Handler].
@@ -220,7 +233,7 @@ func (a *router) serve(w http.ResponseWriter, r *http.Request) (any, error) {
 	var allowed []string
 	for i := range a.table {
 		t := &a.table[i]
-		id, ok := t.match(path)
+		values, ok := t.match(path)
 		switch {
 		case !ok:
 		case !a.engine && t.needsEngine():
@@ -229,11 +242,11 @@ func (a *router) serve(w http.ResponseWriter, r *http.Request) (any, error) {
 		case t.method != method:
 			allowed = append(allowed, t.method)
 		case t.isLong():
-			return t.handler(&request{r, w, id})
+			return t.handler(&request{r, w, values["id"], values})
 		default:
 			ctx, cancel := context.WithTimeout(r.Context(), answerTimeout)
 			defer cancel()
-			return t.handler(&request{r.WithContext(ctx), w, id})
+			return t.handler(&request{r.WithContext(ctx), w, values["id"], values})
 		}
 	}
 	if len(allowed) == 0 {
@@ -261,9 +274,12 @@ func answer(w http.ResponseWriter, v any) error {
 	return httpserver.WriteJSON(w, status, "application/json", v)
 }
 
-// by returns the name of the sender: the header [httpserver.ByHeader], or else "page" for a browser
-// and "api" for any other client.
+// by returns the name of the sender: that of the user whose token the request has, the header
+// [httpserver.ByHeader], or else "page" for a browser and "api" for any other client.
 func (r *request) by() (string, error) {
+	if caller := httpserver.CallerOf(r.Context()); caller.IsUser {
+		return caller.Name, nil
+	}
 	who := r.Header.Get(httpserver.ByHeader)
 	if len(who) > 64 || strings.ContainsFunc(who, func(c rune) bool { return c < ' ' || c > '~' }) {
 		return "", control.Invalid(httpserver.ByHeader, "must have at most 64 printable ASCII characters")
@@ -312,6 +328,18 @@ type object map[string]json.RawMessage
 // body parses the body of a request, which must be a JSON object. A missing body is an empty
 // object.
 func (r *request) body() (object, error) {
+	data, err := r.readJSON()
+	if err != nil {
+		return nil, err
+	}
+	if len(data) == 0 {
+		return object{}, nil
+	}
+	return parseObject(data)
+}
+
+// readJSON reads the body of a request, which must be JSON according to its Content-Type, or empty.
+func (r *request) readJSON() ([]byte, error) {
 	data, err := io.ReadAll(r.Body)
 	if err != nil {
 		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
@@ -320,12 +348,12 @@ func (r *request) body() (object, error) {
 		return nil, control.Invalid("", "the body can't be read: %v", err)
 	}
 	if len(data) == 0 {
-		return object{}, nil
+		return nil, nil
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return nil, control.NewError(control.CodeMediaType, "the body must have the Content-Type application/json", "curl: -H 'Content-Type: application/json'")
 	}
-	return parseObject(data)
+	return data, nil
 }
 
 func parseObject(data []byte) (object, error) {

@@ -60,7 +60,7 @@ func readFilter(o object) (*control.Filter, error) {
 	f := new(control.Filter)
 	var since, until string
 	err := o.fields("state", &f.States, "workflow", &f.Workflow, "search", &f.Search, "error", &f.Error,
-		"since", &since, "until", &until, "min_attempts", &f.MinAttempts, "tag", &f.Tags, "internal", &f.Internal)
+		"since", &since, "until", &until, "min_attempts", &f.MinAttempts, "tag", &f.Tags, "asking", &f.Asking, "internal", &f.Internal)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (o object) rejectEmpty(f *control.Filter, since, until string) error {
 	}{
 		{"state", len(f.States) == 0}, {"workflow", blank(f.Workflow)}, {"search", blank(f.Search)}, {"error", blank(f.Error)},
 		{"since", blank(since)}, {"until", blank(until)}, {"min_attempts", f.MinAttempts == 0},
-		{"tag", len(f.Tags) == 0},
+		{"tag", len(f.Tags) == 0}, {"asking", !f.Asking},
 	} {
 		if _, given := o[c.name]; given && c.empty {
 			return control.Invalid(c.name, "is empty, which would select all runs; leave it out or give a value")

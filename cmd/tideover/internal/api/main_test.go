@@ -22,13 +22,17 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
 	commands "github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
+	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
 )
 
-const token = "a-token-of-these-tests"
+const (
+	token       = "a-token-of-these-tests"
+	callbackKey = "the-key-that-signs-callback-urls-in-these-tests"
+)
 
 // TestMain checks for leaked goroutines. The commands of sessions start the test binary as their
 // guard, so TestMain also runs the guard.
@@ -173,10 +177,15 @@ func (f *fixture) listen(address string) {
 	f.tcp = tcp.Addr().String()
 	o := newOptions(control.Config{
 		Engine: f.engine, Version: "v1.2.3", Data: f.dir, Logger: quiet(), Sessions: f.sessions, Providers: f.providers,
+		CallbackKey: secret.New(callbackKey), Place: func() notify.Place { return notify.Place{Page: "http://" + f.tcp + "/"} },
 		Doctor: func() control.Diagnosis {
 			return control.Diagnosis{Engine: "the folder " + f.dir, Findings: doctor.Folder{Path: f.dir, Keeps: true, Lazy: true}.Check()}
 		},
 	})
+	o.Guard.Users = []httpserver.User{
+		{Name: "ada", Token: secret.New(token + "-of-ada")}, {Name: "bob", Token: secret.New(token + "-of-bob")},
+		{Name: "wall", Token: secret.New(token + "-of-wall"), ReadOnly: true},
+	}
 	o.Guard.Hosts = []string{"tideover.example", "other.example:99"}
 	f.judge = newJudge(f.t)
 	f.server = httpserver.NewServer(f.judge.before(httpserver.Guard(o.Guard, New(o))))

@@ -33,6 +33,7 @@ var schemaTypes = map[string]reflect.Type{
 	"Run": reflect.TypeFor[engine.Info](), "RunStep": reflect.TypeFor[engine.StepInfo](), "RunAttempt": reflect.TypeFor[engine.AttemptInfo](),
 	"RunOperations": reflect.TypeFor[engine.OpCounts](), "RunWait": reflect.TypeFor[engine.WaitInfo](), "RunNote": reflect.TypeFor[engine.Note](), "RetryAccount": reflect.TypeFor[engine.RetryInfo](),
 	"RunPage": reflect.TypeFor[engine.Page](), "Trouble": reflect.TypeFor[engine.Trouble](), "Schedule": reflect.TypeFor[engine.Schedule](), "RefusedStart": reflect.TypeFor[engine.RefusedStart](),
+	"Reply": reflect.TypeFor[control.Reply](), "Signaled": reflect.TypeFor[control.Signaled](), "Callback": reflect.TypeFor[control.Callback](), "RunQuestion": reflect.TypeFor[engine.Question](),
 	"LeftOut": reflect.TypeFor[move.LeftOut](), "Member": reflect.TypeFor[journal.Member](), "Shard": reflect.TypeFor[engine.ShardInfo](),
 }
 

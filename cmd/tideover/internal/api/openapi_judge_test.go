@@ -104,10 +104,10 @@ func (j *judge) route(r *http.Request) *operation {
 	if unversioned[r.URL.Path] != "" {
 		return j.operation(r.Method, r.URL.Path)
 	}
-	path, below := strings.CutPrefix(r.URL.EscapedPath(), Prefix)
+	path, _ := strings.CutPrefix(r.URL.EscapedPath(), Prefix)
 	for _, t := range new(router).routes() {
-		if _, ok := t.match(path); ok && below && (t.method == r.Method || t.method == http.MethodGet && r.Method == http.MethodHead) {
-			return j.operation(t.method, Prefix+t.path)
+		if _, ok := t.match(path); ok && (t.method == r.Method || t.method == http.MethodGet && r.Method == http.MethodHead) {
+			return j.operation(t.method, t.pattern())
 		}
 	}
 	return nil

@@ -97,7 +97,7 @@ func (q *query) moment(name string) (t time.Time) {
 	return t
 }
 
-var filterKeys = []string{"state", "workflow", "search", "error", "since", "until", "min_attempts", "tag", "internal", "order", "limit", "after"}
+var filterKeys = []string{"state", "workflow", "search", "error", "since", "until", "min_attempts", "tag", "asking", "internal", "order", "limit", "after"}
 
 // filter converts the parameters of a list of runs to a filter.
 func (q *query) filter() (control.Filter, error) {
@@ -105,7 +105,7 @@ func (q *query) filter() (control.Filter, error) {
 	f := control.Filter{
 		Workflow: v["workflow"], Search: v["search"], Error: v["error"], Order: v["order"],
 		Since: q.moment("since"), Until: q.moment("until"), MinAttempts: q.number("min_attempts", 0, 1<<31-1),
-		Tags: q.tags, Internal: q.yes("internal", false), Limit: q.number("limit", defaultLimit, maxLimit),
+		Tags: q.tags, Asking: q.yes("asking", false), Internal: q.yes("internal", false), Limit: q.number("limit", defaultLimit, maxLimit),
 		After: v["after"], Fresh: v["after"] == "",
 	}
 	if v["state"] != "" {

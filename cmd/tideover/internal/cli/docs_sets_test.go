@@ -11,6 +11,8 @@ import (
 // key is a page and the beginning of a command. The value is the test of this package that runs the
 // command or a similar one, or the reason why no test can run it.
 var testedElsewhere = map[string]string{
+	"workflows.md: tideover signal":                         "TestSignalsAndAnswers",
+	"workflows.md: tideover callback":                       "TestCallbackOfTheCommand",
 	"../README.md: tideover advise":                         "TestAdvise",
 	"advise.md: tideover advise":                            "TestAdvise",
 	"chaos.md: tideover chaos --quiet 503":                  "TestRecipeTwoRetries",

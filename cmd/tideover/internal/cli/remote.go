@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"os/user"
 	"strings"
 	"syscall"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/client"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/textfmt"
@@ -134,7 +134,7 @@ func (r *remote) dial() (*client.Client, error) {
 }
 
 func (r *remote) dialTo(target client.Target) (*client.Client, error) {
-	target.By = whoami()
+	target.By = httpserver.LocalName()
 	c, err := client.Dial(target)
 	if err != nil {
 		return nil, fmt.Errorf("--server: %w", err)
@@ -200,16 +200,6 @@ func (e *unlocatedError) Error() string {
 }
 
 func (e *unlocatedError) Unwrap() error { return e.err }
-
-// whoami returns the name of the user, for the history of runs.
-func whoami() string {
-	name := os.Getenv("USER")
-	if u, err := user.Current(); err == nil {
-		name = u.Username
-	}
-	name = strings.Join(strings.FieldsFunc(name, func(c rune) bool { return c <= ' ' || c > '~' }), "")
-	return "cli:" + name[:min(len(name), 60)]
-}
 
 // interruptedError is the cause of a context that ended because of a signal.
 type interruptedError struct{ signal syscall.Signal } //nolint:errname // not a failure

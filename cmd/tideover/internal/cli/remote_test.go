@@ -22,6 +22,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
+	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/testwait"
@@ -34,7 +35,9 @@ const testToken = "the-token-of-these-tests"
 // testToken.
 func newTestAPI(c control.Config) http.Handler {
 	c.Logger = slog.New(slog.DiscardHandler)
-	return api.New(api.Options{Control: control.New(c), Guard: httpserver.GuardOptions{Token: secret.New(testToken)}, Logger: c.Logger})
+	return api.New(api.Options{Control: control.New(c), Guard: httpserver.GuardOptions{
+		Token: secret.New(testToken), Users: []httpserver.User{{Name: "ada", Token: secret.New(testToken + "-of-ada")}},
+	}, Logger: c.Logger})
 }
 
 // inProcessServer is a server in this process. Commands are separate processes that connect to it.
@@ -98,6 +101,7 @@ func newInProcessServer(t *testing.T) *inProcessServer {
 		}
 		flows = append(flows, w)
 	}
+	flows = append(flows, quest)
 	var err error
 	if s.state, err = os.MkdirTemp("", "cli"); err != nil {
 		t.Fatal(err)
@@ -132,7 +136,9 @@ func (s *inProcessServer) listen() {
 		s.t.Fatal(err)
 	}
 	s.tcp = "http://" + tcp.Addr().String()
-	server := httpserver.NewServer(newTestAPI(control.Config{Engine: s.engine, Version: "v0.0.1"}))
+	server := httpserver.NewServer(newTestAPI(control.Config{
+		Engine: s.engine, Version: "v0.0.1", CallbackKey: secret.New("the key of these tests"), Place: func() notify.Place { return notify.Place{Page: s.tcp} },
+	}))
 	s.server = server
 	for _, l := range []net.Listener{unix, tcp} {
 		s.serving.Go(func() { _ = server.Serve(l) })
@@ -339,7 +345,7 @@ func TestRunsThatAreNotStarted(t *testing.T) {
 func TestAServerThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
-		{"run", "echo"}, {"runs"}, {"runs", "--watch"}, {"show", "x"}, {"retry", "x"}, {"cancel", "x"}, {"wake", "x"}, {"dead"},
+		{"run", "echo"}, {"runs"}, {"runs", "--watch"}, {"show", "x"}, {"retry", "x"}, {"cancel", "x"}, {"wake", "x"}, {"signal", "x", "y"}, {"callback", "x", "y"}, {"approve", "x"}, {"reject", "x", "y"}, {"answer", "x", "y"}, {"dead"},
 		{"events", "-f"}, {"workflows"}, {"schedules"}, {"status"}, {"backup", "x"}, {"retry", "--dead"},
 	} {
 		cmd, _ := command(t, args...)
@@ -677,7 +683,7 @@ func TestCompletion(t *testing.T) {
 
 func TestHelpOfTheVerbs(t *testing.T) {
 	t.Parallel()
-	for _, verb := range []string{"run", "runs", "show", "retry", "cancel", "wake", "dead", "events", "workflows", "schedules", "status", "backup"} {
+	for _, verb := range []string{"run", "runs", "show", "retry", "cancel", "wake", "signal", "callback", "approve", "reject", "answer", "dead", "events", "workflows", "schedules", "status", "backup"} {
 		text := tideover(t, verb, "--help")
 		wantCode(t, text, 0)
 		for _, part := range []string{"Exit codes:", "Examples:", "--json", "--server", "TIDEOVER_TOKEN", "  125  "} {

@@ -24,6 +24,7 @@ type filterFlags struct {
 	since, until                string
 	minAttempts                 int
 	tags                        []string
+	asking                      bool
 	internal                    bool
 }
 
@@ -38,6 +39,7 @@ func (f *filterFlags) register(cmd *cobra.Command, names ...string) {
 	s.StringVar(&f.until, "until", "", "only runs started before this `time`, or at least this duration ago")
 	s.IntVar(&f.minAttempts, "min-attempts", 0, "only runs with at least `N` attempts")
 	s.StringArrayVar(&f.tags, "tag", nil, "only runs with this `tag`, as name=value; several flags mean all of them")
+	s.BoolVar(&f.asking, "asking", false, "only runs that wait for the answer to a question")
 	s.BoolVar(&f.internal, "internal", false, "also runs of sessions, messages and on-give-up")
 	for _, name := range names {
 		cmd.Flags().AddFlag(s.Lookup(name))
@@ -46,7 +48,7 @@ func (f *filterFlags) register(cmd *cobra.Command, names ...string) {
 
 // filter returns the filter that the flags describe, or an error for a flag with a wrong value.
 func (f *filterFlags) filter() (out control.Filter, err error) {
-	out = control.Filter{States: f.states, Workflow: f.workflow, Search: f.search, Error: f.errorLike, MinAttempts: f.minAttempts, Tags: f.tags, Internal: f.internal}
+	out = control.Filter{States: f.states, Workflow: f.workflow, Search: f.search, Error: f.errorLike, MinAttempts: f.minAttempts, Tags: f.tags, Asking: f.asking, Internal: f.internal}
 	for _, s := range f.states {
 		if !slices.Contains(control.States(), s) {
 			return out, fmt.Errorf("--state: unknown state %q: want one of %s", s, strings.Join(control.States(), ", "))
@@ -94,6 +96,7 @@ const runsExample = `  tideover runs                              the newest
   tideover runs --state waiting --order next --watch
   tideover runs --workflow order --search 4711
   tideover runs --tag city=Oslo --tag phase=pack
+  tideover runs --asking                     those that wait for an answer
   tideover runs --state dead --json | jq -r '.runs[].id'`
 
 func newRuns(io Streams) *cobra.Command {
@@ -111,7 +114,7 @@ func newRuns(io Streams) *cobra.Command {
 			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error { return o.list(ctx, c, f) })
 		},
 	}
-	o.register(cmd, "state", "workflow", "search", "error-like", "since", "until", "min-attempts", "tag", "internal")
+	o.register(cmd, "state", "workflow", "search", "error-like", "since", "until", "min-attempts", "tag", "asking", "internal")
 	f := cmd.Flags()
 	f.StringVar(&o.order, "order", "newest", "`order`: newest, oldest, or next (waiting runs, by the end of the wait)")
 	f.IntVar(&o.limit, "limit", 20, "list at most `N` runs; the maximum is 1000")
@@ -176,7 +179,7 @@ func renderRuns(page *engine.Page, s *screen) []string {
 			id = id[:min(len(id), shortID)]
 		}
 		row := []cell{
-			plain(id), stateCell(r.State), plain(r.Workflow), plain(r.Step), plain(strconv.Itoa(r.Attempts)),
+			plain(id), runState(r), plain(r.Workflow), plain(r.Step), plain(strconv.Itoa(r.Attempts)),
 			plain(s.ago(r.Created)), {s.until(r.Next), "33"}, {firstLine(r.Error), "2"},
 		}
 		if keyed {
@@ -195,6 +198,15 @@ func renderRuns(page *engine.Page, s *screen) []string {
 		lines = append(lines, s.paint("2", fmt.Sprintf("%d runs are not indexed yet", page.Behind)))
 	}
 	return lines
+}
+
+// runState returns the state of a run for a list, and whether it asks a question.
+func runState(r *engine.Info) cell {
+	c := stateCell(r.State)
+	if r.Asking {
+		c.text += ", asks"
+	}
+	return c
 }
 
 // statusText returns the status of a run and its tags on one line; "" if it has neither.
@@ -226,7 +238,7 @@ func (o *runsOptions) watchRuns(ctx context.Context, c *client.Client, f control
 			}
 			for i := range page.Runs {
 				r := &page.Runs[i]
-				state := fmt.Sprint(r.State, r.Step, r.Attempts, r.Updated.UnixNano(), statusText(r))
+				state := fmt.Sprint(r.State, r.Step, r.Attempts, r.Updated.UnixNano(), r.Asking, statusText(r))
 				emit(r.ID, state, r, changeLine(r))
 			}
 		},
@@ -238,6 +250,9 @@ func (o *runsOptions) watchRuns(ctx context.Context, c *client.Client, f control
 func changeLine(r *engine.Info) string {
 	line := fmt.Sprintf("%s %s %s %s%s attempts=%d", r.Updated.Local().Format(time.RFC3339), r.ID, r.Workflow, r.State,
 		optional(" step=", r.Step, ""), r.Attempts)
+	if r.Asking {
+		line += " asking=true"
+	}
 	if r.Next != nil {
 		line += " next=" + r.Next.Local().Format(time.RFC3339)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/client"
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 )
 
@@ -208,7 +209,7 @@ func (v sessionVerb) command(io Streams) *cobra.Command {
 func (v sessionVerb) result(st session.Status, s *screen) string {
 	switch {
 	case st.State == "running" && v.ending != nil:
-		return st.Name + ": ending its command; then " + v.ending() + ", by " + whoami()
+		return st.Name + ": ending its command; then " + v.ending() + ", by " + httpserver.LocalName()
 	case st.Next != nil:
 		return st.Name + " " + st.State + " until " + s.stamp(*st.Next) + " (" + s.until(st.Next) + ")"
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/client"
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/cmd/tideover/internal/watch"
 )
@@ -84,7 +85,7 @@ func (o *sessionsOptions) sessionHosts() ([]*sessionHost, error) {
 		if o.server != "" || path == c.Where() {
 			continue
 		}
-		w, err := client.Dial(client.Target{Server: "unix:" + path, By: whoami()})
+		w, err := client.Dial(client.Target{Server: "unix:" + path, By: httpserver.LocalName()})
 		if err != nil {
 			return nil, err
 		}

@@ -20,6 +20,7 @@ import (
 const showLong = `Shows a run: its state, every attempt of every step, every wait between them and who
 set it, the input and the output. Of a workflow that is code, it shows the operations
 of its function; of a map, the items that failed or have not ended, and some others.
+If the run asks a question, it shows the choices, who may answer, and how.
 
 RUN is an id, the beginning of one, or the key of the run. With --json, delays are in
 nanoseconds.`
@@ -53,6 +54,7 @@ type details struct {
 func renderShow(info *engine.Info, s *screen) []string {
 	p := &details{screen: s, info: info}
 	p.head()
+	p.questions()
 	if function, ops := control.Operations(info); function != nil {
 		p.flow(function, ops)
 	} else {

@@ -82,13 +82,15 @@ func (p *details) result(o *control.Operation) string {
 		switch {
 		case o.Ended != nil:
 			b.WriteString(" after " + textfmt.CoarseDuration(o.Ended.Sub(*o.Called)))
-		case o.Kind == "sleep" && o.Next != nil:
+		case (o.Kind == "sleep" || o.Kind == "await" || o.Kind == "ask") && o.Next != nil:
 			b.WriteString(" until " + p.moment(o.Next))
 		case !p.info.Finished():
 			b.WriteString(" for " + textfmt.CoarseDuration(max(p.now.Sub(*o.Called), time.Duration(0))))
 		}
 	}
-	switch {
+	switch answer := answerLine(o.StepInfo); {
+	case answer != "":
+		b.WriteString("  " + answer)
 	case o.Error != "":
 		b.WriteString(": " + visible(textfmt.ClipWithin(firstLine(o.Error), 200, "…")))
 		if o.Code != "" {

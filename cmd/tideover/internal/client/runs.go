@@ -3,6 +3,8 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"net/http"
+	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
@@ -20,7 +22,7 @@ func (c runCalls) Start(ctx context.Context, s control.Start) (control.Started, 
 func (c runCalls) List(ctx context.Context, f control.Filter) (engine.Page, error) {
 	return get[engine.Page](ctx, c.connection, "runs", queryOf(map[string]any{
 		"state": f.States, "workflow": f.Workflow, "search": f.Search, "error": f.Error, "order": f.Order, "after": f.After,
-		"internal": f.Internal, "since": f.Since, "until": f.Until, "min_attempts": f.MinAttempts, "tag": repeated(f.Tags), "limit": f.Limit,
+		"internal": f.Internal, "asking": f.Asking, "since": f.Since, "until": f.Until, "min_attempts": f.MinAttempts, "tag": repeated(f.Tags), "limit": f.Limit,
 	}))
 }
 
@@ -53,6 +55,39 @@ func (c runCalls) Retry(ctx context.Context, id string) (control.Outcome, error)
 // Wake ends the waits of a run, so that its next attempts start now.
 func (c runCalls) Wake(ctx context.Context, id string) (control.Outcome, error) {
 	return post[control.Outcome](ctx, c.connection, pathOf("runs", id, "wake"), nil)
+}
+
+// Signal sends a signal to a run, and returns when it is stored.
+func (c runCalls) Signal(ctx context.Context, id string, s control.Signal) (control.Signaled, error) {
+	return c.signal(ctx, pathOf("runs", id, "signals", s.Name), s)
+}
+
+// SignalKey is like Signal for the run of a workflow that has a key.
+func (c runCalls) SignalKey(ctx context.Context, to engine.RunKey, s control.Signal) (control.Signaled, error) {
+	return c.signal(ctx, pathOf("workflows", to.Workflow, "keys", to.Key, "signals", s.Name), s)
+}
+
+func (c runCalls) signal(ctx context.Context, path string, s control.Signal) (control.Signaled, error) {
+	var body any
+	if s.Data != nil {
+		body = s.Data
+	}
+	return call[control.Signaled](ctx, c.connection, http.MethodPost, path, queryOf(map[string]any{"id": s.ID}), body)
+}
+
+// Answer answers a question of a run.
+func (c runCalls) Answer(ctx context.Context, id, question string, r control.Reply) (control.Outcome, error) {
+	return post[control.Outcome](ctx, c.connection, pathOf("runs", id, "answers", question), r)
+}
+
+// Callback returns a URL with which another system sends one signal with this name to the run. 0 means
+// that it expires after [control.DefaultExpiry].
+func (c runCalls) Callback(ctx context.Context, id, name string, expires time.Duration) (control.Callback, error) {
+	in := map[string]control.Span{}
+	if expires != 0 {
+		in["expires"] = control.Span(expires)
+	}
+	return post[control.Callback](ctx, c.connection, pathOf("runs", id, "callbacks", name), in)
 }
 
 // Replay starts a new run in place of one that has ended. A nil input means the input of the old

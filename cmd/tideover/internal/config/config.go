@@ -87,6 +87,8 @@ type Server struct {
 	Socket        string               // path of the unix socket
 	Data          string               // folder of all state
 	Token         *template.SecretText // nil means that serve generates one in Data
+	Users         []User               // further users, sorted by name
+	CallbackKey   *template.SecretText // signs callback URLs; nil means that serve generates one in Data
 	TLS           ServerTLS            // for Listen, and for Gateway.Listen if the gateway runs alone
 	Retention     time.Duration        // how long ended runs are kept
 	DeadRetention time.Duration        // how long runs that gave up are kept

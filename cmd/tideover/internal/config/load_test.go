@@ -19,6 +19,7 @@ var environ = []string{
 	"SLACK_WEBHOOK=https://hooks.slack.com/services/PLANTED-4",
 	"NOSTR_KEY=" + nostrKey,
 	"NATS_URL=nats://me:nats-PLANTED-9@a.example", "PROVIDER_KEY=provider-PLANTED-5", "SPARE_KEY=spare-PLANTED-6", "TWO_LINES=lines-PLANTED-7\nlines-PLANTED-8",
+	"ADA=token-of-ada-PLANTED", "WALL=token-of-the-wall-PLANTED", "CALLBACKS=key-of-the-callback-urls-PLANTED",
 }
 
 // nostrKey and nostrSecret are the same secret key in two forms. It can't contain the word

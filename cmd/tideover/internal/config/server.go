@@ -35,6 +35,9 @@ func (r serverReader) section(at place, s *Server) (found map[string]place) {
 	if here, ok := found["max-connections-per-address"]; ok && s.MaxConnections > 0 && s.MaxConnectionsPerAddress > s.MaxConnections {
 		here.Bad("%d is more than max-connections, %d", s.MaxConnectionsPerAddress, s.MaxConnections)
 	}
+	if users, ok := found["users"]; ok {
+		r.checkUsers(users, s)
+	}
 	if listen, ok := found["listen"]; ok && s.Listen != "" && !loopback(s.Listen) {
 		checkOpen(listen, found, s)
 	}
@@ -64,6 +67,10 @@ func (r serverReader) serverKeys(s *Server) []key {
 			"Path of the Unix socket of the control API. Default: tideover.sock in data."),
 		strictyaml.Field(&s.Token, "token", "", referenceSchema, r.token,
 			"Token that clients must send, as a reference: ${env:NAME} or ${file:path}. Default: a token that is generated in data."),
+		strictyaml.Field(&s.Users, "users", "", r.usersSchema, r.readUsers,
+			"Users with tokens of their own, by name. The history of a run has the name of the user, and a question can be for certain users."),
+		strictyaml.Field(&s.CallbackKey, "callback-key", "", referenceSchema, r.callbackKey,
+			"Secret of at least 32 characters that signs callback URLs, as a reference: ${env:NAME} or ${file:path}. All processes of a cluster need the same. Default: a key that is generated in data; none in a cluster."),
 		{
 			Name: "tls", Doc: "Certificate and key for TLS. The files may be replaced while the server runs. The environment variables are TIDEOVER_SERVER_TLS_CERT and TIDEOVER_SERVER_TLS_KEY. Default: no TLS.", Inside: []string{"cert", "key"},
 			Schema: r.serverTLSSchema,

@@ -142,7 +142,15 @@ func (r *sharedReader) checkedURL(at place, s *template.SecretText) *template.Se
 const MinToken = 16
 
 // token reads the reference to a token that clients must send, and checks its length.
-func (r *sharedReader) token(at place) *template.SecretText {
+func (r *sharedReader) token(at place) *template.SecretText { return r.longSecret(at, MinToken) }
+
+// callbackKey reads the reference to the key that signs callback URLs, and checks its length.
+func (r *sharedReader) callbackKey(at place) *template.SecretText {
+	return r.longSecret(at, minCallbackKey)
+}
+
+// longSecret reads the reference to a secret that has at least this many characters.
+func (r *sharedReader) longSecret(at place, least int) *template.SecretText {
 	s := r.Secret(at)
 	if s == nil {
 		return nil
@@ -152,8 +160,8 @@ func (r *sharedReader) token(at place) *template.SecretText {
 		at.Bad("%s", oneline.Error(err))
 		return nil
 	}
-	if n := utf8.RuneCountInString(token.Reveal()); n < MinToken {
-		at.Bad("%v has %d characters, at least %d are needed", s, n, MinToken)
+	if n := utf8.RuneCountInString(token.Reveal()); n < least {
+		at.Bad("%v has %d characters, at least %d are needed", s, n, least)
 		return nil
 	}
 	return s

@@ -28,6 +28,9 @@ const (
 	CodeCanceled     Code = "run-canceled"
 	CodeReplaced     Code = "run-replaced" // another run took its place
 	CodeTooLarge     Code = "too-large"
+	CodeTooMany      Code = "too-many-signals" // the run has too many signals that it has not waited for
+	CodeUsed         Code = "used"             // the callback URL was used already
+	CodeExpired      Code = "expired"          // of a callback URL
 	CodeMediaType    Code = "media-type"
 	CodeHost         Code = "unknown-host" // of the Host header
 	CodeNoEngine     Code = "no-engine"    // the server is a gateway alone
@@ -44,7 +47,7 @@ var statuses = map[Code]int{
 	CodeAmbiguous: http.StatusConflict, CodeState: http.StatusConflict, CodeConflict: http.StatusConflict,
 	CodeDead: http.StatusConflict, CodeCanceled: http.StatusConflict, CodeReplaced: http.StatusConflict,
 	CodeTooLarge: http.StatusRequestEntityTooLarge, CodeMediaType: http.StatusUnsupportedMediaType,
-	CodeHost: http.StatusMisdirectedRequest,
+	CodeHost: http.StatusMisdirectedRequest, CodeTooMany: http.StatusTooManyRequests, CodeUsed: http.StatusConflict, CodeExpired: http.StatusGone,
 	CodeBusy: http.StatusServiceUnavailable, CodeClosed: http.StatusServiceUnavailable,
 	CodeAway: http.StatusServiceUnavailable,
 }
@@ -64,6 +67,10 @@ var causes = []struct {
 	{engine.ErrConflict, CodeConflict, ""},
 	{engine.ErrInput, CodeBadRequest, "input"},
 	{engine.ErrTooLarge, CodeTooLarge, ""},
+	{engine.ErrTooManySignals, CodeTooMany, ""},
+	{engine.ErrSignalUsed, CodeUsed, ""},
+	{engine.ErrMayNotAnswer, CodeForbidden, ""},
+	{engine.ErrNotAChoice, CodeBadRequest, "choice"},
 	{engine.ErrOldMember, CodeBusy, ""},
 	{engine.ErrAway, CodeAway, ""},
 	{engine.ErrClosed, CodeClosed, ""},

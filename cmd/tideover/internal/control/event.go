@@ -54,7 +54,7 @@ func Kinds() (names []string) {
 	for k := retry.AttemptStarted; k <= retry.NeedsHandler; k++ {
 		names = append(names, k.String())
 	}
-	return names
+	return append(names, retry.Paused.String(), retry.StartRefused.String(), retry.Signaled.String(), retry.Asked.String())
 }
 
 // Heartbeat is the longest time that a server sends nothing on an open event stream.
@@ -110,6 +110,10 @@ func Describe(e *retry.Event, number int) string {
 		return byActor("Run paused", e.Note)
 	case retry.NeedsHandler:
 		return "Step " + e.Step + " waits for a program that knows " + e.Note
+	case retry.Signaled:
+		return "Signal " + e.Note
+	case retry.Asked:
+		return "Asks " + e.Step + ": " + e.Note
 	case retry.StartRefused:
 		return "Start by " + e.Note + " refused: " + errText(e.Err)
 	default:

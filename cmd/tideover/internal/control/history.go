@@ -41,7 +41,7 @@ func (f *history) add(e retry.Event, number int) {
 var noteKinds = map[string]retry.EventKind{
 	"started": retry.RunStarted, "canceled": retry.Canceled, "parked": retry.NeedsHandler,
 	"retried": retry.Resumed, "started now": retry.Resumed, "unparked": retry.Resumed,
-	"paused": retry.Paused, "resumed": retry.Resumed,
+	"paused": retry.Paused, "resumed": retry.Resumed, "signal": retry.Signaled,
 }
 
 // addNote adds the event for a note of the run, if its kind is in noteKinds.
@@ -59,6 +59,13 @@ func (f *history) addStep(s *engine.StepInfo) {
 		if p.Attempts == retry.Unlimited {
 			limit = retry.Unlimited
 		}
+	}
+	if s.Question != nil && s.Called != nil {
+		e := retry.Event{Kind: retry.Asked, Time: *s.Called, Step: s.Name, Note: s.Question.String()}
+		if s.Next != nil {
+			e.Until = *s.Next
+		}
+		f.add(e, 0)
 	}
 	failed := 0
 	since := time.Time{}

@@ -155,7 +155,7 @@ func (f *Filter) exclude() []string {
 func (f *Filter) engine() engine.Filter {
 	return engine.Filter{
 		States: f.States, Workflow: f.Workflow, Exclude: f.exclude(), Search: f.Search, ErrorLike: f.Error, Since: f.Since, Until: f.Until,
-		MinAttempts: f.MinAttempts, Tags: f.Tags, Order: f.Order, After: f.After, Limit: f.Limit, Fresh: f.Fresh,
+		MinAttempts: f.MinAttempts, Tags: f.Tags, Asking: f.Asking, Order: f.Order, After: f.After, Limit: f.Limit, Fresh: f.Fresh,
 	}
 }
 

@@ -10,13 +10,15 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 	"github.com/tideover/tideover/cmd/tideover/internal/storm"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/nostr"
 )
 
 // Service has all operations on a server, grouped by what they operate on.
 type Service struct {
-	Runs      *Runs     // nil without an engine
-	Sessions  *Sessions // nil if the server can't run sessions
+	Runs      *Runs      // nil without an engine
+	Callbacks *Callbacks // nil without an engine
+	Sessions  *Sessions  // nil if the server can't run sessions
 	Providers *Providers
 	Messages  *Messages // nil without an engine
 	System    *System
@@ -28,6 +30,8 @@ type Config struct {
 	Clustered bool           // the engine shares its work with other processes
 	Sessions  SessionManager // nil means no sessions
 	Providers Gateway        // nil means no providers
+
+	CallbackKey secret.String // signs callback URLs; zero means that there are none
 
 	Data    string // data folder of the server; no backup may be stored in it; empty means unknown
 	Version string // such as "tideover v1.2.3 0123abcd, go1.26"
@@ -52,6 +56,7 @@ func New(c Config) *Service {
 	}
 	if c.Engine != nil {
 		s.Runs = &Runs{engine: c.Engine}
+		s.Callbacks = &Callbacks{engine: c.Engine, key: c.CallbackKey, place: c.Place}
 		s.Messages = &Messages{runs: s.Runs, settings: s.System.Settings, place: c.Place}
 	}
 	if c.Sessions != nil {

@@ -104,6 +104,31 @@ type Started struct {
 	InputDiffers bool `json:"input_differs"` // the existing run has another input than the request
 }
 
+// Signal is a signal to a run. ID is chosen by the sender; if it is empty, the server chooses one.
+type Signal struct {
+	Name string
+	ID   string          // of two signals with the same id the run gets one
+	Data json.RawMessage // the payload; nil means null
+}
+
+// Signaled is the response to a [Signal] that is stored.
+type Signaled struct {
+	Name string `json:"name"`
+	ID   string `json:"id"`
+}
+
+// Reply is the answer of a person to a question of a run.
+type Reply struct {
+	Choice string `json:"choice"`
+	Words  string `json:"words,omitempty"`
+}
+
+// Callback is a URL with which another system sends one signal to one run.
+type Callback struct {
+	URL     string    `json:"url"`
+	Expires time.Time `json:"expires"`
+}
+
 // Outcome is a short form of the state of a run.
 type Outcome struct {
 	ID        string            `json:"id"`
@@ -128,6 +153,7 @@ type Filter struct {
 	Until       time.Time `json:"until,omitzero"`
 	MinAttempts int       `json:"min_attempts,omitempty"`
 	Tags        []string  `json:"tag,omitempty"`      // all of them, each written as name=value
+	Asking      bool      `json:"asking,omitempty"`   // runs that wait for the answer to a question
 	Internal    bool      `json:"internal,omitempty"` // include [Internal] workflows; not needed if Workflow names one
 	Order       string    `json:"order,omitempty"`    // newest (the default), oldest, next; only in lists
 	Limit       int       `json:"limit,omitempty"`

@@ -10,8 +10,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
+	"os/user"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tideover/tideover/internal/hosts"
@@ -37,11 +41,17 @@ const ByHeader = "Tideover-By"
 // DefaultMaxBody is the default limit of request bodies, in bytes.
 const DefaultMaxBody = 1 << 20
 
+// CallbackPrefix is the beginning of the paths of callback URLs. They need no token: each is signed.
+const CallbackPrefix = "/callbacks/"
+
 // GuardOptions configures a [Guard].
 type GuardOptions struct {
 	// Token is required of requests over TCP. Without a token all requests over TCP are
 	// rejected. Requests over the Unix socket need none.
 	Token secret.String
+
+	// Users have tokens of their own, which are accepted like Token.
+	Users []User
 
 	// Hosts are values of the Host header that are accepted over TCP, with or without a port, in
 	// addition to the names of the loopback interface.
@@ -55,6 +65,42 @@ type GuardOptions struct {
 	Command string
 }
 
+// User is a user who has a token of their own.
+type User struct {
+	Name     string
+	Token    secret.String
+	ReadOnly bool // the user may not change anything
+}
+
+// Caller is the sender of a request, as far as the server has verified it. A request can't choose
+// it.
+type Caller struct {
+	// Name is that of the [User]. It is "cli:NAME" with the name of the operating system's user for
+	// a request over the Unix socket, and "api" or "page" for a program or a browser with the token
+	// of the server. It is empty for a request that needs no token.
+	Name string
+
+	IsUser   bool // Name is that of a User
+	ReadOnly bool // the caller may not change anything
+}
+
+// CallerOf returns the sender of the request that has the context.
+func CallerOf(ctx context.Context) Caller {
+	c, _ := ctx.Value(callerKey).(Caller)
+	return c
+}
+
+// LocalName returns the name of [Caller] for the user of this process: only that user can open the
+// Unix socket.
+var LocalName = sync.OnceValue(func() string {
+	name := os.Getenv("USER")
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	name = strings.Join(strings.FieldsFunc(name, func(c rune) bool { return c <= ' ' || c > '~' }), "")
+	return "cli:" + name[:min(len(name), 60)]
+})
+
 type contextKey int
 
 const (
@@ -62,6 +108,7 @@ const (
 	guardedKey
 	browserKey
 	stoppingKey
+	callerKey
 )
 
 // Local reports whether a request came over the Unix socket. The file mode of the socket
@@ -75,6 +122,7 @@ func FromBrowser(ctx context.Context) bool { return ctx.Value(browserKey) != nil
 type guard struct {
 	next    http.Handler
 	token   secret.String
+	users   []User // the first has the token of the server, and no name
 	hosts   hosts.Set
 	maxBody int64
 	cross   *http.CrossOriginProtection
@@ -93,7 +141,7 @@ type guard struct {
 func Guard(o GuardOptions, next http.Handler) http.Handler {
 	g := &guard{
 		next: next, token: o.Token, maxBody: cmp.Or(o.MaxBody, DefaultMaxBody), cross: http.NewCrossOriginProtection(),
-		command: cmp.Or(o.Command, "tideover serve"), hosts: hosts.New(o.Hosts),
+		command: cmp.Or(o.Command, "tideover serve"), hosts: hosts.New(o.Hosts), users: append([]User{{Token: o.Token}}, o.Users...),
 	}
 	g.cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		rejection{Status: http.StatusForbidden, Code: "forbidden", Message: "the request comes from the page of another site"}.write(w)
@@ -145,11 +193,16 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	forbid(w.Header())
 	w.Header().Set(APIHeader, "1")
 	ctx := context.WithValue(r.Context(), guardedKey, true)
-	if !Local(ctx) {
+	if Local(ctx) {
+		ctx = context.WithValue(ctx, callerKey, Caller{Name: LocalName()})
+	} else {
 		var ok bool
 		if ctx, ok = g.admit(ctx, w, r); !ok {
 			return
 		}
+	}
+	if !g.permit(CallerOf(ctx), w, r) {
+		return
 	}
 	r = r.WithContext(ctx)
 	r.Body = http.MaxBytesReader(w, r.Body, g.maxBody)
@@ -177,7 +230,7 @@ func (g *guard) admit(ctx context.Context, w http.ResponseWriter, r *http.Reques
 		}.write(w)
 		return ctx, false
 	}
-	if IsHealthPath(r.URL.Path) {
+	if IsHealthPath(r.URL.Path) || strings.HasPrefix(r.URL.Path, CallbackPrefix) {
 		return ctx, true
 	}
 	isAPI := strings.HasPrefix(r.URL.Path, "/api/")
@@ -186,19 +239,55 @@ func (g *guard) admit(ctx context.Context, w http.ResponseWriter, r *http.Reques
 		return ctx, false
 	}
 	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
-		if g.valid(strings.TrimSpace(token)) {
-			return ctx, true
+		if u := g.withToken(strings.TrimSpace(token)); u != nil {
+			return context.WithValue(ctx, callerKey, u.caller("api")), true
 		}
-	} else if cookie, err := r.Cookie(g.cookieName()); err == nil && g.validSession(cookie.Value, time.Now()) {
-		return context.WithValue(ctx, browserKey, true), true
+	} else if cookie, err := r.Cookie(g.cookieName()); err == nil {
+		if u := g.withSession(cookie.Value, time.Now()); u != nil {
+			ctx = context.WithValue(ctx, browserKey, true)
+			return context.WithValue(ctx, callerKey, u.caller("page")), true
+		}
 	}
 	g.refuse(w, r)
 	return ctx, false
 }
 
-// valid reports whether the token is that of the server. It compares in constant time. If the server
-// has no token, none is valid.
-func (g *guard) valid(token string) bool { return !g.token.IsZero() && g.token.Equal(token) }
+// caller returns the user as the sender of a request. unnamed is the name if the user has the token
+// of the server.
+func (u *User) caller(unnamed string) Caller {
+	return Caller{Name: cmp.Or(u.Name, unnamed), IsUser: u.Name != "", ReadOnly: u.ReadOnly}
+}
+
+// permit reports whether the caller may send the request. If not, it has sent the response.
+func (g *guard) permit(c Caller, w http.ResponseWriter, r *http.Request) bool {
+	message, hint := "", ""
+	claimed := r.Header.Get(ByHeader)
+	switch {
+	case c.ReadOnly && r.Method != http.MethodGet && r.Method != http.MethodHead:
+		message, hint = "the token of "+c.Name+" may only read", "use another token, or remove read-only of this user in server.users"
+	case claimed != "" && claimed != c.Name && slices.ContainsFunc(g.users, func(u User) bool { return u.Name == claimed }):
+		message, hint = ByHeader+": "+claimed+" is a user of this server", "send the token of that user instead"
+	default:
+		return true
+	}
+	if strings.HasPrefix(r.URL.Path, "/api/") {
+		rejection{Status: http.StatusForbidden, Code: "forbidden", Message: message, Hint: hint}.write(w)
+	} else {
+		http.Error(w, message+"; "+hint, http.StatusForbidden)
+	}
+	return false
+}
+
+// withToken returns the user with the token, or nil. It compares in constant time. A user without a
+// token has none.
+func (g *guard) withToken(token string) (found *User) {
+	for i := range g.users {
+		if u := &g.users[i]; !u.Token.IsZero() && u.Token.Equal(token) && found == nil {
+			found = u
+		}
+	}
+	return found
+}
 
 // tokenPlace describes where the token is stored. It does not contain the path of the data folder,
 // which a client without a token must not learn.
@@ -225,11 +314,12 @@ func (g *guard) refuse(w http.ResponseWriter, r *http.Request) {
 // without the token, so that the browser's history does not keep it.
 func (g *guard) login(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	if len(q["token"]) != 1 || !g.valid(q.Get("token")) {
+	u := g.withToken(q.Get("token"))
+	if len(q["token"]) != 1 || u == nil {
 		g.refuse(w, r)
 		return
 	}
-	http.SetCookie(w, g.session(time.Now(), r.TLS != nil))
+	http.SetCookie(w, g.session(u, time.Now(), r.TLS != nil))
 	q.Del("token")
 	// A path that begins with two slashes would be the address of another server.
 	to := url.URL{Path: "/" + strings.TrimLeft(r.URL.Path, "/\\"), RawQuery: q.Encode()}
@@ -245,29 +335,37 @@ const sessionAge = 30 * 24 * time.Hour
 
 // cookieName returns the name of the session cookie. It differs between servers, since browsers send
 // a cookie to all ports of a host.
-func (g *guard) cookieName() string { return "tideover-" + g.mac("cookie")[:8] }
+func (g *guard) cookieName() string { return "tideover-" + mac(g.token, "cookie")[:8] }
 
-// session returns the cookie of a session that starts now. Its value is derived from the token, but
-// does not contain it: a stolen cookie expires and can't be used as a bearer token.
-func (g *guard) session(now time.Time, secure bool) *http.Cookie {
+// session returns the cookie of a session of the user that starts now. Its value is derived from the
+// token, but does not contain it: a stolen cookie expires and can't be used as a bearer token.
+func (g *guard) session(u *User, now time.Time, secure bool) *http.Cookie {
 	until := strconv.FormatInt(now.Add(sessionAge).Unix(), 10)
 	return &http.Cookie{
-		Name: g.cookieName(), Value: until + "." + g.mac("session "+until), Path: "/", MaxAge: int(sessionAge / time.Second),
+		Name: g.cookieName(), Value: until + "." + mac(u.Token, "session "+until), Path: "/", MaxAge: int(sessionAge / time.Second),
 		HttpOnly: true, Secure: secure, SameSite: http.SameSiteStrictMode,
 	}
 }
 
-func (g *guard) validSession(value string, now time.Time) bool {
-	until, mac, ok := strings.Cut(value, ".")
-	if !ok || g.token.IsZero() || !hmac.Equal([]byte(mac), []byte(g.mac("session "+until))) {
-		return false
+// withSession returns the user to whom the value of a session cookie belongs, or nil.
+func (g *guard) withSession(value string, now time.Time) (found *User) {
+	until, sum, ok := strings.Cut(value, ".")
+	if !ok {
+		return nil
 	}
-	end, err := strconv.ParseInt(until, 10, 64)
-	return err == nil && now.Unix() < end
+	for i := range g.users {
+		if u := &g.users[i]; !u.Token.IsZero() && hmac.Equal([]byte(sum), []byte(mac(u.Token, "session "+until))) && found == nil {
+			found = u
+		}
+	}
+	if end, err := strconv.ParseInt(until, 10, 64); err != nil || now.Unix() >= end {
+		return nil
+	}
+	return found
 }
 
-func (g *guard) mac(what string) string {
-	m := hmac.New(sha256.New, []byte(g.token.Reveal()))
+func mac(token secret.String, what string) string {
+	m := hmac.New(sha256.New, []byte(token.Reveal()))
 	m.Write([]byte("tideover " + what))
 	return hex.EncodeToString(m.Sum(nil))
 }

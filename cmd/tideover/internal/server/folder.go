@@ -2,6 +2,7 @@ package server
 
 import (
 	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/fileaccess"
+	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/cmd/tideover/internal/lockfile"
 	"github.com/tideover/tideover/internal/secret"
 )
@@ -81,34 +83,83 @@ func loadToken(cfg *config.Config) (secret.String, error) {
 		}
 		return token, nil
 	}
-	path := filepath.Join(cfg.Server.Data, "token")
+	return generated{"token", config.MinToken, rand.Text}.load(cfg.Server.Data)
+}
+
+// users returns the users of the configuration with their tokens.
+func users(cfg *config.Config) (list []httpserver.User, err error) {
+	for _, u := range cfg.Server.Users {
+		token, err := u.Token.Resolve(cfg.Secrets())
+		if err != nil {
+			return nil, fmt.Errorf("server.users.%s.token: %w", u.Name, err)
+		}
+		list = append(list, httpserver.User{Name: u.Name, Token: token, ReadOnly: u.ReadOnly})
+	}
+	return list, nil
+}
+
+// loadCallbackKey returns the key of the configuration that signs callback URLs or, if none is
+// configured, the key in the data folder. It creates that file if it does not exist. In a cluster
+// the key must be configured, because each process has its own folder; without it the result is
+// zero.
+func loadCallbackKey(cfg *config.Config) (secret.String, error) {
+	if k := cfg.Server.CallbackKey; k != nil {
+		key, err := k.Resolve(cfg.Secrets())
+		if err != nil {
+			return key, fmt.Errorf("server.callback-key: %w", err)
+		}
+		return key, nil
+	}
+	if cfg.Engine.Clustered() {
+		return secret.String{}, nil
+	}
+	return generated{"callback.key", 2 * callbackKeySize, newCallbackKey}.load(cfg.Server.Data)
+}
+
+const callbackKeySize = 32 // in bytes
+
+func newCallbackKey() string {
+	key := make([]byte, callbackKeySize)
+	_, _ = rand.Read(key) // it never fails
+	return hex.EncodeToString(key)
+}
+
+// generated is a secret in a file of the data folder, which the server creates if it does not exist.
+type generated struct {
+	name  string // of the file
+	least int    // fewest characters
+	make  func() string
+}
+
+func (g generated) load(dir string) (secret.String, error) {
+	path := filepath.Join(dir, g.name)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		data = []byte(rand.Text())
-		err = writeToken(path, data)
+		data = []byte(g.make())
+		err = writeSecret(path, data)
 	}
 	if err != nil {
-		return secret.String{}, fmt.Errorf("token: %w", err)
+		return secret.String{}, fmt.Errorf("%s: %w", g.name, err)
 	}
-	token := strings.TrimSpace(string(data))
-	if len(token) < config.MinToken {
-		return secret.String{}, fmt.Errorf("token: %s has %d characters, at least %d are needed; delete the file and a new token is made", path, len(token), config.MinToken)
+	text := strings.TrimSpace(string(data))
+	if len(text) < g.least {
+		return secret.String{}, fmt.Errorf("%s: %s has %d characters, at least %d are needed; delete the file and a new %[1]s is made", g.name, path, len(text), g.least)
 	}
 	info, err := os.Stat(path)
 	if err == nil {
 		err = fileaccess.Check(path, info, fileaccess.GroupOrOthers)
 	}
 	if err != nil {
-		return secret.String{}, fmt.Errorf("token: %w, or delete the file and a new token is made", err)
+		return secret.String{}, fmt.Errorf("%s: %w, or delete the file and a new %[1]s is made", g.name, err)
 	}
 	if runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
-		return secret.String{}, fmt.Errorf("token: other users can read %s (%v): run chmod 600, or delete the file and a new token is made", path, info.Mode().Perm())
+		return secret.String{}, fmt.Errorf("%s: other users can read %s (%v): run chmod 600, or delete the file and a new %[1]s is made", g.name, path, info.Mode().Perm())
 	}
-	return secret.New(token), nil
+	return secret.New(text), nil
 }
 
-// writeToken creates the file of the token. Only its owner can ever access it.
-func writeToken(path string, data []byte) error {
+// writeSecret creates the file of a secret. Only its owner can ever access it.
+func writeSecret(path string, data []byte) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err

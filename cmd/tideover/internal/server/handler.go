@@ -22,7 +22,7 @@ func (s *server) newControl() *control.Service {
 		Engine: p.engine, Clustered: p.cluster != nil, Providers: p.gateway, Storms: p.observer.alarm.Storms,
 		Data: s.cfg.Server.Data, Version: s.options.Version, Logger: s.options.Log,
 		Settings: s.reloader.settings, ConfigFile: s.reloader.file, Place: s.addresses.place,
-		Doctor: p.diagnose, Findings: p.machineFindings,
+		Doctor: p.diagnose, Findings: p.machineFindings, CallbackKey: s.callbackKey,
 	}
 	if p.nip90 != nil {
 		c.Relays = p.nip90.Relays
@@ -36,7 +36,7 @@ func (s *server) newControl() *control.Service {
 // handler returns the handler of the gateway, the API, the page and the metrics.
 func (s *server) handler(addr net.Addr) http.Handler {
 	guard := httpserver.GuardOptions{
-		Token: s.token, Hosts: append([]string{addr.String(), s.addresses.listen()}, s.cfg.Server.Hosts...), MaxBody: s.cfg.Server.MaxBody,
+		Token: s.token, Users: s.users, Hosts: append([]string{addr.String(), s.addresses.listen()}, s.cfg.Server.Hosts...), MaxBody: s.cfg.Server.MaxBody,
 	}
 	if s.options.Gateway {
 		guard.Command = "tideover gateway"
@@ -63,7 +63,7 @@ func (s *server) handler(addr net.Addr) http.Handler {
 			local.ServeHTTP(w, r)
 		case strings.HasPrefix(path, "/p/"):
 			providers.ServeHTTP(w, r)
-		case strings.HasPrefix(path, "/api/") || path == "/healthz":
+		case strings.HasPrefix(path, "/api/") || path == "/healthz" || strings.HasPrefix(path, httpserver.CallbackPrefix):
 			rest.ServeHTTP(w, r)
 		case path == httpserver.MetricsPath:
 			metrics.ServeHTTP(w, r)

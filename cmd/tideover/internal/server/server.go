@@ -55,6 +55,8 @@ type server struct {
 	options     Options
 	cfg         *config.Config // the configuration at the start
 	token       secret.String
+	users       []httpserver.User
+	callbackKey secret.String // zero for a gateway alone, and in a cluster without server.callback-key
 	addresses   *addresses
 	observer    *observer
 	parts       *parts
@@ -86,6 +88,15 @@ func Run(ctx, hurry context.Context, o Options) (err error) {
 		return err
 	}
 	o.Source.Redactor.Add(s.token.Reveal())
+	if s.users, err = users(cfg); err != nil {
+		return err
+	}
+	if !o.Gateway {
+		if s.callbackKey, err = loadCallbackKey(cfg); err != nil {
+			return err
+		}
+		o.Source.Redactor.Add(s.callbackKey.Reveal())
+	}
 	if s.addresses, err = newAddresses(cfg, o.Gateway, o.Log); err != nil {
 		return err
 	}
