@@ -1,0 +1,395 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/retry"
+)
+
+// groupItem is one operation of a group.
+type groupItem struct {
+	*opGroup
+	index int
+}
+
+// opGroup is a set of operations that the function waits for: one operation of Do or Sleep, or
+// all of a Map.
+type opGroup struct {
+	name     string              // identity of the operation or of the map
+	def      *machine.Definition // policy and limits; nil for a sleep and a wait for a signal
+	sleep    time.Duration       // length of a sleep, or the longest wait for a signal; 0 means no limit for that
+	isAwait  bool                // it waits for a signal
+	question []byte              // encoded question that a signal answers; nil for none
+	child    *childStarts        // the runs that it starts; nil for none
+	undoable bool                // its operations can be undone
+	isUndo   bool                // its operations undo others
+	items    []int               // of undos of a map: the indexes of its items; nil means all
+	n        int                 // number of operations
+	parallel int
+	isMap    bool
+	all      bool // continue after a failure
+	do       func(ctx context.Context, i int) ([]byte, error)
+	results  []machine.OpResult // of the operations that have ended; the others have no Name
+	one      [1]machine.OpResult
+	numbers  map[int]int   // numbers of the operations that were called before, by index; nil for none
+	over     chan struct{} // closed when no operation runs and none is to begin
+	once     sync.Once
+
+	// The owner's goroutine uses the following fields.
+
+	next    int // index of the next operation to begin
+	running int // operations that have begun and have not ended
+	failed  bool
+}
+
+// identity returns the identity of an operation of the group.
+func (g *opGroup) identity(i int) string {
+	if !g.isMap {
+		return g.name
+	}
+	kind := "item"
+	switch {
+	case g.child != nil:
+		kind = machine.ChildKind
+	case g.isUndo:
+		kind = machine.UndoKind
+	}
+	if g.items != nil {
+		i = g.items[i]
+	}
+	return kind + ":" + label(g.name) + "#" + strconv.Itoa(i)
+}
+
+// baseName returns the name of the operation or of the map, without its kind and key.
+func (g *opGroup) baseName() string {
+	name, _, _ := strings.Cut(label(g.name), "[")
+	return name
+}
+
+// end wakes the function. Only the first call has an effect.
+func (g *opGroup) end() { g.once.Do(func() { close(g.over) }) }
+
+// endWith is end for a group of one operation, with its result.
+func (g *opGroup) endWith(res machine.OpResult) {
+	g.once.Do(func() {
+		g.results[0] = res
+		close(g.over)
+	})
+}
+
+// operation is an operation that the function calls.
+type operation struct {
+	identity string
+	def      *machine.Definition // nil if it has no attempts
+	parallel int
+	within   time.Duration       // of an await
+	detached bool                // of a child
+	undo     *machine.Definition // policy and limits of the undo
+}
+
+// operation checks the call of an operation: its name and options, and that the flow is used as
+// it must be. After success the caller must clear flowCall.busy.
+func (f *Flow) operation(kind, name string, opts []StepOption) (o operation, err error) {
+	c := f.call
+	kind, undoable := strings.CutSuffix(kind, withUndo)
+	o.identity = kind + ":" + name
+	if c.exiting.Load() || c.ended.Load() || c.toUndo.Load() {
+		return o, fmt.Errorf("operation %s: %w", name, ErrFlowOver)
+	}
+	switch callerOf() {
+	case inOperation:
+		return o, f.misuse(o.identity, ErrFlowInOperation)
+	case elsewhere:
+		return o, f.misuse(o.identity, ErrSecondGoroutine)
+	}
+	if !c.busy.CompareAndSwap(false, true) {
+		return o, f.misuse(o.identity, ErrSecondGoroutine)
+	}
+	c.exitIfStopped()
+	if c.firstWrong() != nil {
+		c.exit()
+	}
+	asked := kind
+	if undoable {
+		asked += withUndo
+	}
+	s, err := c.workflow.operation(asked, name, opts)
+	if err == nil && undoable {
+		o.undo, err = c.workflow.undoOperation(name, s.undo, opts)
+	}
+	if err == nil && s.key != "" {
+		o.identity += "[" + s.key + "]"
+	}
+	if err == nil && f.asked[o.identity] {
+		err = ErrSameOperation
+	}
+	if err == nil {
+		err = f.checkKind(o.identity)
+	}
+	if err != nil {
+		c.busy.Store(false)
+		return o, f.misuse(o.identity, err)
+	}
+	f.asked[o.identity], f.last = true, o.identity
+	o.def, o.parallel, o.within, o.detached = s.def, cmp.Or(s.parallel, defaultParallel), s.within, s.detached
+	return o, nil
+}
+
+// opKinds has the kinds of operations that a function can call.
+var opKinds = [...]string{"do", "map", "sleep", "now", "random", machine.AwaitKind, machine.AskKind, machine.ChildKind, childrenKind}
+
+// checkKind returns an error if the run has a stored operation of another kind in the place of this
+// one.
+func (f *Flow) checkKind(identity string) error {
+	stored := func(identity string) bool {
+		_, ended := f.ended[identity]
+		_, pending := f.pending[identity]
+		return ended || pending
+	}
+	if len(f.ended)+len(f.pending) == 0 || stored(identity) {
+		return nil
+	}
+	name := label(identity)
+	for _, kind := range opKinds {
+		if other := kind + ":" + name; stored(other) && !f.asked[other] && !slices.Contains(f.removed, name) {
+			now, _ := splitIdentity(identity)
+			return fmt.Errorf("is of kind %s, but the stored operation is of kind %s: use another name, and engine.Removed for the stored one", now, kind)
+		}
+	}
+	return nil
+}
+
+// perform executes the operations of a group that have no stored result, and waits for them.
+func (f *Flow) perform(g *opGroup) error {
+	c := f.call
+	g.over = make(chan struct{})
+	if g.results = g.one[:]; g.n != 1 {
+		g.results = make([]machine.OpResult, g.n)
+	}
+	fresh := 0
+	for i := range g.n {
+		identity := g.identity(i)
+		if res, ok := f.ended[identity]; ok {
+			g.results[i] = *res
+			g.failed = g.failed || res.Reason != 0
+			continue
+		}
+		if number, ok := f.pending[identity]; ok {
+			if g.numbers == nil {
+				g.numbers = map[int]int{}
+			}
+			g.numbers[i] = number
+		} else {
+			fresh++
+		}
+	}
+	if len(g.numbers) == 0 && (fresh == 0 || g.failed && !g.all) {
+		return nil
+	}
+	switch {
+	case g.isUndo: // it must be possible
+	case c.undoing.Load() && len(g.numbers) == 0:
+		c.exitToUndo()
+	default:
+		if err := f.countOps(g.name, fresh); err != nil {
+			return err
+		}
+	}
+	c.send(func(t *turn) error { t.o.sh.dispatcher.startGroup(c, g); return nil })
+	select {
+	case <-g.over:
+	case <-c.stopped:
+		c.exit()
+	}
+	missing := false
+	for i := range g.results {
+		if name := g.results[i].Name; name != "" {
+			f.ended[name] = &g.results[i]
+		} else {
+			f.count-- // it was not called, because another one failed, or the run undoes its operations
+			missing = true
+		}
+	}
+	if missing && c.undoing.Load() && !g.isUndo {
+		c.exitToUndo()
+	}
+	return nil
+}
+
+// countOps counts operations that the function is about to call. If the run would have too many,
+// it counts none of them, and returns an error with the name of the operation.
+func (f *Flow) countOps(identity string, n int) error {
+	if err := f.checkCount(identity, n); err != nil {
+		return err
+	}
+	f.count += n
+	return nil
+}
+
+// record stores an operation that ends with its call.
+func (f *Flow) record(identity string, data []byte) error {
+	c := f.call
+	if c.undoing.Load() {
+		c.exitToUndo()
+	}
+	if err := f.countOps(identity, 1); err != nil {
+		return err
+	}
+	f.ended[identity] = &machine.OpResult{Name: identity, Data: data}
+	c.send(func(t *turn) error {
+		t.o.sh.dispatcher.recordOp(c, &machine.OpCall{Name: identity, Data: data})
+		return nil
+	})
+	return nil
+}
+
+// itemHash is the number of bytes of the hash of an item.
+const itemHash = 8
+
+// checkItems compares the items of a Map with those that are stored, or stores the hashes of the
+// items.
+func (f *Flow) checkItems(identity string, items [][]byte) error {
+	hashes := make([]byte, 0, itemHash*len(items))
+	for _, item := range items {
+		h := fnv.New64a()
+		_, _ = h.Write(item) // never fails
+		hashes = h.Sum(hashes)
+	}
+	text, err := json.Marshal(hashes)
+	if err != nil {
+		return err
+	}
+	stored, ok := f.ended[identity]
+	if !ok {
+		if err := f.checkCount(identity, 1+len(items)); err != nil {
+			return err // before the hashes are stored, which may be too many for an entry
+		}
+		return f.record(identity, text)
+	}
+	var before []byte
+	if err := json.Unmarshal(stored.Data, &before); err != nil {
+		return f.misuse(identity, fmt.Errorf("its stored items can't be read: %w", err))
+	}
+	if len(before) != len(hashes) {
+		return f.misuse(identity, fmt.Errorf("has %d items, but the stored operation has %d: the items must follow from the input and from results of operations", len(items), len(before)/itemHash))
+	}
+	for i := range items {
+		if !slices.Equal(before[itemHash*i:itemHash*(i+1)], hashes[itemHash*i:itemHash*(i+1)]) {
+			return f.misuse(identity, fmt.Errorf("item %d is not the same as in the stored operation: the items must follow from the input and from results of operations", i))
+		}
+	}
+	return nil
+}
+
+// opSpec is an operation as its options describe it.
+type opSpec struct {
+	def      *machine.Definition
+	key      string
+	parallel int
+	within   time.Duration
+	detached bool
+	undo     string // policy of the undo
+}
+
+// opKey identifies the definition of an operation in the cache of a workflow.
+type opKey struct {
+	policy    string
+	heartbeat time.Duration
+	maxLost   int
+	windows   int
+}
+
+// maxCachedOps limits the cache of a workflow. A function that makes policies up has no use of it.
+const maxCachedOps = 1000
+
+// operation returns an operation with these options. Operations with the same options share their
+// definition, whatever their names are. The definitions are cached.
+func (w *Workflow) operation(kind, name string, opts []StepOption) (s opSpec, err error) {
+	if err := checkName(name); err != nil {
+		return s, err
+	}
+	base, _ := strings.CutSuffix(kind, withUndo)
+	hasAttempts := base == "do" || base == "map"
+	if len(opts) == 0 && len(w.opDefaults) == 0 && hasAttempts {
+		if s.def = w.cachedOp(opKey{policy: DefaultPolicy, maxLost: DefaultMaxLost}); s.def != nil {
+			return s, nil
+		}
+	}
+	b := stepBuilder{Step: machine.Step{Name: machine.Operation, MaxLost: DefaultMaxLost}, text: DefaultPolicy}
+	for _, list := range [...][]StepOption{w.opDefaults, opts} {
+		for _, opt := range list {
+			opt(&b)
+		}
+	}
+	switch {
+	case len(b.Needs) > 0:
+		err = errors.New("after: an operation begins when the function calls it")
+	case b.concurrency != 0:
+		err = errors.New("concurrency: an operation can't have this limit; use MaxRuns or Config.Concurrency")
+	case b.version != "":
+		err = errors.New("version: use the option of the function")
+	case b.parallel != 0 && base != "map" && base != childrenKind:
+		err = errors.New("parallel: only Map, Collect and Children have this option")
+	case b.detached && kind != machine.ChildKind && kind != childrenKind:
+		err = errors.New("detached: only Child and Children have this option")
+	case b.undoPolicy != "" && !strings.HasSuffix(kind, withUndo):
+		err = errors.New("undo policy: only DoUndo and MapUndo have this option")
+	case b.within != 0 && kind != machine.AwaitKind && kind != machine.AskKind:
+		err = errors.New("within: only Await and Ask have this option")
+	}
+	if err := errors.Join(append(b.errs, err)...); err != nil {
+		return s, err
+	}
+	s.key, s.parallel, s.within, s.detached, s.undo = b.key, b.parallel, b.within, b.detached, b.undoPolicy
+	if !hasAttempts {
+		return s, nil
+	}
+	key := opKey{b.text, b.Heartbeat, b.MaxLost, b.Windows}
+	if b.text != "" {
+		if s.def = w.cachedOp(key); s.def != nil {
+			return s, nil
+		}
+		if b.Policy, err = retry.Parse(b.text); err != nil {
+			return s, fmt.Errorf("policy: %w", err)
+		}
+	}
+	b.Handler = "operation"
+	s.def = &machine.Definition{Name: w.def.Name, Op: true, Steps: []machine.Step{b.Step}}
+	if err := s.def.Prepare(); err != nil {
+		return s, err
+	}
+	if b.text != "" {
+		w.cacheOp(key, s.def)
+	}
+	return s, nil
+}
+
+// cachedOp returns a cached definition of an operation; nil if there is none.
+func (w *Workflow) cachedOp(key opKey) *machine.Definition {
+	w.opsMu.RLock()
+	defer w.opsMu.RUnlock()
+	return w.ops[key]
+}
+
+// cacheOp caches the definition of an operation, if there is room.
+func (w *Workflow) cacheOp(key opKey, def *machine.Definition) {
+	w.opsMu.Lock()
+	defer w.opsMu.Unlock()
+	if w.ops == nil {
+		w.ops = map[opKey]*machine.Definition{}
+	}
+	if len(w.ops) < maxCachedOps {
+		w.ops[key] = def
+	}
+}
