@@ -17,7 +17,7 @@ func TestHistoryHasEveryKind(t *testing.T) {
 		}
 		appendHistory(r, &rec)
 		rec.Run, rec.Hash, rec.Data = ID{}, Hash{}, nil // the run has them
-		if k != Called { // it keeps the question
+		if k != Called {                                // it keeps the question
 			rec.Outputs = nil
 		}
 		if k == Started {
