@@ -49,7 +49,7 @@ func (m *Machine) Apply(rec *Record) error {
 		m.applyCron(rec)
 		return nil
 	}
-	r, ok := m.runs[rec.Run]
+	r, ok := m.Run(rec.Run)
 	if !ok {
 		return fmt.Errorf("%w: %s of the unknown run %s", ErrEncoding, rec.Kind, rec.Run)
 	}
@@ -235,7 +235,7 @@ func (m *Machine) applyEnd(r *Run, rec *Record) {
 }
 
 func (m *Machine) applyStarted(rec *Record) error {
-	if r, known := m.runs[rec.Run]; known {
+	if r, known := m.Run(rec.Run); known {
 		if r.knows(m.seq) {
 			r.Def.workflow.Totals.count(rec)
 			return nil
@@ -392,7 +392,7 @@ func (m *state) applyPurged(rec *Record) {
 		if e.at >= rec.At {
 			return false
 		}
-		if r := m.runs[m.keys[e.key].id]; r != nil && r.knows(m.seq) {
+		if r := m.byID(m.keys[e.key].id); r != nil && r.knows(m.seq) {
 			return false // the snapshot has a later state: the run ends after this entry
 		}
 		delete(m.keys, e.key)

@@ -67,7 +67,7 @@ func waiting(b testing.TB, n int) *Machine {
 			b.Fatal(err)
 		}
 		apply(&rec)
-		r := m.runs[rec.Run]
+		r := m.byID(rec.Run)
 		begun := m.Attempt(r, 0, now)
 		apply(&begun)
 		failed, _ := m.Finish(&Result{Run: r.ID, Attempt: 1, Failed: true, Error: "connection refused"}, now, w.rng.Uint64())
@@ -107,7 +107,7 @@ func sleeping(b testing.TB, n int) *Machine {
 			b.Fatal(err)
 		}
 		apply(rec)
-		r := m.runs[rec.Run]
+		r := m.byID(rec.Run)
 		apply(m.Attempt(r, 0, now))
 		for _, name := range []string{"do:price", "do:reserve", "do:charge"} {
 			called := m.Call(r, &OpCall{Name: name, Def: call}, now)

@@ -223,7 +223,7 @@ func (c Commands) Replace(id, by ID, now int64) (Record, error) {
 }
 
 func (c Commands) find(id ID) (*Run, error) {
-	if r, ok := c.runs[id]; ok {
+	if r, ok := c.Run(id); ok {
 		return r, c.warm(r)
 	}
 	return nil, fmt.Errorf("%w: %s", ErrUnknown, id)
@@ -300,7 +300,7 @@ type Result struct {
 // Finish decides what follows the end of an attempt: success, failure, or a wait. ok is false if
 // the state has no such running attempt. u is a uniform random number.
 func (c Commands) Finish(res *Result, now int64, u uint64) (rec Record, ok bool) {
-	r, known := c.runs[res.Run]
+	r, known := c.Run(res.Run)
 	if !known || !r.has(res.Step) {
 		return rec, false
 	}
@@ -523,7 +523,7 @@ func queuedSince(r *Run) (at int64, queued bool) {
 // Report decides to record the progress of an attempt. ok is false if the attempt is not
 // running.
 func (c Commands) Report(id ID, step, attempt int, progress json.RawMessage, now int64) (rec Record, ok bool) {
-	r, known := c.runs[id]
+	r, known := c.Run(id)
 	if !known || !r.has(step) || r.Step(step).Status != Running || int(r.Step(step).Attempt) != attempt {
 		return rec, false
 	}

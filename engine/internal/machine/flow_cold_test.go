@@ -18,8 +18,8 @@ func TestColdRunsShareTheirOperation(t *testing.T) {
 	same := func(when string, from int) {
 		t.Helper()
 		for _, r := range warm.all[from:] {
-			cold := m.runs[r.ID]
-			if !cold.IsCold() || cold.flow != m.runs[warm.all[2].ID].flow {
+			cold := m.byID(r.ID)
+			if !cold.IsCold() || cold.flow != m.byID(warm.all[2].ID).flow {
 				t.Errorf("%s: run %s is cold: %v, and does not share its operation", when, r.ID, cold.IsCold())
 			}
 			got, err := m.Encode(nil, cold)
@@ -32,7 +32,7 @@ func TestColdRunsShareTheirOperation(t *testing.T) {
 
 	// One of them goes on. The others stay as they are.
 	now := warm.at + int64(10*time.Hour)
-	first := m.runs[warm.all[0].ID]
+	first := m.byID(warm.all[0].ID)
 	m.Begin(m.Seq()+1, Header{At: now})
 	for _, rec := range []Record{m.Slept(first, 4, now), m.Attempt(first, 0, now)} {
 		if err := m.Apply(&rec); err != nil {

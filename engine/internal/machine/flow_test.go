@@ -176,7 +176,7 @@ func TestCopyOfAColdFlowHasMemoryOfItsOwn(t *testing.T) {
 	parts := bodies(t, data)
 	var buf []byte
 	m.Cold(func(frame uint32) ([]byte, error) { buf = append(buf[:0], parts[frame]...); return buf, nil })
-	r := m.runs[warm.all[0].ID]
+	r := m.byID(warm.all[0].ID)
 	c, err := m.Copy(r)
 	if err != nil {
 		t.Fatal(err)

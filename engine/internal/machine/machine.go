@@ -57,7 +57,7 @@ func (m *Machine) Forget(r *Run) error {
 	if !r.Finished() {
 		return fmt.Errorf("run %s is not finished", r.ID)
 	}
-	if m.runs[r.ID] == r { // it was not purged meanwhile
+	if m.byID(r.ID) == r { // it was not purged meanwhile
 		m.remove(r)
 	}
 	return nil

@@ -159,7 +159,7 @@ func (w *world) start(d *Definition, c Start) *Run {
 		w.t.Fatalf("Start(%+v) = %v, %v", c, existing, err)
 	}
 	w.do(rec, nil)
-	return w.m.runs[c.ID]
+	return w.m.byID(c.ID)
 }
 
 // attempt begins an attempt of each step of a run that is due.
@@ -369,8 +369,12 @@ func legal(m *Machine) error {
 }
 
 func legalMemory(m *Machine) error {
-	if len(m.all) != len(m.runs) {
-		return fmt.Errorf("%d runs in the list, %d by id", len(m.all), len(m.runs))
+	byID := 0
+	for i := range m.table.parts {
+		byID += m.table.parts[i].used
+	}
+	if len(m.all) != byID {
+		return fmt.Errorf("%d runs in the list, %d by id", len(m.all), byID)
 	}
 	dirty := map[*Run]int{}
 	for _, r := range m.changed {
@@ -384,7 +388,7 @@ func legalMemory(m *Machine) error {
 		switch {
 		case int(r.index) != i:
 			return fmt.Errorf("run %s at %d has the index %d", r.ID, i, r.index)
-		case m.runs[r.ID] != r:
+		case m.byID(r.ID) != r:
 			return fmt.Errorf("run %s is not the one of its id", r.ID)
 		case m.defs[r.Def.hash] != r.Def:
 			return fmt.Errorf("run %s has a definition that is not stored", r.ID)
@@ -406,7 +410,7 @@ func legalMemory(m *Machine) error {
 func legalTimers(m *Machine) error {
 	for i := range m.timers.heap {
 		t := &m.timers.heap[i]
-		if m.runs[t.run.ID] != t.run {
+		if m.byID(t.run.ID) != t.run {
 			return fmt.Errorf("timer %d is of run %s, which is not in memory", i, t.run.ID)
 		}
 		if int(*t.index()) != i {
@@ -515,7 +519,7 @@ func legalKeys(m *Machine) error {
 		expires[e] = true
 	}
 	for key, k := range m.keys {
-		r, there := m.runs[k.id]
+		r, there := m.Run(k.id)
 		switch {
 		case k.id.IsZero() || key == "":
 			return fmt.Errorf("key %q is of run %q", key, k.id)

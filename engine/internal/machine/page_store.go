@@ -119,7 +119,7 @@ func (s *Snapshot) Chill(now int64, base uint32, most int) (more bool) {
 // chill is Chill for one run.
 func (s *Snapshot) chill(w written, now int64, base uint32) {
 	r := w.run
-	if here, ok := s.m.runs[r.ID]; !ok || here != r {
+	if s.m.byID(r.ID) != r {
 		return
 	}
 	warm := r.coldFrame == 0

@@ -2,8 +2,8 @@ package machine
 
 // runIndex has the runs that are in memory, by id and by key.
 type runIndex struct {
-	runs  map[ID]*Run
-	all   []*Run           // the same runs in no particular order; Snapshot walks them by index
+	table idTable
+	all   []*Run           // the runs in no particular order; Snapshot walks them by index
 	keys  map[string]keyed // also keys of finished runs that are not in memory any more
 	ended []expiry         // keys of finished runs, oldest end first
 }
@@ -23,8 +23,17 @@ type expiry struct {
 
 // Run returns a run that is in memory.
 func (x *runIndex) Run(id ID) (*Run, bool) {
-	r, ok := x.runs[id]
-	return r, ok
+	r := x.byID(id)
+	return r, r != nil
+}
+
+// byID returns a run that is in memory; nil if there is none with this id.
+func (x *runIndex) byID(id ID) *Run {
+	s := x.table.find(&id, x.all)
+	if s == nil {
+		return nil
+	}
+	return x.all[s.next-1]
 }
 
 // Len returns the number of runs in memory.
@@ -59,17 +68,20 @@ func (x *runIndex) Orphans(yield func(*Run, int)) {
 func (x *runIndex) insert(r *Run) {
 	r.index = int32(len(x.all))
 	x.all = append(x.all, r)
-	x.runs[r.ID] = r
+	x.table.add(&r.ID, r.index)
 }
 
 // drop removes the run. Its key stays.
 func (x *runIndex) drop(r *Run) {
 	last := x.all[len(x.all)-1]
+	x.table.remove(&r.ID, x.table.find(&r.ID, x.all))
+	if last != r {
+		x.table.find(&last.ID, x.all).next = r.index + 1
+	}
 	x.all[r.index] = last
 	last.index = r.index
 	x.all[len(x.all)-1] = nil
 	x.all = x.all[:len(x.all)-1]
-	delete(x.runs, r.ID)
 }
 
 // claimKey registers the key of the run, if it has one.

@@ -286,7 +286,7 @@ func restore(stream io.Reader, now int64, cold bool) (*Machine, error) {
 			} else {
 				copyParts(run)
 			}
-			if _, twice := m.runs[run.ID]; twice {
+			if _, twice := m.Run(run.ID); twice {
 				return nil, fmt.Errorf("%w: the snapshot has run %s twice", ErrEncoding, run.ID)
 			}
 			m.install(run)

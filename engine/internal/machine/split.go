@@ -187,7 +187,7 @@ func (d *distribution) moveAll(m *Machine) error {
 // moveRun moves a run of m to its new shard.
 func (d *distribution) moveRun(m *Machine, r *Run) error {
 	to := d.to[d.OfRun(r)]
-	if _, twice := to.runs[r.ID]; twice {
+	if _, twice := to.Run(r.ID); twice {
 		return fmt.Errorf("%w: two shards have run %s", ErrEncoding, r.ID)
 	}
 	if k, taken := to.keys[r.Key]; taken && !r.Finished() && !r.continued() {

@@ -233,7 +233,7 @@ func (a *apart) of(rec *Record) []*Machine {
 		_, key, _ := strings.Cut(rec.Text, "\x00")
 		return one(a.layout.OfRun(&Run{ID: rec.Run, Key: key, Def: a.defs[rec.Hash]}))
 	default:
-		return one(slices.IndexFunc(a.parts, func(p *Machine) bool { return p.runs[rec.Run] != nil }))
+		return one(slices.IndexFunc(a.parts, func(p *Machine) bool { return p.byID(rec.Run) != nil }))
 	}
 }
 

@@ -32,7 +32,7 @@ type state struct {
 func newState() *state {
 	s := &state{
 		schedules:     map[string]*Schedule{},
-		runIndex:      runIndex{runs: map[ID]*Run{}, keys: map[string]keyed{}},
+		runIndex:      runIndex{keys: map[string]keyed{}},
 		definitionSet: definitionSet{defs: map[Hash]*Definition{}, used: map[Hash]int64{}, workflows: map[string]*Workflow{}},
 		parkedSet:     parkedSet{parked: map[string]map[stepRef]struct{}{}},
 	}
