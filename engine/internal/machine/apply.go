@@ -247,7 +247,7 @@ func (m *Machine) applyStarted(rec *Record) error {
 		return fmt.Errorf("%w: run %s has an unknown definition", ErrEncoding, rec.Run)
 	}
 	r := &Run{
-		ID: rec.Run, Def: d, Input: bytes.Clone(rec.Data), Created: rec.At,
+		ID: rec.Run, Def: d, body: &body{Input: bytes.Clone(rec.Data)}, Created: rec.At,
 		Deadline: rec.Deadline, Steps: make([]StepState, len(d.Steps)), timer: noTimer,
 	}
 	source, key, _ := strings.Cut(rec.Text, "\x00")

@@ -507,9 +507,10 @@ func (f *flow) append(b []byte) []byte {
 	return b
 }
 
-// readFlow decodes the operations of a run. The results share the memory of the input.
-func (d *runDecoder) readFlow(in *codec.Reader) (*flow, error) {
-	f := &flow{count: int32(in.Varint()), attempts: int32(in.Varint()), size: int32(in.Varint()), awaited: int32(in.Varint())}
+// readFlow decodes the operations of a run. It uses the memory of the operations that f has. The
+// results share the memory of the input.
+func (d *runDecoder) readFlow(f *flow, in *codec.Reader) error {
+	*f = flow{count: int32(in.Varint()), attempts: int32(in.Varint()), size: int32(in.Varint()), awaited: int32(in.Varint()), ops: f.ops[:0]}
 	if said := (about{string(in.Bytes()), string(in.Bytes())}); said != noAbout {
 		f.about = &said
 	}
@@ -520,26 +521,24 @@ func (d *runDecoder) readFlow(in *codec.Reader) (*flow, error) {
 	n := in.Number()
 	if n > MaxOps || n > len(in.Data) {
 		in.Fail()
-		return f, in.Err
+		return in.Err
 	}
-	if n > 0 {
-		f.ops = make([]op, n)
-	}
-	for i := range f.ops {
-		o := &f.ops[i]
-		o.number, o.name = int32(in.Number()), string(in.Bytes())
+	f.ops = slices.Grow(f.ops, n)
+	for range n {
+		o := op{number: int32(in.Number()), name: d.names.get(in.Bytes())}
 		if text := in.Bytes(); len(text) > 0 && in.Err == nil {
 			def, err := d.definitions.operation(text)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			o.def = def
 		}
 		if p := in.Bytes(); len(p) > 0 {
 			o.progress = slices.Clone(p)
 		}
+		f.ops = append(f.ops, o)
 	}
-	return f, in.Err
+	return in.Err
 }
 
 // operation returns the definition of an operation with this stored text. It adds the

@@ -8,7 +8,7 @@ import (
 )
 
 func TestHistoryHasEveryKind(t *testing.T) {
-	r := &Run{Created: epoch}
+	r := &Run{Created: epoch, body: new(body)}
 	var want []Record
 	for k := Opened; k < kinds; k++ {
 		rec := Record{
@@ -55,7 +55,7 @@ func TestHistoryIsShortened(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, 1))
-			r, text := &Run{Created: epoch}, strings.Repeat("x", 32<<10)
+			r, text := &Run{Created: epoch, body: new(body)}, strings.Repeat("x", 32<<10)
 			shortened := 0
 			for i := range test.n {
 				before := len(r.History)
@@ -103,7 +103,7 @@ func checkShort(t *testing.T, r *Run, n int) {
 }
 
 func TestOneHugeRecordDoesNotFillTheHistory(t *testing.T) {
-	r := &Run{Created: epoch}
+	r := &Run{Created: epoch, body: new(body)}
 	for i := range 20 {
 		appendHistory(r, &Record{Kind: Failed, At: epoch, Attempt: i + 1, Text: strings.Repeat("é", 300<<10)})
 		if len(r.History) > maxHistory {
@@ -118,13 +118,13 @@ func TestOneHugeRecordDoesNotFillTheHistory(t *testing.T) {
 }
 
 func TestRecordsOfDamagedBytesEnd(t *testing.T) {
-	good := &Run{Created: epoch}
+	good := &Run{Created: epoch, body: new(body)}
 	for k := Started; k < kinds; k++ {
 		appendHistory(good, &Record{Kind: k, At: epoch + 5, Attempt: 3, Due: epoch + 9, Text: "some text"})
 	}
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 4000 {
-		r := &Run{Created: epoch, History: append([]byte(nil), good.History...)}
+		r := &Run{Created: epoch, body: &body{History: append([]byte(nil), good.History...)}}
 		for range 1 + rng.IntN(3) {
 			r.History[rng.IntN(len(r.History))] = byte(rng.Uint32())
 		}

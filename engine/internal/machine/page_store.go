@@ -29,7 +29,8 @@ type pageStore struct {
 	load  Load             // nil means that there are no cold runs
 	flows map[coldOp]*flow // flows that cold runs share
 
-	decoded, refilled Run // results of decode and whole, whose memory is used again
+	decoded  parsedRun // result of decode, whose memory is used again
+	refilled Run       // result of whole
 }
 
 // coldOp is the only operation of a cold run.
@@ -69,7 +70,7 @@ func chillable(r *Run, now int64) bool {
 // chill makes the run cold: it removes from memory the parts that can be read back from the
 // frame.
 func (p *pageStore) chill(r *Run, frame, at uint32) {
-	r.Input, r.History = nil, nil
+	r.body = &coldBody
 	if r.extra != nil {
 		r.extra.outputs = nil
 	}
@@ -83,12 +84,8 @@ func (p *pageStore) chill(r *Run, frame, at uint32) {
 // which timers and queues need, and nothing else. Runs that wait for the same operation share
 // their flow. Nothing changes it, because a cold run is read back before a record is applied.
 func (p *pageStore) coldFlow(ops []op) *flow {
-	cold := &flow{ops: make([]op, len(ops))}
-	for i, o := range ops {
-		cold.ops[i] = op{number: o.number, def: o.def}
-	}
 	if len(ops) != 1 {
-		return cold
+		return newColdFlow(ops)
 	}
 	key := coldOp{ops[0].number, ops[0].def}
 	if shared := p.flows[key]; shared != nil {
@@ -97,7 +94,16 @@ func (p *pageStore) coldFlow(ops []op) *flow {
 	if p.flows == nil || len(p.flows) == maxColdFlows {
 		p.flows = map[coldOp]*flow{}
 	}
+	cold := newColdFlow(ops)
 	p.flows[key] = cold
+	return cold
+}
+
+func newColdFlow(ops []op) *flow {
+	cold := &flow{ops: make([]op, len(ops))}
+	for i, o := range ops {
+		cold.ops[i] = op{number: o.number, def: o.def}
+	}
 	return cold
 }
 
@@ -144,11 +150,11 @@ func (p *pageStore) decode(r *Run) (*Run, error) {
 	if uint64(r.coldAt) >= uint64(len(body)) {
 		return nil, fmt.Errorf("%w: the frame of a snapshot ends before run %s", ErrEncoding, r.ID)
 	}
-	err = p.parseInto(&p.decoded, &codec.Reader{Data: body[r.coldAt:]})
-	if err == nil && p.decoded.ID != r.ID {
-		err = fmt.Errorf("%w: the snapshot has run %s instead of run %s", ErrEncoding, p.decoded.ID, r.ID)
+	decoded, err := p.parseAgain(&p.decoded, &codec.Reader{Data: body[r.coldAt:]})
+	if err == nil && decoded.ID != r.ID {
+		err = fmt.Errorf("%w: the snapshot has run %s instead of run %s", ErrEncoding, decoded.ID, r.ID)
 	}
-	return &p.decoded, err
+	return decoded, err
 }
 
 // warm reads the run back into memory, if it is cold.
@@ -160,8 +166,8 @@ func (p *pageStore) warm(r *Run) error {
 	if err != nil {
 		return err
 	}
-	copyParts(decoded)
 	refill(r, decoded)
+	copyParts(r)
 	r.coldFrame, r.coldAt = 0, 0
 	return nil
 }
@@ -169,7 +175,7 @@ func (p *pageStore) warm(r *Run) error {
 // refill gives the cold run r the parts that were removed from memory. decoded is the run as its
 // frame has it.
 func refill(r, decoded *Run) {
-	r.Input, r.History = decoded.Input, decoded.History
+	r.body = decoded.body
 	if decoded.extra != nil && decoded.extra.outputs != nil {
 		r.more().outputs = decoded.extra.outputs
 	}

@@ -71,11 +71,9 @@ type Run struct {
 	ID       ID
 	Def      *Definition
 	Key      string
-	Input    []byte
 	Created  int64
-	Deadline int64  // 0 means none
-	Ended    int64  // 0 means not ended
-	History  []byte // encoded records: see Records
+	Deadline int64 // 0 means none
+	Ended    int64 // 0 means not ended
 	Steps    []StepState
 	Outcome  Outcome
 	Reason   retry.Reason // why the run is dead
@@ -83,6 +81,7 @@ type Run struct {
 	Held     bool         // paused: no attempt begins before it is resumed
 	Archived bool         // the engine has archived the run; this package does not use it
 
+	*body
 	*extra
 	flow    *flow  // nil if the run is not that of a flow
 	version uint64 // number of the entry that changed the run last
@@ -117,6 +116,15 @@ type StepState struct {
 	queued  bool // the step is due, and in its queue
 	clock   bool // At is a point of the wall clock, which stays the same when the clock is set
 }
+
+// body has the parts of a run that are not in memory if the run is cold.
+type body struct {
+	Input   []byte
+	History []byte // encoded records: see Records
+}
+
+// coldBody is the body of all cold runs. Nothing changes it.
+var coldBody body
 
 // extra has the fields that most waiting runs do not need. nil means that all are zero.
 type extra struct {

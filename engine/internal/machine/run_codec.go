@@ -88,6 +88,26 @@ func (r *Run) EncodeWithout(b []byte) []byte {
 // runDecoder decodes runs. It needs their definitions.
 type runDecoder struct {
 	definitions *definitionSet
+	names       nameCache
+}
+
+// nameCache has names of operations, so that runs of the same workflow share them.
+type nameCache map[string]string
+
+// maxNames limits the names of a nameCache.
+const maxNames = 1000
+
+// get returns the name as a string.
+func (c *nameCache) get(name []byte) string {
+	if known, ok := (*c)[string(name)]; ok {
+		return known
+	}
+	if *c == nil || len(*c) == maxNames {
+		*c = nameCache{}
+	}
+	text := string(name)
+	(*c)[text] = text
+	return text
 }
 
 // Decode decodes a single run. The run is not part of the state.
@@ -98,34 +118,43 @@ func (d *runDecoder) Decode(data []byte) (*Run, error) {
 
 // readRun decodes a run. The run does not share the memory of the input.
 func (d *runDecoder) readRun(in *codec.Reader) (*Run, error) {
-	r, err := d.parseRun(in)
+	var p parsedRun
+	r, err := d.parseAgain(&p, in)
 	if err == nil {
 		copyParts(r)
 	}
 	return r, err
 }
 
-// copyParts replaces the parts of the run that share the memory of the decoded input by copies.
+// copyParts replaces the parts of the run that share the memory of a parsedRun and of the decoded
+// input by copies, except for the steps.
 func copyParts(r *Run) {
-	r.Input = append([]byte(nil), r.Input...)
-	r.History = append([]byte(nil), r.History...)
+	r.body = &body{append([]byte(nil), r.Input...), append([]byte(nil), r.History...)}
 	if r.extra != nil {
 		r.extra.outputs = cloned(r.extra.outputs, len(r.Def.Steps))
 	}
 	if r.flow != nil {
-		r.flow.results = append([]byte(nil), r.flow.results...)
+		f := *r.flow
+		f.ops, f.results = append([]op(nil), f.ops...), append([]byte(nil), f.results...)
+		r.flow = &f
 	}
 }
 
-// parseRun decodes a run. Its input, history and outputs share the memory of the input.
-func (d *runDecoder) parseRun(in *codec.Reader) (*Run, error) {
-	r := new(Run)
-	return r, d.parseInto(r, in)
+// parsedRun is a run as it was decoded, and memory for the next one.
+type parsedRun struct {
+	run  Run
+	body body
+	flow flow
 }
 
-// parseInto is parseRun into the memory of r and of its steps.
-func (d *runDecoder) parseInto(r *Run, in *codec.Reader) error {
-	*r = Run{ID: in.Array(), timer: noTimer, Steps: r.Steps}
+// parseAgain decodes a run. It uses the memory of the run that was decoded before. The input,
+// history, outputs and results of operations share the memory of the input.
+func (d *runDecoder) parseAgain(p *parsedRun, in *codec.Reader) (*Run, error) {
+	return &p.run, d.parse(&p.run, p, in)
+}
+
+func (d *runDecoder) parse(r *Run, memory *parsedRun, in *codec.Reader) error {
+	*r = Run{ID: in.Array(), timer: noTimer, Steps: r.Steps, body: &memory.body}
 	hash := Hash(in.Array())
 	def, ok := d.definitions.Definition(hash)
 	if in.Err != nil || !ok {
@@ -149,8 +178,8 @@ func (d *runDecoder) parseInto(r *Run, in *codec.Reader) error {
 	r.History = in.Bytes()
 	steps := len(def.Steps)
 	if flags&runFlow != 0 {
-		var err error
-		if r.flow, err = d.readFlow(in); err != nil {
+		r.flow = &memory.flow
+		if err := d.readFlow(r.flow, in); err != nil {
 			return err
 		}
 		steps += len(r.flow.ops)

@@ -258,6 +258,7 @@ func restore(stream io.Reader, now int64, cold bool) (*Machine, error) {
 		return nil, err
 	}
 	var count uint64
+	var parsed parsedRun
 	buf := body
 	for n := uint32(1); ; n++ {
 		kind, body, err := readFrame(in, buf)
@@ -277,10 +278,13 @@ func restore(stream io.Reader, now int64, cold bool) (*Machine, error) {
 		}
 		for len(r.Data) > 0 {
 			at := uint32(len(body) - len(r.Data))
-			run, err := m.parseRun(&r)
+			part, err := m.parseAgain(&parsed, &r)
 			if err != nil {
 				return nil, err
 			}
+			run := new(Run)
+			*run = *part
+			run.Steps = slices.Clone(part.Steps)
 			if cold && chillable(run, now) {
 				m.chill(run, n, at)
 			} else {

@@ -123,18 +123,19 @@ func (p *Paging) ReadSnapshot(ctx context.Context, log journal.Reader, name stri
 	if err != nil {
 		return nil, err
 	}
-	in := newBlockReader(raw)
-	defer in.close()
+	in := readAhead(newBlockReader(raw))
 	_, random := raw.(io.ReaderAt)
-	if !random {
-		m, err := machine.Restore(in)
+	var m *machine.Machine
+	if random {
+		m, err = machine.RestoreCold(in, now)
+	} else {
+		m, err = machine.Restore(in)
+	}
+	in.close()
+	if !random || err != nil {
 		return m, errors.Join(err, raw.Close())
 	}
-	m, err := machine.RestoreCold(in, now)
-	if err != nil {
-		return nil, errors.Join(err, raw.Close())
-	}
-	p.Use(0, raw, in.blocks)
+	p.Use(0, raw, in.from.blocks)
 	m.Cold(p.Load)
 	return m, nil
 }

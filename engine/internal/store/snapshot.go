@@ -106,41 +106,117 @@ func newBlockReader(raw io.Reader) *blockReader {
 
 func (b *blockReader) Read(p []byte) (int, error) {
 	for len(b.rest) == 0 {
-		if err := b.fill(); err != nil {
+		frame, err := b.next(b.frame[:0])
+		if err != nil {
 			return 0, err
 		}
+		b.frame, b.rest = frame, frame
 	}
 	n := copy(p, b.rest)
 	b.rest = b.rest[n:]
 	return n, nil
 }
 
-// fill reads the next block.
-func (b *blockReader) fill() error {
+// next reads the next block, and appends the decompressed frame to buf.
+func (b *blockReader) next(buf []byte) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(b.raw, head[:]); err != nil {
-		return err
+		return nil, err
 	}
 	size := binary.LittleEndian.Uint32(head[:])
 	if size > maxBlock {
-		return fmt.Errorf("%w: a block of %d bytes", machine.ErrEncoding, size)
+		return nil, fmt.Errorf("%w: a block of %d bytes", machine.ErrEncoding, size)
 	}
 	// The length may be damaged: allocate memory only as data is read.
 	b.zipped.Reset()
 	if n, err := io.CopyN(&b.zipped, b.raw, int64(size)); err != nil || n < int64(size) {
-		return io.ErrUnexpectedEOF
+		return nil, io.ErrUnexpectedEOF
 	}
 	b.blocks = append(b.blocks, Block{b.at + 4, size})
 	b.at += 4 + int64(size)
-	var err error
-	if b.frame, err = b.unzip.DecodeAll(b.zipped.Bytes(), b.frame[:0]); err != nil {
-		return fmt.Errorf("%w: %w", machine.ErrEncoding, err)
+	frame, err := b.unzip.DecodeAll(b.zipped.Bytes(), buf)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", machine.ErrEncoding, err)
 	}
-	b.rest = b.frame
-	return nil
+	return frame, nil
 }
 
 func (b *blockReader) close() { b.unzip.Close() }
+
+// aheadReader is an io.Reader of the frames of a blockReader. A goroutine decompresses the next
+// frames while the caller decodes the last one: both take about the same time, and a shard can do
+// nothing before its snapshot is read.
+type aheadReader struct {
+	from   *blockReader
+	frames chan []byte // decompressed frames
+	unused chan []byte // memory for the next frames
+	stop   chan struct{}
+	ended  chan struct{}
+	err    error // why there are no more frames; valid after frames is closed
+
+	frame, rest []byte
+}
+
+// framesAhead is how many frames are decompressed before they are needed.
+const framesAhead = 2
+
+func readAhead(from *blockReader) *aheadReader {
+	a := &aheadReader{
+		from: from, frames: make(chan []byte, framesAhead), unused: make(chan []byte, framesAhead+1),
+		stop: make(chan struct{}), ended: make(chan struct{}),
+	}
+	go a.run()
+	return a
+}
+
+func (a *aheadReader) run() {
+	defer close(a.ended)
+	defer close(a.frames)
+	for {
+		var buf []byte
+		select {
+		case buf = <-a.unused:
+		default:
+		}
+		frame, err := a.from.next(buf)
+		if err != nil {
+			a.err = err
+			return
+		}
+		select {
+		case a.frames <- frame:
+		case <-a.stop:
+			return
+		}
+	}
+}
+
+// Read implements [io.Reader].
+func (a *aheadReader) Read(p []byte) (int, error) {
+	for len(a.rest) == 0 {
+		if a.frame != nil {
+			select {
+			case a.unused <- reusable(a.frame):
+			default:
+			}
+		}
+		frame, ok := <-a.frames
+		if !ok {
+			return 0, a.err
+		}
+		a.frame, a.rest = frame, frame
+	}
+	n := copy(p, a.rest)
+	a.rest = a.rest[n:]
+	return n, nil
+}
+
+// close ends the goroutine, and waits for it.
+func (a *aheadReader) close() {
+	close(a.stop)
+	<-a.ended
+	a.from.close()
+}
 
 // VerifySnapshot reads a stored snapshot and checks that it is complete.
 func VerifySnapshot(ctx context.Context, log journal.Reader, name string) error {
