@@ -9,7 +9,7 @@ const jump = 500 * time.Millisecond
 // clock reads the wall clock, and detects when someone has set it.
 type clock struct {
 	mono time.Time                               // time of the last call of now, by the monotonic clock
-	up   time.Duration                           // time since boot at the last call of now; 0 if unknown
+	up   time.Duration                           // time since boot at the last call of now, as last; 0 if unknown
 	off  time.Duration                           // drift of the wall clock since the last reported jump
 	last int64                                   // Unix nanoseconds of the wall clock at the last call of now
 	wall func(time.Time) int64                   // returns the Unix nanoseconds of a time; a test may set it
@@ -48,8 +48,8 @@ func (c *clock) now() (at int64, jumped time.Duration) {
 // that went back.
 func (c *clock) since(at int64, sinceBoot time.Duration, boot string) time.Duration {
 	wall := time.Duration(c.last - at)
-	if elapsed, id := c.boot(); id != "" && id == boot && elapsed >= sinceBoot {
-		if drift := wall - (elapsed - sinceBoot); drift < -jump || drift > jump {
+	if _, id := c.boot(); id != "" && id == boot && c.up >= sinceBoot {
+		if drift := wall - (c.up - sinceBoot); drift < -jump || drift > jump {
 			return drift
 		}
 		return 0

@@ -280,9 +280,8 @@ type turn struct {
 
 // open begins a new entry.
 func (t *turn) open() {
-	boot, _ := t.o.clock.boot()
 	t.records, t.opened = 0, t.now
-	t.o.entry.Reset(t.now, int64(boot))
+	t.o.entry.Reset(t.now, int64(t.o.clock.up))
 }
 
 // readClock updates the time of the turn.
@@ -338,8 +337,7 @@ func (t *turn) record(rec *machine.Record) error {
 		t.open()
 	}
 	if t.records == 0 {
-		boot, _ := o.clock.boot()
-		o.m.Begin(o.seq+1, machine.Header{At: t.now, SinceBoot: int64(boot)})
+		o.m.Begin(o.seq+1, machine.Header{At: t.now, SinceBoot: int64(o.clock.up)})
 	}
 	t.records++
 	o.entry.Add(rec)
