@@ -207,7 +207,9 @@ func (v *viewWriter) feed() {
 	if n > 0 && v.since.IsZero() {
 		v.since = time.Now()
 	}
-	if v.busy || n == 0 && !v.expire {
+	// An entry without changes of runs also counts: a snapshot may begin at it, and a view that is
+	// older than the snapshot must be built anew.
+	if v.busy || n == 0 && !v.expire && v.cursor >= v.o.seq {
 		return
 	}
 	wait := time.Until(v.retry)
@@ -226,7 +228,8 @@ func (v *viewWriter) feed() {
 }
 
 // nextBatch makes the next batch. Its cursor becomes todoSeq only with the last runs of todo:
-// only then has the view all changes up to that entry.
+// only then has the view all changes up to that entry. If no other run has changed since, it has
+// all changes.
 func (v *viewWriter) nextBatch() view.Batch {
 	n := min(len(v.todo), viewBatch)
 	b := view.Batch{Put: slices.Grow(v.put[:0], n), Cursor: v.cursor}
@@ -258,6 +261,9 @@ func (v *viewWriter) nextBatch() view.Batch {
 	v.todo = v.todo[n:]
 	if len(v.todo) == 0 {
 		v.todo = nil
+		if v.o.m.Behind() == 0 {
+			v.todoSeq = v.o.seq
+		}
 		b.Cursor, v.cursor = v.todoSeq, v.todoSeq
 	}
 	v.put = b.Put
