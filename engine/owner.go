@@ -78,7 +78,7 @@ func (o *owner) serve() error {
 		case err := <-sh.views.written:
 			sh.views.confirm(err)
 		case p := <-sh.snapshots.wake():
-			sh.snapshots.advance(p)
+			sh.snapshots.advance(p, 0)
 		case <-sh.lease.Lost():
 			return fmt.Errorf("%w: %w", ErrClosed, journal.ErrStale)
 		case <-stop:
@@ -94,9 +94,11 @@ func (o *owner) serve() error {
 		case <-sh.kill:
 			return o.finish()
 		}
+		begin := time.Now()
 		if err := o.makeTurn(first, starts); err != nil {
 			return err
 		}
+		sh.snapshots.advanceAfter(time.Since(begin))
 		if woken && (!sh.dispatcher.full || o.stopping) {
 			sh.places.pass()
 		}

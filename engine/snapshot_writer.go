@@ -16,6 +16,10 @@ const (
 	snapshotAfter = 64 << 20         // bytes of log that make a snapshot due, at least
 	manyMoved     = 100_000          // number of runs moved out of memory after which a garbage collection is started
 	movedAtOnce   = 5000             // runs that are moved out of memory in one step; the owner does nothing else meanwhile
+	framesAtOnce  = 32               // frames that the owner encodes in one step, at most
+	encodedAtOnce = 2 << 20          // after this many bytes the owner encodes no further frame in the same step
+	encodeTime    = time.Millisecond // after this time the owner encodes no further frame in the same step
+	encodeShare   = 8                // or after this part of the time of a turn, if that is longer
 	snapshotAge   = 10 * time.Minute // age of the oldest change that is not in a snapshot, at which a snapshot is due
 	restAfter     = 5 * time.Second  // time without changes after which the shard counts as idle
 )
@@ -36,8 +40,8 @@ type snapshotWriter struct {
 	taken    int64        // bytes of log between the last snapshot and the one that is being written
 	size     int64        // size of the last snapshot in bytes
 	seq      uint64       // last log entry before the snapshot began
-	frames   chan frame   // frames for the writing goroutine
-	frame    []byte       // the last of them; the next one uses its memory again
+	frames   chan []frame // frames for the writing goroutine
+	encoded  []byte       // memory of the last of them; the next ones use it again
 	progress chan snapshotProgress
 	current  *machine.Snapshot // the snapshot that is being written, or to which runs are being moved
 	base     uint32            // added to the numbers of its frames
@@ -55,7 +59,7 @@ type frame struct {
 }
 
 // snapshotProgress is a message of the writing goroutine to the owner. The zero value asks for
-// the next frame.
+// the next frames.
 type snapshotProgress struct {
 	over   bool  // the writing has ended
 	err    error // why it failed
@@ -138,7 +142,7 @@ func (s *snapshotWriter) begin() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
-	s.frames, s.progress, s.done = make(chan frame, 1), make(chan snapshotProgress), make(chan struct{})
+	s.frames, s.progress, s.done = make(chan []frame, 1), make(chan snapshotProgress), make(chan struct{})
 	archive, newest := s.archive.Take()
 	s.current = s.o.m.Snapshot()
 	s.seq = s.current.Seq
@@ -153,13 +157,25 @@ func (s *snapshotWriter) begin() {
 	}(s.done)
 }
 
-// advance handles a message of the writing goroutine: it sends the next frame, or notes how
-// the writing has ended.
-func (s *snapshotWriter) advance(p snapshotProgress) {
+// advanceAfter handles a message of the writing goroutine, if there is one, after a turn that
+// took this long. Under load there is always a request, and turns are long: a snapshot that
+// had to wait for its turn among the requests, for each of its frames, would take so long that the
+// runs which are started meanwhile fill the memory.
+func (s *snapshotWriter) advanceAfter(turn time.Duration) {
+	select {
+	case p := <-s.wake():
+		s.advance(p, turn/encodeShare)
+	default:
+	}
+}
+
+// advance handles a message of the writing goroutine: it sends the next frames, or notes how
+// the writing has ended. It takes about as long as given, but at least encodeTime.
+func (s *snapshotWriter) advance(p snapshotProgress, most time.Duration) {
 	if p.over {
 		s.current.Stop()
 		s.cancel()
-		s.done, s.frame = nil, nil
+		s.done, s.encoded = nil, nil
 		if p.err != nil {
 			s.sh.health.set(troubleSnapshot, p.err)
 			s.sh.health.logError("can't write a snapshot; the log grows until it can", "error", p.err)
@@ -175,12 +191,34 @@ func (s *snapshotWriter) advance(p snapshotProgress) {
 		s.beginMoving(p.blocks)
 		return
 	}
-	var more bool
-	s.frame, more = s.current.Next(s.frame[:0], store.FrameRuns)
-	s.frames <- frame{s.frame, more, s.current.Err()}
-	if !more || s.current.Err() != nil {
+	frames := s.nextFrames(max(most, encodeTime))
+	s.frames <- frames
+	if f := frames[len(frames)-1]; !f.more || f.err != nil {
 		s.current.Stop()
 	}
+}
+
+// nextFrames encodes the next frames, until the time is over.
+func (s *snapshotWriter) nextFrames(most time.Duration) []frame {
+	begin := time.Now()
+	frames := make([]frame, 0, framesAtOnce)
+	var ends [framesAtOnce]int
+	b, more := s.encoded[:0], true
+	for n := 0; n < framesAtOnce && more && s.current.Err() == nil; n++ {
+		if n > 0 && (len(b) >= encodedAtOnce || time.Since(begin) >= most) {
+			break
+		}
+		b, more = s.current.Next(b, store.FrameRuns)
+		ends[n] = len(b)
+		frames = append(frames, frame{more: more, err: s.current.Err()})
+	}
+	at := 0
+	for i := range frames { // not before, because Next may have moved the bytes
+		frames[i].data = b[at:ends[i]]
+		at = ends[i]
+	}
+	s.encoded = b
+	return frames
 }
 
 // beginMoving begins to move runs out of memory: they can be read from the snapshot now.
@@ -228,7 +266,8 @@ func (s *snapshotWriter) write(ctx context.Context, seq uint64, archive []byte, 
 			return p
 		}
 	}
-	p.blocks, p.size, p.err = store.PutSnapshot(ctx, lease, seq, s.nextFrame)
+	frames := frameSource{s: s}
+	p.blocks, p.size, p.err = store.PutSnapshot(ctx, lease, seq, frames.next)
 	if p.err != nil {
 		return p
 	}
@@ -242,15 +281,26 @@ func (s *snapshotWriter) write(ctx context.Context, seq uint64, archive []byte, 
 	return p
 }
 
-// nextFrame asks the owner for the next frame. more is false for the last one.
-func (s *snapshotWriter) nextFrame(ctx context.Context) (data []byte, more bool, err error) {
-	select {
-	case s.progress <- snapshotProgress{}:
-		f := <-s.frames
-		return f.data, f.more, f.err
-	case <-ctx.Done():
-		return nil, false, ctx.Err()
+// frameSource returns the frames of a snapshot to the writing goroutine.
+type frameSource struct {
+	s      *snapshotWriter
+	frames []frame // encoded frames that are not written yet
+}
+
+// next returns the next frame, and asks the owner for more if needed. more is false for the last
+// one.
+func (f *frameSource) next(ctx context.Context) (data []byte, more bool, err error) {
+	if len(f.frames) == 0 {
+		select {
+		case f.s.progress <- snapshotProgress{}:
+			f.frames = <-f.s.frames
+		case <-ctx.Done():
+			return nil, false, ctx.Err()
+		}
 	}
+	first := f.frames[0]
+	f.frames = f.frames[1:]
+	return first.data, first.more, first.err
 }
 
 // cutLog removes log entries, snapshots and archives that are not needed any more. It keeps the

@@ -425,15 +425,20 @@ func (m *state) applySuspended(r *Run, rec *Record) {
 	s.Status = Blocked
 	s.recount()
 	r.flow.awaited = int32(rec.Count)
-	r.flow.ops, r.Steps = shrunk(r.flow.ops), shrunk(r.Steps) // a Map may have made them long
+	f := r.flow
+	f.ops, r.Steps = shrunk(f.ops), shrunk(r.Steps) // a Map may have made them long
+	f.results, r.History = shrunk(f.results), shrunk(r.History)
 }
 
-// shrunk returns the slice without the memory that it does not use, if that is much.
+// shrunk returns the slice without the memory that it does not use, if that is much: there may be
+// many suspended runs. A long slice is copied only if it uses less than half of its memory, because
+// a run may be suspended often.
 func shrunk[T any](s []T) []T {
-	if cap(s) <= 2*len(s) {
+	unused := cap(s) - len(s)
+	if unused <= len(s)/8 || len(s) > 4096 && unused <= len(s) {
 		return s
 	}
-	return append(make([]T, 0, len(s)), s...)
+	return append([]T(nil), s...)
 }
 
 // endAttempt stops counting the attempt of a step as running.

@@ -48,3 +48,37 @@ func TestColdRunsShareTheirOperation(t *testing.T) {
 	}
 	same("beside a run that goes on", 1)
 }
+
+// A snapshot copies a cold run from its frame, unless a record has changed it since: the clock may be
+// set while the run is cold.
+func TestAColdRunIsWrittenInItsCurrentState(t *testing.T) {
+	warm := sleeping(t, 3)
+	data := frames(warm.Snapshot(), nil, 1000)
+	m, err := RestoreCold(bytes.NewReader(data), warm.at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := bodies(t, data)
+	m.Cold(func(frame uint32) ([]byte, error) { return parts[frame], nil })
+	compare := func(when string) {
+		t.Helper()
+		for _, r := range warm.all {
+			got, err := m.Encode(nil, m.byID(r.ID))
+			if want := r.Encode(nil); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%s: run %s is written as %x, %v; want %x", when, r.ID, got, err, want)
+			}
+		}
+	}
+	compare("restored")
+	for _, m := range []*Machine{m, warm} {
+		at := m.at + int64(time.Hour)
+		m.Begin(m.Seq()+1, Header{At: at})
+		if err := m.Apply(&Record{Kind: Jumped, At: at, Delay: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(m.all); n != 3 || !m.all[0].IsCold() {
+		t.Errorf("there are %d runs, the first is cold: %v", n, m.all[0].IsCold())
+	}
+	compare("after the clock was set")
+}

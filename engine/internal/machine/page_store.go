@@ -45,12 +45,23 @@ const maxColdFlows = 1000
 // Cold sets the function that reads cold runs back from the frames of a snapshot.
 func (p *pageStore) Cold(load Load) { p.load = load }
 
-// written says where a run is in a snapshot.
+// place says where a run is in a snapshot.
+type place struct {
+	frame uint32 // number of the frame, not 0
+	at    uint32 // offset in the content of the frame
+	size  uint32 // bytes of the encoded run
+}
+
+// writtenFrame has the runs of a frame that was written to a snapshot.
+type writtenFrame struct {
+	number uint32
+	runs   []written
+}
+
 type written struct {
-	run     *Run
-	version uint64 // version of the run when it was written
-	frame   uint32 // number of the frame
-	at      uint32 // offset in the content of the frame
+	run      *Run
+	version  uint64 // version of the run when it was written
+	at, size uint32 // as in place
 }
 
 // chillable reports whether the run may become cold: it is dead and not replaced, or it has not
@@ -69,15 +80,15 @@ func chillable(r *Run, now int64) bool {
 
 // chill makes the run cold: it removes from memory the parts that can be read back from the
 // frame.
-func (p *pageStore) chill(r *Run, frame, at uint32) {
+func (p *pageStore) chill(r *Run, at place) {
 	r.body = &coldBody
 	if r.extra != nil {
 		r.extra.outputs = nil
 	}
-	if r.flow != nil && r.coldFrame == 0 {
+	if r.flow != nil && !r.IsCold() {
 		r.flow = p.coldFlow(r.flow.ops)
 	}
-	r.coldFrame, r.coldAt = frame, at
+	r.cold = at
 }
 
 // coldFlow returns the flow of a cold run with these operations: their numbers and definitions,
@@ -113,44 +124,54 @@ func newColdFlow(ops []op) *flow {
 // base is added to the numbers of the frames, to distinguish them from those of another snapshot.
 func (s *Snapshot) Chill(now int64, base uint32, most int) (more bool) {
 	for n := 0; n < most && len(s.written) > 0; s.written = s.written[1:] {
-		for _, w := range s.written[0] {
-			s.chill(w, now, base)
+		f := &s.written[0]
+		for i := range f.runs {
+			s.chill(&f.runs[i], now, base+f.number)
 		}
-		n += len(s.written[0])
-		s.written[0] = nil
+		n += len(f.runs)
+		f.runs = nil
 	}
 	return len(s.written) > 0
 }
 
-// chill is Chill for one run.
-func (s *Snapshot) chill(w written, now int64, base uint32) {
+// chill is Chill for one run of a frame.
+func (s *Snapshot) chill(w *written, now int64, frame uint32) {
 	r := w.run
 	if s.m.byID(r.ID) != r {
 		return
 	}
-	warm := r.coldFrame == 0
+	warm := !r.IsCold()
 	if !warm || r.version == w.version && chillable(r, now) {
-		s.m.chill(r, base+w.frame, w.at)
+		s.m.chill(r, place{frame, w.at, w.size})
 		if warm {
 			s.Chilled++
 		}
 	}
 }
 
-// decode decodes a cold run from its frame. The result is valid until the next call, and shares
-// the memory of the frame.
-func (p *pageStore) decode(r *Run) (*Run, error) {
+// encoded returns a cold run as its frame has it. The bytes are valid until the next call.
+func (p *pageStore) encoded(r *Run) ([]byte, error) {
 	if p.load == nil {
 		return nil, fmt.Errorf("run %s: its input and history are not in memory, and there is no snapshot to read them from", r.ID)
 	}
-	body, err := p.load(r.coldFrame)
+	body, err := p.load(r.cold.frame)
 	if err != nil {
 		return nil, fmt.Errorf("run %s: %w", r.ID, err)
 	}
-	if uint64(r.coldAt) >= uint64(len(body)) {
+	if uint64(r.cold.at)+uint64(r.cold.size) > uint64(len(body)) {
 		return nil, fmt.Errorf("%w: the frame of a snapshot ends before run %s", ErrEncoding, r.ID)
 	}
-	decoded, err := p.parseAgain(&p.decoded, &codec.Reader{Data: body[r.coldAt:]})
+	return body[r.cold.at:][:r.cold.size], nil
+}
+
+// decode decodes a cold run from its frame. The result is valid until the next call, and shares
+// the memory of the frame.
+func (p *pageStore) decode(r *Run) (*Run, error) {
+	encoded, err := p.encoded(r)
+	if err != nil {
+		return nil, err
+	}
+	decoded, err := p.parseAgain(&p.decoded, &codec.Reader{Data: encoded})
 	if err == nil && decoded.ID != r.ID {
 		err = fmt.Errorf("%w: the snapshot has run %s instead of run %s", ErrEncoding, decoded.ID, r.ID)
 	}
@@ -159,7 +180,7 @@ func (p *pageStore) decode(r *Run) (*Run, error) {
 
 // warm reads the run back into memory, if it is cold.
 func (p *pageStore) warm(r *Run) error {
-	if r.coldFrame == 0 {
+	if !r.IsCold() {
 		return nil
 	}
 	decoded, err := p.decode(r)
@@ -168,7 +189,7 @@ func (p *pageStore) warm(r *Run) error {
 	}
 	refill(r, decoded)
 	copyParts(r)
-	r.coldFrame, r.coldAt = 0, 0
+	r.cold = place{}
 	return nil
 }
 
@@ -213,6 +234,15 @@ func (p *pageStore) Copy(r *Run) (*Run, error) {
 
 // Encode appends the complete run to b, in the form that Decode reads.
 func (p *pageStore) Encode(b []byte, r *Run) ([]byte, error) {
+	if r.IsCold() {
+		encoded, err := p.encoded(r)
+		if err != nil {
+			return b, err
+		}
+		if r.isVersion(encoded) {
+			return append(b, encoded...), nil
+		}
+	}
 	whole, err := p.whole(r)
 	if err != nil {
 		return b, err
@@ -224,7 +254,7 @@ func (p *pageStore) Encode(b []byte, r *Run) ([]byte, error) {
 // its frame, which is valid until another cold run is read. The copy shares other data with the
 // run, and must not be changed.
 func (p *pageStore) whole(r *Run) (*Run, error) {
-	if r.coldFrame == 0 {
+	if !r.IsCold() {
 		return r, nil
 	}
 	decoded, err := p.decode(r)

@@ -75,11 +75,6 @@ type Run struct {
 	Deadline int64 // 0 means none
 	Ended    int64 // 0 means not ended
 	Steps    []StepState
-	Outcome  Outcome
-	Reason   retry.Reason // why the run is dead
-	Failing  bool         // a step gave up: the run dies when the running attempts have ended
-	Held     bool         // paused: no attempt begins before it is resumed
-	Archived bool         // the engine has archived the run; this package does not use it
 
 	*body
 	*extra
@@ -89,8 +84,13 @@ type Run struct {
 	timer   int32  // index of the deadline's timer; noTimer if it is not set
 	snap    uint32 // number of the last snapshot that the run was written to
 
-	coldFrame uint32 // number of the frame that has the input and history; 0 if they are in memory
-	coldAt    uint32 // offset in the frame
+	cold place // where a cold run is; zero if all parts are in memory
+
+	Outcome  Outcome
+	Reason   retry.Reason // why the run is dead
+	Failing  bool         // a step gave up: the run dies when the running attempts have ended
+	Held     bool         // paused: no attempt begins before it is resumed
+	Archived bool         // the engine has archived the run; this package does not use it
 
 	running uint16 // number of running attempts
 	done    uint16 // number of complete steps
@@ -338,7 +338,7 @@ func (r *Run) waits() bool { return r.Outcome == Undecided && !r.Failing && !r.H
 func (r *Run) Version() uint64 { return r.version }
 
 // IsCold reports whether the run's input and history are not in memory.
-func (r *Run) IsCold() bool { return r.coldFrame != 0 }
+func (r *Run) IsCold() bool { return r.cold.frame != 0 }
 
 // Attempts returns the number of attempts of all steps.
 func (r *Run) Attempts() (n int) {

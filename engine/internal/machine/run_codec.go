@@ -76,6 +76,12 @@ func (r *Run) Encode(b []byte) []byte {
 	return codec.AppendBytes(b, x.source)
 }
 
+// isVersion reports whether encoded is the run in its current version.
+func (r *Run) isVersion(encoded []byte) bool {
+	in := codec.Reader{Data: encoded}
+	return ID(in.Array()) == r.ID && Hash(in.Array()) == r.Def.hash && in.Uvarint() == r.version && in.Err == nil
+}
+
 // EncodeWithout is Encode without the input, for a caller that stores the input elsewhere.
 func (r *Run) EncodeWithout(b []byte) []byte {
 	input := r.Input

@@ -41,8 +41,8 @@ type Snapshot struct {
 	done    bool   // the last frame was written
 	err     error  // why a run could not be read
 
-	frames  uint32      // number of frames written
-	written [][]written // runs for Chill, by frame: one slice of all runs would leave garbage as it grows
+	frames  uint32         // number of frames written
+	written []writtenFrame // runs for Chill; one slice of all runs would leave garbage as it grows
 }
 
 // Err returns why the snapshot can't be completed; nil if it can.
@@ -109,13 +109,14 @@ func (s *Snapshot) Next(b []byte, most int) (out []byte, more bool) {
 			if list == nil {
 				list = make([]written, 0, min(most-n, s.next+1))
 			}
-			list = append(list, written{r, r.version, s.frames, uint32(len(body))})
+			at := len(body)
 			s.add(&body, r)
+			list = append(list, written{r, r.version, uint32(at), uint32(len(body) - at)})
 		}
 	}
 	s.removed = body[:0]
 	if list != nil {
-		s.written = append(s.written, list)
+		s.written = append(s.written, writtenFrame{s.frames, list})
 	}
 	if len(body) > 0 {
 		s.frames++
@@ -286,7 +287,7 @@ func restore(stream io.Reader, now int64, cold bool) (*Machine, error) {
 			*run = *part
 			run.Steps = slices.Clone(part.Steps)
 			if cold && chillable(run, now) {
-				m.chill(run, n, at)
+				m.chill(run, place{n, at, uint32(len(body)-len(r.Data)) - at})
 			} else {
 				copyParts(run)
 			}

@@ -206,8 +206,8 @@ func (d *distribution) moveRun(m *Machine, r *Run) error {
 	for i := range r.Steps {
 		r.Steps[i].timer, r.Steps[i].queued = noTimer, false
 	}
-	if r.coldFrame != 0 {
-		r.coldFrame = d.number(frameRef{m, r.coldFrame})
+	if r.IsCold() {
+		r.cold.frame = d.number(frameRef{m, r.cold.frame})
 	}
 	to.install(r)
 	return nil
