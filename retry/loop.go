@@ -33,8 +33,15 @@ func (c *call) retry(ctx context.Context, op func(context.Context) error, err er
 	if d, ok := ctx.Deadline(); ok {
 		c.deadline = d
 	}
+	atOnce := c.r.atOnce && c.deadline.IsZero()
 	for {
-		if final := c.next(ctx, err, &h); final != nil {
+		var final error
+		if atOnce && c.plain {
+			final = c.nextAtOnce(ctx, err, &h)
+		} else {
+			final = c.next(ctx, err, &h)
+		}
+		if final != nil {
 			return final
 		}
 		if !c.r.bare {
@@ -104,6 +111,18 @@ func (c *call) next(ctx context.Context, err error, h *history) error {
 		c.budget.Cancel()
 		return c.giveUp(ctx, StopCanceled, nil, h)
 	}
+	return nil
+}
+
+// nextAtOnce is next for a plain failure in a call without a deadline, if the runner does
+// not wait: only the number of attempts can end such a call.
+func (c *call) nextAtOnce(ctx context.Context, err error, h *history) error {
+	h.add(c.state.Attempt, err, 0, 0)
+	if c.r.policy.usedUp(c.state.Attempt) {
+		return c.giveUp(ctx, StopAttempts, nil, h)
+	}
+	c.state.Prev = 0
+	c.startClock()
 	return nil
 }
 
@@ -363,7 +382,7 @@ func (c *call) reviewed(ctx context.Context, err error, draw uint64) Decision {
 		return d
 	case ctx.Err() != nil: // the context ended during the review
 		return Decision{Stop: StopCanceled, Prev: s.Prev}
-	case s.Attempt >= r.policy.Attempts && r.policy.Attempts != Unlimited:
+	case r.policy.usedUp(s.Attempt):
 		return Decision{Stop: StopAttempts, Prev: s.Prev}
 	}
 	d.Wait, d.Prev = max(d.Wait, 0), max(d.Prev, 0)

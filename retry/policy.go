@@ -293,7 +293,7 @@ func (p *Policy) decide(s *State, o *Outcome, g Gates, t *tables, u uint64) Deci
 // deadline, total timeout, breaker and budget: only the attempts limit it.
 func (p *Policy) decidePlain(s *State, t *tables, u uint64) Decision {
 	switch {
-	case s.Attempt >= p.Attempts && p.Attempts != Unlimited:
+	case p.usedUp(s.Attempt):
 		return Decision{Stop: StopAttempts, Prev: s.Prev}
 	case p.Base == 0:
 		return Decision{}
@@ -301,6 +301,11 @@ func (p *Policy) decidePlain(s *State, t *tables, u uint64) Decision {
 		d := t.normal.Delay(s.Attempt, s.Prev, u)
 		return Decision{Wait: d, Prev: d}
 	}
+}
+
+// usedUp reports whether this attempt is the last that the policy allows.
+func (p *Policy) usedUp(attempt int) bool {
+	return attempt >= p.Attempts && p.Attempts != Unlimited
 }
 
 // exceeded returns the reason for which no attempt may follow a wait of this length,
@@ -341,7 +346,7 @@ func (p *Policy) verdict(s *State, o *Outcome) Reason {
 		return StopPermanent
 	case o.Class == ClassStuck:
 		return StopStuck
-	case s.Attempt >= p.Attempts && p.Attempts != Unlimited:
+	case p.usedUp(s.Attempt):
 		return StopAttempts
 	case o.After > cmp.Or(p.ServerWait, DefaultServerWait):
 		return StopServerWait

@@ -20,6 +20,7 @@ import (
 type Runner struct {
 	direct    bool // bare, and without a budget: a first attempt that succeeds is only a function call
 	alone     bool // nothing but the policy decides about a retry, and it has no total timeout
+	atOnce    bool // alone, without a delay, and no hook or observer learns of a failure
 	bare      bool // an attempt needs no breaker, limit, observer or own context
 	timed     bool // the elapsed time is needed before the call ends
 	observed  bool // there is an observer
@@ -120,6 +121,7 @@ func (r *Runner) prepare() {
 	r.bare = s.breaker == nil && !r.queued && !r.observed && !r.confined
 	r.direct = r.bare && s.budget == nil
 	r.alone = s.breaker == nil && s.budget == nil && s.schedule == nil && s.review == nil && p.TotalTimeout == 0
+	r.atOnce = r.alone && p.Base == 0 && !r.announced
 	r.timed = p.TotalTimeout > 0 || r.announced || s.schedule != nil || s.review != nil
 }
 

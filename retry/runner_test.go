@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -912,5 +913,58 @@ func TestValueReturnsTheResultOfTheLastAttempt(t *testing.T) {
 	v, err := Value[int](t.Context(), Must("fixed(0s) attempts=3"), nil)
 	if v != 0 || err == nil || err.Error() != "retry: operation: nil" {
 		t.Errorf("Value without an operation = %d, %v", v, err)
+	}
+}
+
+// TestARunnerWithoutADelayDecidesLikeAnObservedOne compares the shorter path of runners
+// that do not wait with the path of runners that tell observers about each failure.
+func TestARunnerWithoutADelayDecidesLikeAnObservedOne(t *testing.T) {
+	plain, stated := errors.New("plain"), Permanent(errors.New("permanent"))
+	type calls = []error // what the attempts return, and then nil
+	for name, c := range map[string]struct {
+		policy   string
+		calls    calls
+		deadline time.Duration
+		cancelAt int // attempt that cancels the context; 0 means none
+	}{
+		"one attempt":               {"fixed(0s) attempts=1", calls{plain}, 0, 0},
+		"attempts used up":          {"fixed(0s) attempts=4", calls{plain, plain, plain, plain, plain}, 0, 0},
+		"more than a history keeps": {"fixed(0s) attempts=12", slices.Repeat(calls{plain}, 12), 0, 0},
+		"success at the last":       {"fixed(0s) attempts=4", calls{plain, plain, plain}, 0, 0},
+		"unlimited":                 {"fixed(0s) attempts=unlimited", slices.Repeat(calls{plain}, 100), 0, 0},
+		"a permanent failure":       {"fixed(0s) attempts=4", calls{plain, stated, plain}, 0, 0},
+		"a deadline":                {"fixed(0s) attempts=4", calls{plain, plain, plain, plain}, time.Hour, 0},
+		"a cancellation":            {"fixed(0s) attempts=4", calls{plain, plain, plain, plain}, 0, 2},
+		"an attempt timeout":        {"fixed(0s) attempts=3 attempt-timeout=1s", calls{plain, plain, plain}, 0, 0},
+		"canceled at the last":      {"fixed(0s) attempts=2", calls{plain, plain}, 0, 2},
+		"a delay":                   {"exponential(1s..10s) attempts=3", calls{plain, plain, plain}, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				run := func(opts ...Option) (made int, err error) {
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					if c.deadline > 0 {
+						ctx, cancel = context.WithTimeout(ctx, c.deadline)
+						defer cancel()
+					}
+					err = Must(c.policy, opts...).Do(ctx, func(context.Context) error {
+						if made++; made == c.cancelAt {
+							cancel()
+						}
+						if made <= len(c.calls) {
+							return c.calls[made-1]
+						}
+						return nil
+					})
+					return made, err
+				}
+				got, gotErr := run()
+				want, wantErr := run(WithObserver(func(Event) {}))
+				if got != want || !reflect.DeepEqual(gotErr, wantErr) {
+					t.Errorf("%d attempts, %+v; observed: %d attempts, %+v", got, gotErr, want, wantErr)
+				}
+			})
+		})
 	}
 }
