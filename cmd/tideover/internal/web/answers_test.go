@@ -120,6 +120,10 @@ func TestQuestionsOnPages(t *testing.T) {
 	wall := page("wall", runURL(other))
 	has(t, "the page for a reader", wall, "You can't answer: your token may only read.", "<button type=\"button\" disabled>approve</button>")
 	hasNot(t, "the page for a reader", wall, "/cancel")
+	testwait.Until(t, "the list has both runs", func() bool {
+		list, err := s.e.List(t.Context(), engine.Filter{Asking: true})
+		return err == nil && len(list.Runs) == 2
+	})
 	list := page("eve", "/runs?asking=1")
 	has(t, "the list", list, "r-"+id, "r-"+other, `class="state asking"`, `name="asking" value="1"`, `id="chip-asking" href="/runs" aria-current="true"`)
 	has(t, "the question", page("ada", runURL(id)+"/answer?"+choose("0").Encode()), "Answer “approve”?", `name="words"`, "*** is the password")
