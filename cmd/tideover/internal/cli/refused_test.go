@@ -50,6 +50,9 @@ func TestPagesOfOtherSitesGetNowhere(t *testing.T) {
 			if c.want[0] == 401 && strings.HasPrefix(path, "/p/") {
 				continue // the gateway does not use browser sessions
 			}
+			if c.want[0] == 401 && strings.HasPrefix(path, "/callbacks/") {
+				continue // callback URLs have a signature instead
+			}
 			resp := f.send(method, path, `{"workflow":"w"}`, append([]string{"Cookie", f.cookie, "Content-Type", "application/json"}, c.header...)...)
 			if !strings.Contains(fmt.Sprint(c.want), fmt.Sprint(resp.StatusCode)) {
 				t.Errorf("%s: %s: %s, want %v", c.name, request, resp.Status, c.want)

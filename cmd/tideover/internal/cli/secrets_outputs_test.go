@@ -55,7 +55,7 @@ func (v *fullServer) values(ids []string) map[string][]string {
 
 // actions has the values of the placeholder {action}, by the first word of the path.
 var actions = map[string][]string{
-	"runs": {"cancel", "retry", "wake", "rerun", "replay", "latest"}, "bulk": {"retry", "latest", "cancel"}, "providers": {"open", "close", "reset", "drain"},
+	"runs": {"cancel", "retry", "wake", "rerun", "replay", "latest", "answer"}, "bulk": {"retry", "latest", "cancel"}, "providers": {"open", "close", "reset", "drain"},
 	"sessions": {"pause", "resume", "retry-now", "stop", "reset"},
 }
 

@@ -19,6 +19,9 @@ import (
 // maxLine is the most characters of Message.Line and Message.Subject.
 const maxLine = 300
 
+// maxQuestion is the most characters of a question in Message.Text.
+const maxQuestion = 1000
+
 // Place describes the process that sends messages.
 type Place struct {
 	Host string         // host name of this machine
@@ -33,7 +36,7 @@ func Compose(e retry.Event, p Place) (Message, bool) {
 	if !m.describe(e, p.Zone) {
 		return Message{}, false
 	}
-	if e.Step != "" && e.Step != e.Name {
+	if e.Step != "" && e.Step != e.Name && e.Kind != retry.Asked {
 		m.Text = "step " + e.Step + ": " + m.Text
 	}
 	return m, true
@@ -88,6 +91,12 @@ func (m *Message) describe(e retry.Event, zone *time.Location) bool {
 		m.Event = StartRefused
 		m.Title = m.Subject + ": a scheduled start was refused"
 		m.Text = lines(e.Note, m.Line)
+	case retry.Asked:
+		m.Event, m.Until = Asked, e.Until
+		m.Title, m.Text = m.Subject+" asks a question", clippedLine(e.Note, maxQuestion)
+		if !e.Until.IsZero() {
+			m.Text = lines(m.Text, "to be answered until "+clock(e.Until, e.Time, zone))
+		}
 	case retry.Succeeded:
 		if e.Attempt < 2 {
 			return false

@@ -54,6 +54,11 @@ func TestCompose(t *testing.T) {
 			"a scheduled start is refused", retry.Event{Kind: retry.StartRefused, Note: "schedule nightly", Err: errors.New("input: no key")},
 			notify.StartRefused, "nightly: a scheduled start was refused", "schedule nightly\ninput: no key",
 		},
+		{
+			"a run asks", retry.Event{Kind: retry.Asked, Run: "r1", Step: "deploy", Note: "Deploy 1.2\nto all? (approve, reject)", Until: at.Add(200 * time.Minute)},
+			notify.Asked, "nightly asks a question", "Deploy 1.2 to all? (approve, reject)\nto be answered until 18:24 UTC",
+		},
+		{"a run asks without a deadline", retry.Event{Kind: retry.Asked, Run: "r1", Step: "deploy", Note: "Now? (yes, no)"}, notify.Asked, "nightly asks a question", "Now? (yes, no)"},
 		{"a storm ends", retry.Event{Kind: retry.StormEnded, Note: "calm"}, notify.Recovered, "nightly: the retry storm is over", "calm"},
 		{"recovered", retry.Event{Kind: retry.Succeeded, Attempt: 3, Elapsed: 90 * time.Second}, notify.Recovered, "nightly works again", "attempt 3 succeeded after 1m30s"},
 	} {

@@ -105,10 +105,14 @@ func (g *Gate) ended(m Message, now time.Time) bool {
 	return false
 }
 
-// about returns the topic of a message. GaveUp and DeadLetter are the same topic.
+// about returns the topic of a message. GaveUp and DeadLetter are the same topic. Each question is a
+// topic of its own.
 func about(m Message) topic {
-	if m.Event == DeadLetter {
+	switch m.Event {
+	case DeadLetter:
 		return topic{GaveUp, m.Subject}
+	case Asked:
+		return topic{m.Event, m.Run + "/" + m.Step}
 	}
 	return topic{m.Event, m.Subject}
 }

@@ -172,3 +172,18 @@ func BenchmarkGate(b *testing.B) {
 		g.Admit(about("a"), at.Add(time.Duration(i)*time.Millisecond))
 	}
 }
+
+func TestEachQuestionIsSent(t *testing.T) {
+	g := notify.NewGate(&notify.Spec{Dedupe: time.Hour})
+	ask := notify.Message{Event: notify.Asked, Subject: "deploy", Run: "r1", Step: "a"}
+	other, second := ask, ask
+	other.Run, second.Step = "r2", "b"
+	for _, m := range []notify.Message{ask, other, second} {
+		if _, held := g.Admit(m, at); held != notify.NotHeld {
+			t.Errorf("%+v: %v", m, held)
+		}
+	}
+	if _, held := g.Admit(ask, at.Add(time.Minute)); held != notify.Duplicate {
+		t.Errorf("the same question again: %v", held)
+	}
+}

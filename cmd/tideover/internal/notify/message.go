@@ -22,6 +22,7 @@ const (
 	DeadLetter   Event = "dead-letter"   // a durable run gave up and waits for a person
 	Storm        Event = "storm"         // retries multiply the load
 	StartRefused Event = "start-refused" // a scheduled start was refused
+	Asked        Event = "asked"         // a run asks a question, and waits for the answer of a person
 	Test         Event = "test"          // a person tests the notifier
 )
 

@@ -34,8 +34,10 @@ func offers(i *engine.Info) (list []offer) {
 	add := func(name, label string) { list = append(list, newOffer(i.ID, name, label)) }
 	switch {
 	case !i.Finished():
+		kind, _ := waitingOp(i)
 		switch {
 		case i.Next == nil:
+		case kind == "await" || kind == "ask": // only a signal or an answer ends it
 		case i.Operations != nil: // it may wait in a sleep
 			add("wake", "Continue now")
 		default:
@@ -131,6 +133,10 @@ func (h runActions) question(r *http.Request) (*question, error) {
 		text := pretty(string(i.Input))
 		q.Title, q.Button, q.Input, q.Hidden = "Replay with this input?", "Replay", &text, !bytes.Equal(raw, i.Input)
 		q.Text = "A new run of the same workflow replaces this one."
+	case "answer":
+		if err := h.answerQuestion(r, q); err != nil {
+			return nil, err
+		}
 	default:
 		return nil, unknownAction(action)
 	}
@@ -163,12 +169,12 @@ func failedStep(i *engine.Info) int {
 // runTexts has the sentence that is shown after each action on a run.
 var runTexts = map[string]string{
 	"cancel": "Canceled.", "abandon": "Abandoned.", "undo": "The operations are being undone.", "retry": "Retried.", "wake": "The wait was ended; the next attempt starts now.",
-	"rerun": "This is the new run.", "replay": "This is the new run.", "latest": "This is the new run.",
+	"answer": "Answered.", "rerun": "This is the new run.", "replay": "This is the new run.", "latest": "This is the new run.",
 }
 
 // act applies an action to a run. If the action starts a new run, to is the URL of that run.
 func (h runActions) act(r *http.Request) (did, to string, err error) {
-	ctx, id, by, action := r.Context(), r.PathValue("id"), h.actor, r.PathValue("action")
+	ctx, id, by, action := r.Context(), r.PathValue("id"), h.actorOf(r), r.PathValue("action")
 	var next control.Started
 	switch action {
 	case "cancel":
@@ -181,6 +187,8 @@ func (h runActions) act(r *http.Request) (did, to string, err error) {
 		err = h.control.Runs.Retry(ctx, id, by)
 	case "wake":
 		err = h.control.Runs.Wake(ctx, id, by)
+	case "answer":
+		err = h.answer(r, id)
 	case "rerun":
 		next, err = h.rerun(r, id, by)
 	case "latest":

@@ -113,7 +113,7 @@ const counted = 10_000
 // matches counts the runs that match a filter. more reports that there are more than n, because it
 // stopped counting. It uses the counters of the engine if the filter allows that.
 func (h bulkActions) matches(ctx context.Context, q query, f control.Filter) (n int, more bool, err error) {
-	if f.Search == "" && f.Error == "" && f.MinAttempts == 0 && len(f.Tags) == 0 && q.Since.IsZero() && q.Until.IsZero() {
+	if f.Search == "" && f.Error == "" && f.MinAttempts == 0 && len(f.Tags) == 0 && !f.Asking && q.Since.IsZero() && q.Until.IsZero() {
 		t, err := h.totals(ctx, true)
 		return t.count(q, f.States), false, err
 	}
@@ -180,6 +180,7 @@ func describeFilter(q query, f *control.Filter) string {
 	add(f.Error != "", "error like %q", firstLine(f.Error, 160))
 	add(f.MinAttempts > 0, "at least %d attempts", f.MinAttempts)
 	add(len(f.Tags) > 0, "tagged %s", strings.Join(f.Tags, " and "))
+	add(f.Asking, "asks a question")
 	add(!q.Since.IsZero(), "created after %s", stamp(q.Since))
 	add(!q.Until.IsZero(), "created before %s", stamp(q.Until))
 	if len(words) == 0 {
@@ -256,7 +257,7 @@ func (h bulkActions) retryGroup(r *http.Request) (did, to string, err error) {
 // forAll applies an action to all runs that match a filter. The sentence did says how many runs were
 // changed; to is the URL back with the same numbers in its query.
 func (h bulkActions) forAll(r *http.Request, a *bulkAction, f control.Filter, back string) (did, to string, err error) {
-	t, err := h.control.Runs.ForAll(r.Context(), a.name, f, h.actor)
+	t, err := h.control.Runs.ForAll(r.Context(), a.name, f, h.actorOf(r))
 	if err != nil {
 		return "", "", fmt.Errorf("%w; runs that were %s before this error: %d", err, a.past, t.Done)
 	}

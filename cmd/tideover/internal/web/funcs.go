@@ -13,7 +13,7 @@ import (
 // glyphs has a symbol for each state and outcome, so that pages distinguish them not only by colour.
 var glyphs = map[string]string{
 	"running": "●", "waiting": "◐", "queued": "◌", "scheduled": "○", "needs-handler": "?", "blocked": "◌",
-	"dead": "✕", "failed": "✕", "succeeded": "✓", "canceled": "⊘", "replaced": "→", "lost": "!", "late": "!", "released": "↺", "snoozed": "◐", "limited": "◐", "paused": "∥", "undoing": "↶", "suspended": "∥", "continued": "→",
+	"dead": "✕", "failed": "✕", "succeeded": "✓", "canceled": "⊘", "replaced": "→", "lost": "!", "late": "!", "released": "↺", "snoozed": "◐", "limited": "◐", "paused": "∥", "undoing": "↶", "suspended": "∥", "continued": "→", "asking": "?",
 	"completed": "✓", "stopped": "⊘", "gave-up": "✕", "idle": "○",
 	gateway.Up: "●", gateway.Throttled: "◐", gateway.Refused: "⊖", gateway.Recovering: "↗", gateway.Probing: "?", gateway.Down: "✕", gateway.Opened: "⊘", gateway.Draining: "↘",
 }

@@ -194,6 +194,6 @@ func (h notificationsPage) question(r *http.Request) (*question, error) {
 
 // sendTest starts a run that sends a test message.
 func (h notificationsPage) sendTest(r *http.Request) (did, to string, err error) {
-	err = h.control.Messages.SendTest(r.Context(), r.PathValue("notifier"), h.actor)
+	err = h.control.Messages.SendTest(r.Context(), r.PathValue("notifier"), h.actorOf(r))
 	return notificationTexts["test"], "/notifications?did=test", err
 }

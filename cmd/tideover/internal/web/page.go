@@ -93,6 +93,7 @@ type question struct {
 	Same    bool              // the user may also choose no step, to keep the results of unchanged steps
 	Step    int               // index of the step that is chosen at first; -1 for none
 	Input   *string           // input to edit; nil for none
+	Words   *string           // what the user says about an answer, to edit; nil for none
 	Hidden  bool              // parts of the input are not shown
 	Key     string            // of a group of dead letters
 	Fields  []fact            // hidden fields that the form also sends

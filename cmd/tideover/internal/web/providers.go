@@ -242,7 +242,7 @@ func (h providersPage) act(r *http.Request) (did, to string, err error) {
 	if providerTexts[action] == "" {
 		return "", "", unknownAction(action)
 	}
-	if _, err := h.control.Providers.Apply(r.PathValue("provider"), action, h.actor); err != nil {
+	if _, err := h.control.Providers.Apply(r.PathValue("provider"), action, h.actorOf(r)); err != nil {
 		return "", "", err
 	}
 	h.feed.touchAll()

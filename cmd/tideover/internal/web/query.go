@@ -34,6 +34,7 @@ type query struct {
 	Order    string    // newest, oldest, next
 	After    string    // cursor: the end of the previous page
 	Group    string    // of dead letters, see groupKey
+	Asking   bool      // runs that ask a question
 	Internal bool      // include runs of internal workflows
 }
 
@@ -58,7 +59,7 @@ func parseQuery(v url.Values) query {
 		}
 	}
 	q.Since, q.Until = moment(v.Get("since")), moment(v.Get("until"))
-	q.Internal = v.Get("internal") == "1"
+	q.Internal, q.Asking = v.Get("internal") == "1", v.Get("asking") == "1"
 	if !slices.Contains(orders, q.Order) {
 		q.Order = orders[0]
 	}
@@ -84,6 +85,9 @@ func (q query) encode() string {
 	v := url.Values{"workflow": {q.Workflow}, "q": {q.Search}, "after": {q.After}, "group": {q.Group}, "state": q.States, "tag": q.Tags}
 	if q.Internal {
 		v.Set("internal", "1")
+	}
+	if q.Asking {
+		v.Set("asking", "1")
 	}
 	for key, t := range map[string]time.Time{"since": q.Since, "until": q.Until} {
 		if !t.IsZero() {
@@ -124,7 +128,7 @@ func (q query) pages(path, cursor string) (first, more string) {
 // filter converts the query to a filter of runs. It does not contain the group.
 func (q query) filter() control.Filter {
 	return control.Filter{
-		States: q.States, Workflow: q.Workflow, Internal: q.Internal, Search: q.Search, MinAttempts: q.Attempts, Tags: q.Tags,
+		States: q.States, Workflow: q.Workflow, Internal: q.Internal, Search: q.Search, MinAttempts: q.Attempts, Tags: q.Tags, Asking: q.Asking,
 		Since: q.Since, Until: q.Until, Order: q.Order, After: q.After, Limit: rowsPerPage,
 	}
 }
@@ -136,5 +140,5 @@ func (q query) leaves(workflow string) bool {
 
 // Narrow reports whether the query has any condition, so that it may match fewer than all runs.
 func (q query) Narrow() bool {
-	return len(q.States) > 0 || q.Workflow != "" || q.Search != "" || q.Attempts > 0 || len(q.Tags) > 0 || q.Group != "" || !q.Since.IsZero() || !q.Until.IsZero()
+	return len(q.States) > 0 || q.Workflow != "" || q.Search != "" || q.Attempts > 0 || len(q.Tags) > 0 || q.Asking || q.Group != "" || !q.Since.IsZero() || !q.Until.IsZero()
 }

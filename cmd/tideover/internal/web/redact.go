@@ -52,6 +52,7 @@ func (redact redactor) run(i *engine.Info) *engine.Info {
 	c.Steps = changed(i.Steps, func(s *engine.StepInfo) {
 		s.Error = redact(s.Error)
 		s.Output, s.Progress, s.Attempts = redact.json(s.Output), redact.json(s.Progress), changed(s.Attempts, redact.attempt)
+		s.Question = changedCopy(s.Question, redact.question)
 	})
 	c.Notes = changed(i.Notes, func(n *engine.Note) { n.Text = redact(n.Text) })
 	return &c
@@ -60,6 +61,11 @@ func (redact redactor) run(i *engine.Info) *engine.Info {
 func (redact redactor) attempt(a *engine.AttemptInfo) {
 	a.Error = redact(a.Error)
 	a.Wait = changedCopy(a.Wait, func(w *engine.WaitInfo) { w.Woken = redact(w.Woken) })
+}
+
+func (redact redactor) question(q *engine.Question) {
+	q.Text, q.Default = redact(q.Text), redact(q.Default)
+	q.Choices = changed(q.Choices, func(c *string) { *c = redact(*c) })
 }
 
 func (redact redactor) json(text json.RawMessage) json.RawMessage {

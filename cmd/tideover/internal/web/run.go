@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/retry"
 )
@@ -27,6 +28,7 @@ type runBody struct {
 	TagLinks []tagLink
 	Chart    chart
 	Offers   []offer
+	Asks     []openQuestion
 	AllURL   string // URL of the page with all attempts
 	ReplayOf link   // the run that this one repeats
 	First    link   // the first run of the chain of replays, if it is not ReplayOf
@@ -90,7 +92,14 @@ func (h runPage) load(ctx context.Context, id string, all bool, now time.Time) (
 	if err != nil {
 		return part{}, err
 	}
-	return newRunPart(i, t.States["dead"], all, now), nil
+	p := newRunPart(i, t.States["dead"], all, now)
+	b, _ := p.data.Body.(runBody)
+	viewer := httpserver.CallerOf(ctx)
+	if b.Asks = openQuestions(i, viewer); viewer.ReadOnly {
+		b.Offers = nil
+	}
+	p.data.Body = b
+	return p, nil
 }
 
 // newRunPart returns the page of a run. dead is the number of dead letters, for the navigation. If
@@ -105,10 +114,7 @@ func newRunPart(i *engine.Info, dead int, all bool, now time.Time) part {
 		b.First = link{i.Origin, runURL(i.Origin)}
 	}
 	if function, ops := control.Operations(i); function != nil {
-		b.Flow = newFlow(i, function, ops, all)
-		if b.Flow.sleeps(i.Step) {
-			b.Waits = "The sleep " + i.Step + " ends"
-		}
+		b.Flow, b.Waits = newFlow(i, function, ops, all), waitText(waitingOp(i))
 	} else {
 		for k := range i.Steps {
 			b.Steps = append(b.Steps, newStep(&i.Steps[k], k, all))

@@ -112,8 +112,10 @@ func (t *totals) chips(q query) []chip {
 	q.After = ""
 	on := q.States
 	all := q
-	all.States = nil
-	chips := []chip{{Label: "all", URL: all.url("/runs"), On: len(on) == 0}}
+	all.States, all.Asking = nil, false
+	chips := []chip{{Label: "all", URL: all.url("/runs"), On: len(on) == 0 && !q.Asking}}
+	asking := q
+	asking.Asking = !q.Asking
 	for _, s := range states {
 		q.States = []string{s}
 		chips = append(chips, chip{
@@ -121,7 +123,7 @@ func (t *totals) chips(q query) []chip {
 			On: slices.Contains(on, s), Total: s == "succeeded" || s == "canceled", Bare: s == "replaced",
 		})
 	}
-	return chips
+	return append(chips, chip{State: "asking", Label: "asks", URL: asking.url("/runs"), On: q.Asking, Bare: true})
 }
 
 // workflows returns the names of all workflows that have runs or are defined, and the name in the

@@ -36,8 +36,9 @@ type opRow struct {
 	Item   bool
 	Counts string // of a map: the numbers of its items, in words
 	Took   time.Duration
-	Short  string // the output on one line
-	Long   bool   // Short is not the whole output
+	Short  string    // the output on one line
+	Long   bool      // Short is not the whole output
+	Answer *answered // of an operation that asks
 	Tries  []attempt
 	Hidden int // of a map: items that are not shown; they follow the last row
 }
@@ -108,7 +109,7 @@ const (
 )
 
 func newOpRow(o *control.Operation, item bool) opRow {
-	row := opRow{StepInfo: *o.StepInfo, ID: "op-" + o.Kind + "-" + hash(o.Name, 6), Item: item || o.Kind == "item"}
+	row := opRow{StepInfo: *o.StepInfo, ID: "op-" + o.Kind + "-" + hash(o.Name, 6), Item: item || o.Kind == "item", Answer: newAnswered(o.StepInfo)}
 	if o.Called != nil && o.Ended != nil {
 		row.Took = max(o.Ended.Sub(*o.Called), 0)
 	}
@@ -126,11 +127,6 @@ func newOpRow(o *control.Operation, item bool) opRow {
 		}
 	}
 	return row
-}
-
-// sleeps reports whether the operation with a name is a sleep.
-func (f *flow) sleeps(name string) bool {
-	return slices.ContainsFunc(f.Ops, func(o opRow) bool { return o.Name == name && o.Kind == "sleep" })
 }
 
 // maxLanes is how many operations the chart of a run shows.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/engine"
 )
 
@@ -112,7 +113,9 @@ func (h runsPage) load(ctx context.Context, q query, now time.Time) (part, error
 		return part{}, err
 	}
 	b := runsBody{Query: q, Totals: t, Chips: t.chips(q), Workflows: h.workflows(t, q), Rows: rows, Behind: list.Behind, Silent: silentText(t.Stats.Silent, list.Silent)}
-	b.Bulk = bulkOffers(q)
+	if b.Bulk = bulkOffers(q); httpserver.CallerOf(ctx).ReadOnly {
+		b.Bulk = nil
+	}
 	if !q.Internal && q.Workflow == "" && t.Others {
 		more := q
 		more.Internal, more.After = true, ""

@@ -198,7 +198,7 @@ func (h sessionsPage) question(r *http.Request) (*question, error) {
 // act applies an action to a session.
 func (h sessionsPage) act(r *http.Request) (did, to string, err error) {
 	action := r.PathValue("action")
-	if err := h.change(r.Context(), r.PathValue("session"), action, h.actor); err != nil {
+	if err := h.change(r.Context(), r.PathValue("session"), action, h.actorOf(r)); err != nil {
 		return "", "", err
 	}
 	h.feed.touchAll() // some of these actions cause no event
