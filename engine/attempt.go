@@ -115,6 +115,7 @@ func (a *attempt) run() {
 		return
 	}
 	a.entered.Store(true)
+	growStack()
 	a.task.attempt = a
 	ctx := context.WithValue(a.ctx, taskKey{}, &a.task)
 	if a.timeout > 0 {

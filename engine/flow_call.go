@@ -159,8 +159,8 @@ func (c *flowCall) completeInput() (json.RawMessage, error) {
 	return c.sh.completeInput(ctx, c.input)
 }
 
-// growStack makes the stack of the goroutine larger. A function decodes JSON, which needs more than
-// a stack has at first: to copy it then, with many frames on it, takes longer.
+// growStack makes the stack of the goroutine larger. A handler or function decodes JSON, which needs
+// more than a stack has at first: to copy it then, with many frames on it, takes longer.
 //
 //go:noinline
 func growStack() {

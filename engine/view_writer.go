@@ -17,12 +17,13 @@ import (
 )
 
 const (
-	viewBatch  = 1000                   // most runs in a batch
-	viewPause  = 25 * time.Millisecond  // delay before a batch that is not full, so that a run that ends soon is written once
-	indexPause = 100 * time.Millisecond // time without batches after which the search index is updated
-	indexBatch = 256                    // runs that are indexed at once
-	viewRetry  = 5 * time.Second        // delay after an error
-	maxExpire  = 2000                   // runs that are deleted from the view at once
+	viewBatch    = 1000                   // most runs in a batch
+	viewPause    = 25 * time.Millisecond  // delay before a batch that is not full, so that a run that ends soon is written once
+	indexPause   = 100 * time.Millisecond // time without batches after which the search index is updated
+	indexBatch   = 4096                   // runs that are indexed at once
+	maxUnindexed = 12_000                 // if more runs are not indexed, indexing does not wait for a pause
+	viewRetry    = 5 * time.Second        // delay after an error
+	maxExpire    = 2000                   // runs that are deleted from the view at once
 )
 
 // viewWriter keeps the view up to date. The owner makes batches, which are copies of runs, and
@@ -134,12 +135,14 @@ type viewGoroutine struct {
 	view    *atomic.Pointer[view.View]
 	batches <-chan viewJob
 	written chan<- error
+
+	unindexed int // about how many runs were written since the search index was up to date
 }
 
 // run writes batches as they come. When none has come for indexPause, it updates the search
-// index. The semaphore pens limits how many views of the process are written at the same time,
-// to leave processors for other work. While a batch waits, changes are collected for the next,
-// larger batch.
+// index. If many runs are not indexed, it indexes some of them after a batch. The semaphore pens
+// limits how many views of the process are written at the same time, to leave processors for other
+// work. While a batch waits, changes are collected for the next, larger batch.
 func (w *viewGoroutine) run() {
 	pens := w.sh.pens
 	idle := time.NewTimer(indexPause)
@@ -152,6 +155,9 @@ func (w *viewGoroutine) run() {
 			}
 			pens <- struct{}{}
 			w.written <- w.write(j)
+			if w.unindexed += len(j.Put); w.unindexed > maxUnindexed {
+				w.index()
+			}
 			<-pens
 			if !j.busy {
 				idle.Reset(indexPause)
@@ -163,17 +169,28 @@ func (w *viewGoroutine) run() {
 				idle.Reset(indexPause)
 				continue
 			}
-			n, err := w.view.Load().Index(context.Background(), indexBatch)
+			more, err := w.index()
 			<-pens
 			switch {
 			case err != nil:
-				w.sh.health.logError("can't update the search index", "error", err)
 				idle.Reset(time.Minute)
-			case n == indexBatch:
+			case more:
 				idle.Reset(0)
 			}
 		}
 	}
+}
+
+// index indexes some runs. It returns whether there are more.
+func (w *viewGoroutine) index() (more bool, err error) {
+	n, err := w.view.Load().Index(context.Background(), indexBatch)
+	if err != nil {
+		w.sh.health.logError("can't update the search index", "error", err)
+	}
+	if w.unindexed -= n; err != nil || n < indexBatch {
+		w.unindexed = 0
+	}
+	return n == indexBatch, err
 }
 
 // write writes a batch. If the job says so, it also deletes runs that were kept long enough.

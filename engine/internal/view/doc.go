@@ -9,7 +9,7 @@
 // To make writes cheap, most writes change one table and one index. Two choices make that
 // possible. The place of a run, which is its rowid, is computed from the time and the random part
 // of its id: so there is no index by id, and the table is ordered by creation. And words are
-// indexed later, by [View.Index], because that takes four times as long as writing the run.
+// indexed later, by [View.Index], for thousands of runs at once.
 //
 // The package does not interpret the states of runs: they are only names to it.
 package view

@@ -2,7 +2,9 @@ package view
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -24,42 +26,62 @@ const (
 )
 
 // words calls f with each word of a text: a sequence of letters and digits, in lower case. Other
-// characters, and bytes that are not UTF-8, separate words. It stops when f returns false.
-func words(text string, f func(string) bool) {
-	for word := range strings.FieldsFuncSeq(text[:min(len(text), maxText)], separates) {
-		if !f(textfmt.Truncate(strings.ToLower(word), maxWord)) {
+// characters, and bytes that are not UTF-8, separate words. It stops and returns false when f
+// returns false.
+func words(text string, f func(string) bool) bool {
+	text = text[:min(len(text), maxText)]
+	start, lower := -1, true // of the current word
+	for i := 0; i < len(text); {
+		c, size, inWord := text[i], 1, true
+		switch {
+		case 'a' <= c && c <= 'z' || '0' <= c && c <= '9':
+		case 'A' <= c && c <= 'Z':
+			lower = false
+		case c < utf8.RuneSelf:
+			inWord = false
+		default:
+			var r rune
+			r, size = utf8.DecodeRuneInString(text[i:])
+			inWord = unicode.IsLetter(r) || unicode.IsNumber(r) || unicode.IsMark(r)
+			lower = false
+		}
+		if inWord && start < 0 {
+			start = i
+		}
+		if !inWord && start >= 0 {
+			if !f(normalize(text[start:i], lower)) {
+				return false
+			}
+			start = -1
+		}
+		if i += size; start < 0 {
+			lower = true
+		}
+	}
+	return start < 0 || f(normalize(text[start:], lower))
+}
+
+// normalize returns a word as it is indexed: in lower case, and cut if it is long.
+func normalize(word string, lower bool) string {
+	if !lower {
+		word = strings.ToLower(word)
+	}
+	return textfmt.Truncate(word, maxWord)
+}
+
+// wordsOf calls f with each word of a run, until f returns false. Words may be repeated.
+func wordsOf(r *Run, f func(string) bool) {
+	for _, text := range [...]string{r.Key, r.Workflow, r.Error, r.Status} {
+		if !words(text, f) {
 			return
 		}
 	}
-}
-
-func separates(r rune) bool {
-	return !unicode.IsLetter(r) && !unicode.IsNumber(r) && !unicode.IsMark(r)
-}
-
-// document returns the words of a run, each once, joined with spaces. It uses the memory of the
-// map for these words.
-func document(r *Run, seen map[string]struct{}) string {
-	input := inputText(r.Input)
-	var b strings.Builder
-	b.Grow(len(r.Key) + len(r.Workflow) + len(r.Error) + len(input) + 4)
-	clear(seen)
-	add := func(w string) bool {
-		if _, ok := seen[w]; !ok {
-			seen[w] = struct{}{}
-			b.WriteString(w)
-			b.WriteByte(' ')
-		}
-		return len(seen) < maxWords
-	}
-	for _, text := range [...]string{r.Key, r.Workflow, r.Error, r.Status} {
-		words(text, add)
-	}
 	for _, value := range r.Tags {
-		words(value, add)
+		if !words(value, f) {
+			return
+		}
 	}
-	words(input, add)
-	return b.String()
+	words(inputText(r.Input), f)
 }
 
 // inputText returns the text of an input to be indexed. JSON with escapes is decoded, because
@@ -100,55 +122,121 @@ func collect(b *strings.Builder, v any) {
 	b.WriteByte(' ')
 }
 
-// query returns an FTS5 query for all words of a search; "" if the search has no words. With
-// stems, words may match the beginnings of words. Words contain no quotes, so the query is always
-// valid.
-func query(search string, stems bool) string {
-	var list []string
+// searchWord is a word of a search.
+type searchWord struct {
+	text string
+	stem bool // it also matches words that begin with it
+}
+
+func (w *searchWord) matches(word string) bool {
+	return word == w.text || w.stem && strings.HasPrefix(word, w.text)
+}
+
+// query returns the words of a search. With stems, words may match the beginnings of words.
+func query(search string, stems bool) (list []searchWord) {
 	words(search, func(w string) bool {
-		stem := ""
-		if stems && utf8.RuneCountInString(w) >= minStem {
-			stem = "*"
-		}
-		list = append(list, `"`+w+`"`+stem)
+		list = append(list, searchWord{w, stems && utf8.RuneCountInString(w) >= minStem})
 		return len(list) < maxQuery
 	})
-	return strings.Join(list, " ")
+	return list
+}
+
+// hasWords reports whether a run has all words of a search.
+func hasWords(r *Run, list []searchWord) bool {
+	missing := slices.Clone(list)
+	wordsOf(r, func(text string) bool {
+		missing = slices.DeleteFunc(missing, func(w searchWord) bool { return w.matches(text) })
+		return len(missing) > 0
+	})
+	return len(missing) == 0
 }
 
 // maxBehind is the largest value of Page.SearchBehind.
 const maxBehind = 10_000
 
-// index indexes up to most runs: first those after the last indexed place, then those before it
-// whose words have changed. Both are in order of place: only then does FTS5 collect the words of
-// many runs in memory before it writes them. more is false if no run is left.
+// indexState says how far the search index is. The table meta stores it.
+type indexState struct {
+	indexed  int64 // runs up to this place are indexed, except those in the table stale
+	outdated int64 // about how many runs of the segments are out of date
+	old      int64 // segments up to this one are being renewed; 0 if none are
+	renewed  int64 // runs up to this place were indexed again
+}
+
+// index indexes up to most runs as one segment: runs whose words have changed, and runs after the
+// last indexed place. If there are none, it renews segments. more is false if there is nothing left
+// to do.
 func (w *writer) index(most int) (n int, more bool, err error) {
-	places, err := w.places("SELECT place FROM runs WHERE place>? ORDER BY place LIMIT ?", w.indexed, int64(most))
+	w.words = newCollector(w.lastWords)
+	defer func() { w.words, w.lastWords = nil, w.words.size() }()
+	n, err = w.indexStale(most)
 	if err != nil {
 		return 0, false, err
 	}
-	if err := w.addWords(places); err != nil {
-		return 0, false, err
-	}
-	if n := len(places); n > 0 {
-		w.indexed = places[n-1]
-		if err := exec(w.conn, "UPDATE meta SET value=?2 WHERE key=?1", metaIndexed, w.indexed); err != nil {
-			return 0, false, err
-		}
-	}
-	stale, err := w.places("SELECT place FROM stale ORDER BY place LIMIT ?", int64(most-len(places)))
+	added, last, err := w.collect("SELECT "+columns+" FROM runs WHERE place>? ORDER BY place LIMIT ?", w.indexed, int64(most-n))
 	if err != nil {
 		return 0, false, err
 	}
-	for _, q := range [...]string{"DELETE FROM words WHERE rowid=?", "DELETE FROM stale WHERE place=?"} {
-		for _, p := range stale {
-			if err := exec(w.conn, q, p); err != nil {
-				return 0, false, err
-			}
-		}
+	w.indexed = last
+	if n += added; n == 0 {
+		return w.renew(most)
 	}
-	n = len(places) + len(stale)
-	return n, n == most, w.addWords(stale)
+	return n, n == most || w.words.full() || w.mustRenew(), w.addSegment()
+}
+
+// indexStale adds runs to the collector whose words have changed since they were indexed.
+func (w *writer) indexStale(most int) (n int, err error) {
+	stale, err := w.places("SELECT place FROM stale ORDER BY place LIMIT ?", int64(most))
+	if err != nil || len(stale) == 0 {
+		return 0, err
+	}
+	for ; n < len(stale) && !w.words.full(); n++ {
+		r, ok, err := w.names.at(w.conn, stale[n])
+		if err == nil && !ok {
+			err = fmt.Errorf("%w: no run at place %d", ErrDamaged, stale[n])
+		}
+		if err != nil {
+			return 0, err
+		}
+		w.words.add(stale[n], &r)
+	}
+	w.outdated += int64(n)
+	return n, exec(w.conn, "DELETE FROM stale WHERE place<=?", stale[n-1])
+}
+
+// collect adds the runs of a query to the collector, until that is full. The query selects columns
+// of the runs after a place, which is its first argument, in order of place. collect returns the
+// number of runs and the last place.
+func (w *writer) collect(query string, after int64, args ...any) (n int, last int64, err error) {
+	last = after
+	err = each(w.conn, query, func(s *sqlite.Stmt) error {
+		if w.words.full() {
+			return errStop
+		}
+		r, place, elsewhere, err := w.names.scan(s)
+		if err == nil && elsewhere {
+			err = payloads(w.conn, place, &r)
+		}
+		if err != nil {
+			return err
+		}
+		w.words.add(place, &r)
+		n, last = n+1, place
+		return nil
+	}, append([]any{after}, args...)...)
+	if errors.Is(err, errStop) {
+		err = nil
+	}
+	return n, last, err
+}
+
+// addSegment writes the collected words as a segment.
+func (w *writer) addSegment() error {
+	if len(w.words.places) == 0 {
+		return nil
+	}
+	g, err := w.words.write(w.conn, w.nextSegment())
+	w.segments = append(w.segments, g)
+	return err
 }
 
 func (w *writer) places(query string, args ...any) (places []int64, err error) {
@@ -157,23 +245,6 @@ func (w *writer) places(query string, args ...any) (places []int64, err error) {
 		return nil
 	}, args...)
 	return places, err
-}
-
-func (w *writer) addWords(places []int64) error {
-	seen := make(map[string]struct{}, 64)
-	for _, place := range places {
-		r, ok, err := w.names.at(w.conn, place)
-		if err == nil && !ok {
-			err = fmt.Errorf("%w: no run at place %d", ErrDamaged, place)
-		}
-		if err == nil {
-			err = exec(w.conn, "INSERT INTO words(rowid, text) VALUES(?, ?)", place, document(&r, seen))
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // behind returns the number of runs that are not indexed, at most maxBehind.

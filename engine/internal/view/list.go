@@ -143,17 +143,20 @@ func (s *selection) wants(p pair) bool {
 
 // first sorts the keys and returns the first ones: as many as a page has, and one more.
 func (s *selection) first(keys []key) []key {
-	slices.SortFunc(keys, func(a, b key) int {
-		switch s.order {
-		case Newest:
-			return cmp.Compare(b.place, a.place)
-		case Oldest:
-			return cmp.Compare(a.place, b.place)
-		default:
-			return cmp.Or(cmp.Compare(a.next, b.next), cmp.Compare(a.place, b.place))
-		}
-	})
+	slices.SortFunc(keys, s.compare)
 	return keys[:min(len(keys), s.limit+1)]
+}
+
+// compare compares keys by the order of the selection.
+func (s *selection) compare(a, b key) int {
+	switch s.order {
+	case Newest:
+		return cmp.Compare(b.place, a.place)
+	case Oldest:
+		return cmp.Compare(a.place, b.place)
+	default:
+		return cmp.Or(cmp.Compare(a.next, b.next), cmp.Compare(a.place, b.place))
+	}
 }
 
 // created appends the keys of runs of one workflow and state, in order of creation.

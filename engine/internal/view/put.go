@@ -181,7 +181,8 @@ func (w *writer) remove(id string) error {
 	}
 	queries := []string{"DELETE FROM runs WHERE place=?", "DELETE FROM payloads WHERE place=?"}
 	if place <= w.indexed {
-		queries = append(queries, "DELETE FROM stale WHERE place=?", "DELETE FROM words WHERE rowid=?")
+		queries = append(queries, "DELETE FROM stale WHERE place=?")
+		w.outdated++
 	}
 	if w.tagged {
 		queries = append(queries, deleteTags)

@@ -10,10 +10,11 @@ import (
 )
 
 // appID and version are in the header of the file. A file with another version is replaced:
-// filling a new view is simpler and safer than converting an old one.
+// filling a new view is simpler and safer than converting an old one. Version 2 is converted,
+// because its runs are stored in the same way.
 const (
 	appID   = 0x74696476 // "tidv"
-	version = 2          // since 2, patterns of errors have only the first line, and keep exit codes
+	version = 3          // since 3, there are segments instead of a table of FTS5
 )
 
 // many is the value of the column attempts for a run with two attempts. The index runs_many
@@ -34,9 +35,6 @@ CREATE UNIQUE INDEX IF NOT EXISTS tags_key ON tags(key, place);`
 // The index runs_state is for lists by state and workflow, runs_next for lists by due time, and
 // runs_error for groups of errors. The last two have only the runs with a due time or an error.
 // SQLite adds the place, which is the rowid, to the end of each index.
-//
-// The table words stores no positions (detail=none), because searches are for words and not for
-// phrases. The writer splits texts itself and joins the words with spaces.
 const schema = `
 CREATE TABLE runs(
 	place    INTEGER PRIMARY KEY,
@@ -56,18 +54,35 @@ CREATE TABLE aside(id BLOB PRIMARY KEY, place INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE stale(place INTEGER PRIMARY KEY);
 CREATE TABLE names(id INTEGER PRIMARY KEY, text BLOB NOT NULL);
 CREATE TABLE meta(key INTEGER PRIMARY KEY, value INTEGER NOT NULL);
-CREATE VIRTUAL TABLE words USING fts5(
-	text, content='', contentless_delete=1, detail=none,
-	tokenize=ascii
-);
 INSERT INTO meta VALUES(1, 0), (2, -9223372036854775808);
+` + segmentTables
+
+// segmentTables creates the tables of the search index: see segment.go.
+const segmentTables = `
+CREATE TABLE segments(id INTEGER PRIMARY KEY, runs INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL);
+CREATE TABLE words(
+	segment INTEGER, word BLOB, first INTEGER, data BLOB NOT NULL, PRIMARY KEY(segment, word, first)
+) WITHOUT ROWID;
 `
+
+// fromVersion2 makes a view of version 2 one of version 3. All runs must be indexed again, which
+// Index does.
+const fromVersion2 = `DROP TABLE IF EXISTS words; DELETE FROM stale; UPDATE meta SET value=-9223372036854775808 WHERE key=2;` +
+	segmentTables + `PRAGMA user_version=3;`
 
 // Keys of meta.
 const (
-	metaCursor  int64 = 1
-	metaIndexed int64 = 2
+	metaCursor   int64 = 1
+	metaIndexed  int64 = 2
+	metaOutdated int64 = 3
+	metaOld      int64 = 4
+	metaRenewed  int64 = 5
 )
+
+// fields returns the numbers of the state by their keys of meta.
+func (s *indexState) fields() map[int64]*int64 {
+	return map[int64]*int64{metaIndexed: &s.indexed, metaOutdated: &s.outdated, metaOld: &s.old, metaRenewed: &s.renewed}
+}
 
 // pragmas has the settings of the writer. In WAL mode, synchronous=NORMAL syncs only at a
 // checkpoint: a power failure may lose the last transactions, but cursor and rows together, and

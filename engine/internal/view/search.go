@@ -1,12 +1,14 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"slices"
+	"sort"
 	"strings"
 
 	"zombiezen.com/go/sqlite"
-	"zombiezen.com/go/sqlite/sqlitex"
 )
 
 const (
@@ -24,8 +26,8 @@ const (
 //
 // The first page decides which of these it is. Its cursor has the decision for the next pages.
 //
-// Whole words are tried before beginnings of words because they are faster: FTS5 reads the runs
-// of a word one by one, but collects all runs of all words with the same beginning first.
+// Whole words are tried before beginnings of words because they are faster: the runs of all words
+// with the same beginning must be sorted.
 func (s *selection) find(c *sqlite.Conn) (keys []key, err error) {
 	text := strings.TrimSpace(s.search)
 	single := len(text) >= minPiece && len(text) <= maxWord && !strings.ContainsAny(text, " \t\r\n")
@@ -48,31 +50,259 @@ func (s *selection) find(c *sqlite.Conn) (keys []key, err error) {
 	return nil, nil
 }
 
-// withWords returns the runs that match an FTS5 query, in the order of the selection.
-func (s *selection) withWords(c *sqlite.Conn, match string) (keys []key, err error) {
-	if match == "" {
+// withWords returns the runs that have all words of a list, in the order of the selection.
+func (s *selection) withWords(c *sqlite.Conn, list []searchWord) (keys []key, err error) {
+	if len(list) == 0 {
 		return nil, nil
 	}
-	q := fmt.Sprintf(`SELECT runs.place, ifnull(runs.next, 0) FROM words CROSS JOIN runs ON runs.place=words.rowid
-		WHERE words MATCH ? AND words.rowid>=%d AND words.rowid<%d`, s.from, s.to) + s.conditions()
-	switch s.order {
-	case Newest:
-		q += " ORDER BY words.rowid DESC"
-	case Oldest:
-		q += " ORDER BY words.rowid"
-	default:
-		past := s.past()
-		q += fmt.Sprintf(` AND runs.next IS NOT NULL AND (runs.next, runs.place)>(%d, %d)
-			ORDER BY runs.next, runs.place`, past.next, past.place)
+	m, err := s.matches(c, list)
+	if err != nil {
+		return nil, err
 	}
-	err = sqlitex.ExecuteTransient(c, fmt.Sprintf("%s LIMIT %d", q, s.limit+1), &sqlitex.ExecOptions{
-		Args: []any{match},
-		ResultFunc: func(st *sqlite.Stmt) error {
-			keys = append(keys, key{st.ColumnInt64(1), st.ColumnInt64(0)})
-			return nil
-		},
+	q := "SELECT " + columns + ", ifnull(next, 0) FROM runs WHERE place=?" + s.conditions()
+	if s.order == Soonest {
+		past := s.past()
+		q += fmt.Sprintf(" AND next IS NOT NULL AND (next, place)>(%d, %d)", past.next, past.place)
+	}
+	st, _, err := c.PrepareTransient(q)
+	if err != nil {
+		return nil, err
+	}
+	defer st.Finalize() //nolint:errcheck // it repeats the error of Step
+	misses := 0
+	for s.order == Soonest || len(keys) <= s.limit {
+		if misses >= maxMisses {
+			misses = 0
+			if ok, err := s.skip(c, m); err != nil || !ok {
+				return keys, err
+			}
+		}
+		place, ok, err := m.next()
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			break
+		}
+		k, ok, err := s.check(c, st, place, list)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			keys = append(keys, k)
+		} else if misses++; s.order == Soonest {
+			misses = 0
+		}
+	}
+	if s.order == Soonest {
+		return s.soonestWith(c, keys, list)
+	}
+	return keys, nil
+}
+
+// maxMisses is how many runs that are not in the selection are read before the next one that is in
+// it is looked up: as many as can be read in the time of a lookup.
+const maxMisses = 50
+
+// skip skips the places before that of the next run of the selection. It returns false if there is
+// no such run.
+func (s *selection) skip(c *sqlite.Conn, m *matches) (bool, error) {
+	next := *s
+	next.search, next.limit = "", 0
+	if m.newest {
+		next.to = min(s.to, m.last)
+	} else {
+		next.from = max(s.from, m.last+1)
+	}
+	keys, err := next.keys(c)
+	if err != nil || len(keys) == 0 {
+		return false, err
+	}
+	m.skip(keys[0].place)
+	return true, nil
+}
+
+// check reads the run at a place with a statement of withWords. It returns false if the run is not
+// in the selection or does not have the words. If the order is Soonest, it does not check the
+// words.
+func (s *selection) check(c *sqlite.Conn, st *sqlite.Stmt, place int64, list []searchWord) (k key, ok bool, err error) {
+	if err := st.Reset(); err != nil {
+		return key{}, false, err
+	}
+	st.BindInt64(1, place)
+	row, err := st.Step()
+	if err != nil || !row {
+		return key{}, false, err
+	}
+	k = key{st.ColumnInt64(6), place}
+	if s.order == Soonest {
+		return k, true, nil
+	}
+	r, _, elsewhere, err := s.names.scan(st)
+	if err == nil && elsewhere {
+		err = payloads(c, place, &r)
+	}
+	return k, err == nil && hasWords(&r, list), err
+}
+
+// soonestWith returns the first of the keys whose runs have the words.
+func (s *selection) soonestWith(c *sqlite.Conn, keys []key, list []searchWord) (found []key, err error) {
+	slices.SortFunc(keys, s.compare)
+	for _, k := range keys {
+		r, ok, err := s.names.at(c, k.place)
+		if err != nil {
+			return nil, err
+		}
+		if ok && hasWords(&r, list) {
+			found = append(found, k)
+		}
+		if len(found) > s.limit {
+			break
+		}
+	}
+	return found, nil
+}
+
+// matches has the places that the search index has for all words of a list.
+type matches struct {
+	conn     *sqlite.Conn
+	list     []searchWord
+	from, to int64 // range of places, without to
+	newest   bool  // the highest place comes first
+	last     int64 // the last place that next returned
+	unread   []segment
+	found    [][]int64 // places of the segments that were read; the last of each comes first
+}
+
+// matches returns the places of the selection that may have all words of a list.
+func (s *selection) matches(c *sqlite.Conn, list []searchWord) (*matches, error) {
+	all, err := readSegments(c)
+	if err != nil {
+		return nil, err
+	}
+	m := &matches{conn: c, list: list, from: s.from, to: s.to, newest: s.order == Newest}
+	for _, g := range all {
+		if g.first < s.to && g.last >= s.from {
+			m.unread = append(m.unread, g)
+		}
+	}
+	slices.SortFunc(m.unread, func(a, b segment) int {
+		if m.newest {
+			return cmp.Compare(a.last, b.last)
+		}
+		return cmp.Compare(b.first, a.first)
 	})
-	return keys, err
+	return m, nil
+}
+
+// next returns the next place. It reads a segment only when the place may be in it.
+func (m *matches) next() (place int64, ok bool, err error) {
+	for {
+		for _, f := range m.found {
+			if p := f[len(f)-1]; !ok || m.before(p, place) {
+				place, ok = p, true
+			}
+		}
+		n := len(m.unread) - 1
+		if n < 0 || ok && !m.reaches(&m.unread[n], place) {
+			break
+		}
+		places, err := m.read(&m.unread[n])
+		if err != nil {
+			return 0, false, err
+		}
+		if m.unread = m.unread[:n]; len(places) > 0 {
+			m.found = append(m.found, places)
+		}
+	}
+	for i, f := range m.found {
+		if f[len(f)-1] == place {
+			m.found[i] = f[:len(f)-1]
+		}
+	}
+	m.dropEmpty()
+	m.last = place
+	return place, ok, nil
+}
+
+// skip skips the places that come before the given one.
+func (m *matches) skip(place int64) {
+	m.unread = slices.DeleteFunc(m.unread, func(g segment) bool { return m.before(g.first, place) && m.before(g.last, place) })
+	for i, f := range m.found {
+		m.found[i] = f[:sort.Search(len(f), func(k int) bool { return m.before(f[k], place) })]
+	}
+	m.dropEmpty()
+}
+
+func (m *matches) dropEmpty() {
+	m.found = slices.DeleteFunc(m.found, func(f []int64) bool { return len(f) == 0 })
+}
+
+// before reports whether the place a comes before b.
+func (m *matches) before(a, b int64) bool { return a != b && a > b == m.newest }
+
+// reaches reports whether a segment may have the place, or one that comes before it.
+func (m *matches) reaches(g *segment, place int64) bool {
+	return m.newest && g.last >= place || !m.newest && g.first <= place
+}
+
+// fewPlaces is how many places a word has in a segment at most to be called rare.
+const fewPlaces = 500
+
+// read returns the places of a segment that may have all words. If there are rare words, it does
+// not read all places of the others: checking the runs with the rare words takes less time.
+func (m *matches) read(g *segment) (places []int64, err error) {
+	places, rare, err := m.common(g, fewPlaces)
+	if err == nil && !rare {
+		places, _, err = m.common(g, math.MaxInt)
+	}
+	if err != nil {
+		return nil, err
+	}
+	from, _ := slices.BinarySearch(places, m.from)
+	to, _ := slices.BinarySearch(places, m.to)
+	if places = places[from:to]; !m.newest {
+		slices.Reverse(places)
+	}
+	return places, nil
+}
+
+// common returns the places of a segment that have all the words with up to about most places. any
+// is false if there is no such word.
+func (m *matches) common(g *segment, most int) (places []int64, any bool, err error) {
+	for _, w := range m.list {
+		list, all, err := g.places(m.conn, w, most)
+		if err != nil {
+			return nil, false, err
+		}
+		if !all {
+			continue
+		}
+		if any {
+			list = intersect(places, list)
+		}
+		if places, any = list, true; len(places) == 0 {
+			break
+		}
+	}
+	return places, any, nil
+}
+
+// intersect returns the numbers that are in both lists. The lists are in ascending order. The
+// result uses the memory of a.
+func intersect(a, b []int64) []int64 {
+	both := a[:0]
+	for len(a) > 0 && len(b) > 0 {
+		switch {
+		case a[0] < b[0]:
+			a = a[1:]
+		case a[0] > b[0]:
+			b = b[1:]
+		default:
+			both, a, b = append(both, a[0]), a[1:], b[1:]
+		}
+	}
+	return both
 }
 
 // conditions returns the SQL conditions of the selection, each with AND before it. The values are

@@ -74,17 +74,23 @@ func (v *View) open(ctx context.Context) (*writer, error) {
 
 // load checks that the file is a view, and reads the names and the cursor.
 func (v *View) load(c *sqlite.Conn) (*writer, error) {
-	empty, err := checkVersion(c)
+	found, empty, err := checkVersion(c)
 	if err != nil {
 		return nil, err
 	}
 	if err := execAll(c, pragmas); err != nil {
 		return nil, err
 	}
-	if empty {
-		if err := create(c); err != nil {
-			return nil, err
+	switch {
+	case found == 2:
+		if err = sqlitex.ExecuteScript(c, fromVersion2, nil); sqlite.ErrCode(err).ToPrimary() == sqlite.ResultError {
+			err = fmt.Errorf("%w: %w", ErrDamaged, err) // a table is missing
 		}
+	case empty:
+		err = create(c)
+	}
+	if err != nil {
+		return nil, err
 	}
 	if err := sqlitex.ExecuteTransient(c, manyIndex, nil); err != nil {
 		return nil, err
@@ -143,21 +149,21 @@ func (e *versionError) Error() string {
 	}
 }
 
-// checkVersion returns a versionError if the file is not a view or has another version. A file
-// without tables is a new view.
-func checkVersion(c *sqlite.Conn) (empty bool, err error) {
-	var found [3]int64
+// checkVersion returns the version of the file. It returns a versionError if the file is not a view
+// or its version can't be used. A file without tables is a new view.
+func checkVersion(c *sqlite.Conn) (found int64, empty bool, err error) {
+	var header [3]int64
 	for i, q := range [...]string{
 		"PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_schema",
 	} {
-		if found[i], err = queryInt(c, q); err != nil {
-			return false, err
+		if header[i], err = queryInt(c, q); err != nil {
+			return 0, false, err
 		}
 	}
-	if found == [3]int64{} || found[0] == appID && found[1] == version {
-		return found[2] == 0, nil
+	if header == [3]int64{} || header[0] == appID && (header[1] == version || header[1] == 2) {
+		return header[1], header[2] == 0, nil
 	}
-	return false, &versionError{found[0], found[1]}
+	return 0, false, &versionError{header[0], header[1]}
 }
 
 // unusable returns why a file must be replaced after an error; "" if the error has another cause.

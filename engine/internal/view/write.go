@@ -12,11 +12,15 @@ import (
 // writer is the only connection that writes, with cached data of the file. Only the goroutine that
 // received it from View.writing may use it.
 type writer struct {
-	conn    *sqlite.Conn
-	names   *names
-	added   []int64 // numbers of the names that were added in this transaction
-	cursor  uint64
-	indexed int64 // runs up to this place are indexed, except those in the table stale
+	conn   *sqlite.Conn
+	names  *names
+	added  []int64 // numbers of the names that were added in this transaction
+	cursor uint64
+	indexState
+	stored    indexState    // as the table meta has it
+	segments  []segment     // the slice is replaced when one is dropped
+	words     *collector    // words of the next segment; nil unless runs are being indexed
+	lastWords collectorSize // of the last segment
 
 	// crowded has the homes (see place.go) of runs that are stored at another place. A run
 	// with such a home may be elsewhere too, so it must be looked up in the table "aside".
@@ -38,8 +42,13 @@ func (w *writer) load() error {
 		return err
 	}
 	w.cursor = uint64(cursor)
-	w.indexed, err = queryInt(w.conn, fmt.Sprintf("SELECT value FROM meta WHERE key=%d", metaIndexed))
-	if err != nil {
+	for key, value := range w.indexState.fields() {
+		if *value, err = queryInt(w.conn, fmt.Sprintf("SELECT value FROM meta WHERE key=%d", key)); err != nil {
+			return err
+		}
+	}
+	w.stored = w.indexState
+	if w.segments, err = readSegments(w.conn); err != nil {
 		return err
 	}
 	if err := each(w.conn, "SELECT id, text FROM names", func(s *sqlite.Stmt) error {
@@ -61,7 +70,7 @@ func (w *writer) load() error {
 		return err
 	}
 	w.tagged = tags != 0
-	for _, q := range [...]string{upsert, putPayload, putStale, putTag} {
+	for _, q := range [...]string{upsert, putPayload, putStale, putTag, putBlock} {
 		if _, err := prepare(w.conn, q); err != nil {
 			return err
 		}
@@ -99,16 +108,20 @@ func (v *View) write(ctx context.Context, op string, f func(*writer) error) erro
 }
 
 func (w *writer) transact(f func(*writer) error) error {
-	cursor, indexed := w.cursor, w.indexed
+	cursor, segments := w.cursor, w.segments
 	w.added = w.added[:0]
 	err := exec(w.conn, "BEGIN IMMEDIATE")
 	if err == nil {
 		err = f(w)
 	}
 	if err == nil {
+		err = w.storeState()
+	}
+	if err == nil {
 		err = exec(w.conn, "COMMIT")
 	}
 	if err == nil {
+		w.stored = w.indexState
 		return nil
 	}
 	// The transaction must be ended even if the context has ended.
@@ -118,9 +131,23 @@ func (w *writer) transact(f func(*writer) error) error {
 			err = fmt.Errorf("%w (and then: %w)", err, undo)
 		}
 	}
-	w.cursor, w.indexed = cursor, indexed
+	w.cursor, w.segments, w.indexState = cursor, segments, w.stored
 	w.names.remove(w.added)
 	return err
+}
+
+// storeState writes the numbers of the indexState that have changed.
+func (w *writer) storeState() error {
+	stored := w.stored.fields()
+	for key, value := range w.indexState.fields() {
+		if *value == *stored[key] {
+			continue
+		}
+		if err := exec(w.conn, "INSERT OR REPLACE INTO meta VALUES(?, ?)", key, *value); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Write writes a batch in one transaction. It fails if the cursor of the batch is less than the
@@ -153,26 +180,29 @@ func (v *View) Write(ctx context.Context, b Batch) error {
 // uses several short transactions.
 func (v *View) Expire(ctx context.Context, states []string, before time.Time, most int) (deleted int, err error) {
 	e := expiry{states: states, before: before, reached: map[pair]int64{}}
-	deleted, err = v.inSteps(ctx, "expire", most, e.step)
+	deleted, err = v.inSteps(ctx, "expire", most, expireStep, e.step)
 	if err != nil || deleted == 0 {
 		return deleted, err
 	}
 	return deleted, v.shrink(ctx)
 }
 
-// stepSize is how many runs Expire and Index read in one transaction. To index them takes about
-// ten milliseconds, for which other writes may have to wait.
-const stepSize = 256
+// Expire and Index read this many runs in one transaction. It takes about 10 and 20 milliseconds,
+// for which other writes may have to wait.
+const (
+	expireStep = 256
+	indexStep  = 4096
+)
 
 // inSteps calls step in one transaction after the other, until it has handled most runs or there
 // are no more. step handles up to the given number of runs, and returns how many it handled.
 func (v *View) inSteps(
-	ctx context.Context, op string, most int, step func(*writer, int) (n int, more bool, err error),
+	ctx context.Context, op string, most, size int, step func(*writer, int) (n int, more bool, err error),
 ) (done int, err error) {
 	for more := true; more && done < most; {
 		n := 0
 		err := v.write(ctx, op, func(w *writer) (err error) {
-			n, more, err = step(w, min(most-done, stepSize))
+			n, more, err = step(w, min(most-done, size))
 			return err
 		})
 		if err != nil {
@@ -200,11 +230,14 @@ func (v *View) shrink(ctx context.Context) error {
 }
 
 // Index indexes up to most runs that are not indexed yet, so that searches find them. It returns
-// how many it indexed: fewer than most means that none is left. Call it when there is nothing to
-// write, because indexing a run takes several times as long as writing it. It uses several short
-// transactions.
+// how many it indexed: fewer than most means that none is left. It uses several short transactions.
 func (v *View) Index(ctx context.Context, most int) (done int, err error) {
-	return v.inSteps(ctx, "index", most, (*writer).index)
+	return v.inSteps(ctx, "index", most, indexStep, func(w *writer, most int) (n int, more bool, err error) {
+		if list := w.mergeable(); list != nil {
+			return 0, true, w.merge(list)
+		}
+		return w.index(most)
+	})
 }
 
 // expiry is the state of one call of Expire. It reads the runs of each workflow and state in
