@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tideover/tideover/engine/internal/goroutine"
 	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/retry"
 )
@@ -32,6 +33,7 @@ type flowCall struct {
 	count    int            // number of operations that were called
 	size     atomic.Int64   // bytes of the results, including those that are being stored
 	undoable atomic.Int32   // number of operations that can be undone; valid if undoing
+	routine  uintptr        // the goroutine of the function; 0 if goroutines can't be told apart
 	suspect  *attempt       // stands for the call in the quarantine; nil if the function is not a suspect
 
 	busy    atomic.Bool // an operation is being called
@@ -51,10 +53,10 @@ type flowCall struct {
 
 	// The owner's goroutine uses the following fields.
 
-	lent     bool              // its place was given back: see lendPlaces
-	stopping bool              // it is being stopped: it begins no operation any more
-	group    *opGroup          // operations that the function waits for; nil for none
-	ops      map[int]groupItem // operations of the group that have not ended, by number
+	lent     bool       // its place was given back: see lendPlaces
+	stopping bool       // it is being stopped: it begins no operation any more
+	group    *opGroup   // operations that the function waits for; nil for none
+	ops      groupItems // operations of the group that have not ended
 
 	starting    int   // children that are being started in other shards
 	lingerUntil int64 // see lingers; 0 if the call does not wait for a signal
@@ -130,6 +132,7 @@ func (c *flowCall) main() {
 			c.report(end)
 		}
 	}()
+	c.routine = goroutine.ID()
 	growStack()
 	input, err := c.completeInput()
 	if err != nil {
@@ -441,6 +444,20 @@ const (
 	inOperation
 	elsewhere
 )
+
+// caller returns which goroutine calls an operation of the flow.
+func (c *flowCall) caller() caller {
+	if c.routine == 0 {
+		return callerOf()
+	}
+	if c.routine == goroutine.ID() {
+		return inFunction
+	}
+	if callerOf() == inOperation {
+		return inOperation
+	}
+	return elsewhere
+}
 
 // callerOf returns whether the current goroutine is that of a flow's function or of an attempt,
 // by the function that the goroutine began with.

@@ -88,10 +88,7 @@ func (d *dispatcher) continueGroup(c *flowCall) {
 			g.setResult(i, storedResult(run, number, g.identity(i)))
 			continue
 		}
-		if c.ops == nil {
-			c.ops = map[int]groupItem{}
-		}
-		c.ops[number] = groupItem{g, i}
+		c.ops.add(number, groupItem{g, i})
 		g.running++
 		if g.child != nil && g.child.shard >= 0 {
 			d.startElsewhere(c, run, number, i)
@@ -179,7 +176,7 @@ func (d *dispatcher) suspendIdle(c *flowCall, run *machine.Run) {
 	if c.starting > 0 {
 		return
 	}
-	for number := range c.ops {
+	for number := range c.ops.numbers {
 		s := run.Step(number)
 		switch {
 		case g.isAwait && d.lingers.stay(c, d.o.turn.now):
@@ -255,7 +252,7 @@ type flowStop struct {
 // is waiting for it.
 func (d *dispatcher) operationOf(run *machine.Run, step int) (item groupItem, ok bool) {
 	if c := d.flows[run.ID]; c != nil {
-		item, ok = c.ops[step]
+		item, ok = c.ops.get(step)
 	}
 	return item, ok
 }
@@ -275,7 +272,7 @@ func (d *dispatcher) opEnded(run *machine.Run, rec *machine.Record) {
 	if c == nil {
 		return
 	}
-	item, ok := c.ops[rec.Step]
+	item, ok := c.ops.get(rec.Step)
 	if !ok {
 		return
 	}
@@ -285,7 +282,7 @@ func (d *dispatcher) opEnded(run *machine.Run, rec *machine.Record) {
 		}
 		return
 	}
-	delete(c.ops, rec.Step)
+	c.ops.remove(rec.Step)
 	g := item.opGroup
 	g.running--
 	if rec.Reason != 0 {

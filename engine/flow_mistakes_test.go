@@ -8,10 +8,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/enginetest"
+	"github.com/tideover/tideover/engine/internal/goroutine"
 )
 
 // Each mistake parks the run with a message that names the operation. Code without the mistake
@@ -302,6 +304,32 @@ func TestFlowUsedAfterItsEnd(t *testing.T) {
 		}
 		wantRun(t, flowRun(t, e, run.ID), "succeeded", "ok")
 	}, w)
+}
+
+// The goroutine of another function is a second goroutine, too.
+func TestFlowUsedByAnotherFunction(t *testing.T) {
+	t.Parallel()
+	if goroutine.ID() == 0 {
+		t.Skip("goroutines can't be told apart on this processor")
+	}
+	lent, result := make(chan *engine.Flow), make(chan error)
+	lender := engine.MustFlow("lender", func(f *engine.Flow, _ int) (string, error) {
+		lent <- f
+		if err := <-result; !errors.Is(err, engine.ErrSecondGoroutine) {
+			return "", fmt.Errorf("got %v", err)
+		}
+		return "ok", nil
+	})
+	borrower := engine.MustFlow("borrower", func(*engine.Flow, int) (string, error) {
+		result <- do(<-lent, "b")
+		return "ok", nil
+	})
+	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+		id := startFlow(t, e, lender, 0)
+		wantRun(t, endOfFlow(t, e, startFlow(t, e, borrower, 0)), engine.StateSucceeded, "ok")
+		synctest.Wait()
+		wantRun(t, flowRun(t, e, id), engine.StateNeedsHandler, "operation b: called from a second goroutine")
+	}, lender, borrower)
 }
 
 func TestFlowWithWrongParts(t *testing.T) {

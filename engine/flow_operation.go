@@ -23,6 +23,52 @@ type groupItem struct {
 	index int
 }
 
+// groupItems has operations by their numbers, which are not 0. A map is needed for more than one.
+type groupItems struct {
+	number int // number of item; 0 for none
+	item   groupItem
+	others map[int]groupItem
+}
+
+func (s *groupItems) add(number int, item groupItem) {
+	if s.number == 0 {
+		s.number, s.item = number, item
+		return
+	}
+	if s.others == nil {
+		s.others = map[int]groupItem{}
+	}
+	s.others[number] = item
+}
+
+func (s *groupItems) get(number int) (item groupItem, ok bool) {
+	if s.number == number && number != 0 {
+		return s.item, true
+	}
+	item, ok = s.others[number]
+	return item, ok
+}
+
+func (s *groupItems) remove(number int) {
+	if s.number == number {
+		s.number, s.item = 0, groupItem{}
+		return
+	}
+	delete(s.others, number)
+}
+
+// numbers yields the numbers of the operations.
+func (s *groupItems) numbers(yield func(int) bool) {
+	if s.number != 0 && !yield(s.number) {
+		return
+	}
+	for number := range s.others {
+		if !yield(number) {
+			return
+		}
+	}
+}
+
 // opGroup is a set of operations that the function waits for: one operation of Do or Sleep, or
 // all of a Map.
 type opGroup struct {
@@ -107,7 +153,7 @@ func (f *Flow) operation(kind, name string, opts []StepOption) (o operation, err
 	if c.exiting.Load() || c.ended.Load() || c.toUndo.Load() {
 		return o, fmt.Errorf("operation %s: %w", name, ErrFlowOver)
 	}
-	switch callerOf() {
+	switch c.caller() {
 	case inOperation:
 		return o, f.misuse(o.identity, ErrFlowInOperation)
 	case elsewhere:

@@ -258,9 +258,10 @@ func (d *dispatcher) beginUndo(run *machine.Run) {
 	}
 	c.undoable.Store(int32(run.Undoable()))
 	c.undoing.Store(true)
-	for number, item := range c.ops {
+	for _, number := range slices.Collect(c.ops.numbers) {
 		if run.Step(number) == nil { // it has ended with the record
-			delete(c.ops, number)
+			item, _ := c.ops.get(number)
+			c.ops.remove(number)
 			item.running--
 			item.setResult(item.index, storedResult(run, number, item.identity(item.index)))
 		}
