@@ -92,7 +92,7 @@ func (d *dispatcher) continueGroup(c *flowCall) {
 		}
 		c.ops[number] = groupItem{g, i}
 		g.running++
-		if g.child != nil && g.child.shard >= 0 {
+		if g.child != nil && g.child.shard >= 0 && !run.IsUndoing() && !run.ChildStarted(number) {
 			d.startElsewhere(c, run, number, i)
 		}
 		d.o.m.Offer(run, number, t.now)
@@ -292,7 +292,7 @@ func (d *dispatcher) operationHandler(c *flowCall, item groupItem) Handler {
 		if err != nil {
 			return nil, err
 		}
-		if c.size.Add(int64(len(out))) > machine.MaxResults {
+		if c.size.Add(int64(len(out))) > machine.MaxResults && !item.isUndo {
 			c.size.Add(-int64(len(out)))
 			return nil, retry.Permanent(Coded("too-large", fmt.Errorf("the results of the run would have more than %d MiB; store them elsewhere and return references", machine.MaxResults>>20)))
 		}
@@ -316,6 +316,9 @@ func (d *dispatcher) endCall(c *flowCall, end flowEnd) {
 	}
 	if run.Outcome == machine.Undecided {
 		d.recordStatus(c, run)
+		if run.IsUndoing() && end.forgetsUndo() {
+			end = flowEnd{result: &machine.Result{Release: true, Error: errUndoing.Error()}}
+		}
 	}
 	switch {
 	case run.Outcome != machine.Undecided && end.result == nil:
