@@ -119,26 +119,6 @@ func TestUndoAfterPostpone(t *testing.T) {
 	}, w)
 }
 
-// TestChildExpiresWithItsParent has both deadlines in the time in which no process runs.
-func TestChildExpiresWithItsParent(t *testing.T) {
-	child := engine.MustFlow("child", func(f *engine.Flow, _ int) (string, error) {
-		return "", engine.Sleep(f, "month", 30*day)
-	}, engine.Timeout(2*time.Hour))
-	parent := engine.MustFlow("parent", func(f *engine.Flow, _ int) (string, error) {
-		return engine.Child[string](f, "one", child, 1)
-	}, engine.Timeout(time.Hour))
-	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
-		id := startFlow(t, e, parent, 1)
-		time.Sleep(time.Minute)
-		op := operations(flowRun(t, e, id), "child", "one")[0]
-		e.Crash()
-		time.Sleep(day)
-		e.Restart()
-		wantRun(t, endOfFlow(t, e, id), engine.StateDead, "")
-		wantRun(t, endOfFlow(t, e, op.Child), engine.StateCanceled, "")
-	}, parent, child)
-}
-
 // TestChildWithALargeOutput has a child whose last steps have more output together than an entry
 // of the log can have.
 func TestChildWithALargeOutput(t *testing.T) {
