@@ -208,7 +208,7 @@ func (a *attempt) result(ctx context.Context, out []byte, err error) (r *machine
 			err = retry.Permanent(fmt.Errorf("%s: %d bytes, at most %d can be stored; store it elsewhere and return a reference", what, len(out), a.sh.cfg.MaxPayload))
 		case out != nil && !a.task.encoded && !json.Valid(out):
 			err = retry.Permanent(errors.New("output of the step: not JSON"))
-		case a.flow != nil:
+		case a.flow != nil && !a.item.isUndo: // an undo must be possible
 			err = a.flow.reserve(out)
 		}
 		if err == nil {

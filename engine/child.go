@@ -195,6 +195,7 @@ func (d *dispatcher) childStart(g *opGroup, run *machine.Run, number, i int) *ma
 func (d *dispatcher) startElsewhere(c *flowCall, run *machine.Run, number, i int) {
 	s := d.childStart(c.group, run, number, i)
 	def, shard := c.group.child.def, c.group.child.shard
+	child := machine.Child{Number: number, ID: s.ID, Detached: c.group.child.detached}
 	asked := &call{Op: opStartFlow, Start: &start{
 		ID: s.ID.String(), Definition: def.Text(), Source: s.Source, Input: s.Input, Trace: s.Trace, Again: true,
 		Parent: &childOf{Run: run.ID.String(), Number: number}, def: def,
@@ -206,12 +207,29 @@ func (d *dispatcher) startElsewhere(c *flowCall, run *machine.Run, number, i int
 			c.starting--
 			if err != nil {
 				t.endChild(&machine.ChildEnd{Parent: s.Parent, Child: s.ID, Reason: retry.StopPermanent, Code: "start", Text: err.Error()})
-			} else if run, ok := t.o.m.Run(c.run); ok && d.flows[c.run] == c && c.group != nil {
+				return nil
+			}
+			t.childStarted(s.Parent, child)
+			if run, ok := t.o.m.Run(c.run); ok && d.flows[c.run] == c && c.group != nil {
 				d.suspendIdle(c, run)
 			}
 			return nil
 		})
 	})
+}
+
+// childStarted records that a child was started in another shard, so that it is not started again
+// when it is not stored any more. If its parent has ended meanwhile, the child is canceled: the
+// cancellation may have come to the other shard before the start.
+func (t *turn) childStarted(parent machine.Parent, c machine.Child) {
+	run, err := t.o.m.Read(parent.Run)
+	if rec, ok := t.o.m.StartChild(parent, t.now); ok {
+		t.must(&rec)
+	}
+	if c.Detached || err == nil && run.Outcome == machine.Undecided && !run.IsUndoing() {
+		return
+	}
+	t.cancelElsewhere(parent.Run, c, "its parent "+parent.Run.String())
 }
 
 // childOf is the parent of a run, as it is sent between processes.
@@ -289,7 +307,7 @@ func (e *errand) report(f func(*turn) error) {
 }
 
 // tellFamily does what follows from the end of a run: it cancels its children, and tells its
-// parent. It does nothing for a run that another one continues.
+// parent. If another run continues it, that one tells the parent.
 func (t *turn) tellFamily(id machine.ID) {
 	run, err := t.o.m.Read(id)
 	if err != nil {
@@ -369,6 +387,10 @@ func (e *Engine) cancelChain(ctx context.Context, id, by string) error {
 // tellParent tells the parent of a run that the run has ended.
 func (t *turn) tellParent(run *machine.Run) {
 	end := run.EndOfChild()
+	if n := len(end.Output); n > t.o.sh.cfg.MaxPayload { // of several steps together
+		end.Reason, end.Code, end.Output = retry.StopPermanent, "too-large", nil
+		end.Text = fmt.Sprintf("run %s succeeded, but its output has %d bytes, and a parent can get at most %d", run.ID, n, t.o.sh.cfg.MaxPayload)
+	}
 	if _, here := t.o.m.Run(end.Parent.Run); here {
 		t.endChild(end)
 		rec := t.o.m.Tell(run, t.now)
@@ -407,6 +429,9 @@ func (c *commands) childEnded(ctx context.Context, asked *call) error {
 	return c.with(ctx, string(asked.Op), asked.ID, func(t *turn, id machine.ID) error {
 		if _, err := t.o.m.Read(id); err != nil {
 			return err
+		}
+		if end.Parent.Run != id || len(end.Output) > c.sh.cfg.MaxPayload {
+			return fmt.Errorf("%w: the end of a child of run %s with %d bytes", errCall, end.Parent.Run, len(end.Output))
 		}
 		t.endChild(end)
 		return nil

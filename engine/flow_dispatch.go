@@ -90,7 +90,7 @@ func (d *dispatcher) continueGroup(c *flowCall) {
 		}
 		c.ops.add(number, groupItem{g, i})
 		g.running++
-		if g.child != nil && g.child.shard >= 0 {
+		if g.child != nil && g.child.shard >= 0 && !run.IsUndoing() && !run.ChildStarted(number) {
 			d.startElsewhere(c, run, number, i)
 		}
 		d.o.m.Offer(run, number, t.now)
@@ -342,6 +342,9 @@ func (d *dispatcher) endCall(c *flowCall, end flowEnd) {
 	}
 	if run.Outcome == machine.Undecided {
 		d.recordStatus(c, run)
+		if run.IsUndoing() && end.forgetsUndo() {
+			end = flowEnd{result: &machine.Result{Release: true, Error: errUndoing.Error()}}
+		}
 	}
 	switch {
 	case run.Outcome != machine.Undecided && end.result == nil:

@@ -235,6 +235,9 @@ func (o *owner) doDue() {
 		o.sh.dispatcher.opEnded(s.Run, &rec)
 	}
 	for _, run := range expired {
+		if run.Outcome != machine.Undecided || run.Deadline == 0 {
+			continue // its parent has expired too, and has canceled it
+		}
 		rec := o.m.Expire(run, o.openedAt.UnixNano(), t.now)
 		t.must(&rec)
 	}
@@ -355,7 +358,7 @@ func (t *turn) record(rec *machine.Record) error {
 	if err := t.startFollowUps(rec.Run, next); err != nil {
 		return err
 	}
-	if rec.Ends != machine.Undecided && rec.Kind != machine.Continued {
+	if rec.Ends != machine.Undecided {
 		t.tellFamily(rec.Run)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -219,6 +220,9 @@ func (c *commands) keyed(ctx context.Context, workflow, key string) ([]string, e
 func (c *commands) signal(ctx context.Context, id string, s *signal, once bool) (next []string, err error) {
 	if s == nil {
 		return nil, fmt.Errorf("%w: a signal without a name", errCall)
+	}
+	if err := errors.Join(checkName(s.Name), ID(s.ID)(new(signal))); err != nil || !json.Valid(s.Data) || len(s.Data) > c.sh.cfg.MaxPayload || strings.Contains(s.By, "\x00") {
+		return nil, fmt.Errorf("%w: signal %.200q with %d bytes: %w", errCall, s.Name, len(s.Data), cmp.Or(err, ErrInput))
 	}
 	run, err := machine.ParseID(id)
 	if err != nil {

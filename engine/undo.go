@@ -209,6 +209,12 @@ func (c *flowCall) needsUndo(f *Flow, end *flowEnd) bool {
 	return slices.ContainsFunc(f.undoers, func(u undoer) bool { return len(u.called(f)) > 0 })
 }
 
+// forgetsUndo reports whether the function has returned before it knew that the run undoes its
+// operations: it has to be called again.
+func (e *flowEnd) forgetsUndo() bool {
+	return e.undone == nil && e.mismatch == "" && (e.again != nil || e.isError || e.result.Succeeded())
+}
+
 // undoMain undoes the operations of the run after its function has ended. It is the first function
 // of its goroutine.
 func (c *flowCall) undoMain(f *Flow, why flowEnd) {

@@ -177,6 +177,7 @@ func (m *Machine) applyRun(r *Run, rec *Record) {
 		m.applyChildEnded(r, rec)
 	case ParentTold:
 		r.applyTold()
+		m.retireUnneeded(r, rec.At)
 	case Undoing:
 		m.applyUndoing(r, rec)
 	case Undone:
@@ -440,7 +441,7 @@ func (m *state) applyPurged(rec *Record) {
 		switch known := r.knows(m.seq); {
 		case r.Closed() && !r.Finished() && r.Ended < rec.Due && !known && !keep[r.ID] && !r.IsNeeded():
 			dead = append(dead, r)
-		case known || !r.Finished():
+		case known || !r.Finished() || r.IsNeeded():
 			r.Def.open = true
 		}
 	}

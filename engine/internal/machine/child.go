@@ -25,6 +25,7 @@ type Child struct {
 	Number   int // number of the operation
 	ID       ID
 	Detached bool // it is not canceled with its parent
+	Started  bool // of one in another shard: that shard has stored its start
 }
 
 // Parent is the operation that has started a run.
@@ -43,7 +44,41 @@ func ChildID(parent *Run, number, slot int) ID {
 }
 
 // Encode returns the child as it is stored with its operation.
-func (c *Child) Encode() []byte { return append(bytes.Clone(c.ID[:]), bitIf(c.Detached, 1)) }
+func (c *Child) Encode() []byte {
+	return append(bytes.Clone(c.ID[:]), bitIf(c.Detached, childDetached)|bitIf(c.Started, childStarted))
+}
+
+// The flags of a child. The numbers are stored.
+const (
+	childDetached = 1
+	childStarted  = 2
+)
+
+// StartChild decides to record that the child of an operation was started in another shard. ok is
+// false if the operation has ended, or this is recorded.
+func (c Commands) StartChild(of Parent, now int64) (rec Record, ok bool) {
+	r, err := c.find(of.Run)
+	if err != nil || r.flow == nil || r.flow.index(of.Number) < 0 {
+		return rec, false
+	}
+	child, ok := r.flow.ops[r.flow.index(of.Number)].child()
+	if !ok || child.Started {
+		return rec, false
+	}
+	child.Started = true
+	return Record{Kind: Progress, Run: r.ID, Step: of.Number, At: now, Data: child.Encode()}, true
+}
+
+// ChildStarted reports whether the child of an operation is known to be started in another shard.
+// The run must not be cold.
+func (r *Run) ChildStarted(n int) bool {
+	i := r.flow.index(n)
+	if i < 0 {
+		return false
+	}
+	c, _ := r.flow.ops[i].child()
+	return c.Started
+}
 
 // Children returns the children of the operations that have not ended. The run must not be cold.
 func (r *Run) Children() (list []Child) {
@@ -64,7 +99,10 @@ func (o *op) child() (c Child, ok bool) {
 		return c, false
 	}
 	in := codec.Reader{Data: o.progress}
-	return Child{Number: int(o.number), ID: in.Array(), Detached: in.Byte() == 1}, true
+	c.Number, c.ID = int(o.number), in.Array()
+	flags := in.Byte()
+	c.Detached, c.Started = flags&childDetached != 0, flags&childStarted != 0
+	return c, true
 }
 
 // mustCancel reports whether the run has ended and has children that are to be canceled.
@@ -135,7 +173,8 @@ func (c Commands) EndChild(e *ChildEnd, now int64) (rec Record, ok bool, err err
 	if i < 0 {
 		return rec, false, nil
 	}
-	if _, ok := r.flow.ops[i].child(); !ok {
+	child, ok := r.flow.ops[i].child()
+	if !ok || child.Detached && r.Finished() { // such a run may not be in memory after a restart
 		return rec, false, nil
 	}
 	rec = Record{Kind: ChildEnded, Run: r.ID, Step: e.Parent.Number, At: now, Other: e.Child, Reason: e.Reason, Text: e.Text, Data: e.Output}
@@ -154,14 +193,22 @@ func (c Commands) Tell(r *Run, now int64) Record {
 	return Record{Kind: ParentTold, Run: r.ID, At: now}
 }
 
-// applyChildEnded ends the operation that waited for the child. If the run has ended, it only
-// removes the operation: a retry of the run starts another child.
+// applyChildEnded ends the operation that waited for the child. If the run has ended, and the child
+// did not succeed, it only removes the operation: a retry of the run starts another child.
 func (m *state) applyChildEnded(r *Run, rec *Record) {
-	if r.Outcome == Undecided {
+	if r.Outcome == Undecided || rec.Reason == 0 {
 		m.endOp(r, rec)
-		return
+	} else {
+		m.removeOp(r, rec.Step)
 	}
-	m.removeOp(r, rec.Step)
+	m.retireUnneeded(r, rec.At)
+}
+
+// retireUnneeded is called when a reason is gone for which a run was needed.
+func (m *state) retireUnneeded(r *Run, at int64) {
+	if r.Finished() && !r.Continued() {
+		m.retire(r, at)
+	}
 }
 
 // applyTold notes that the parent has been told.

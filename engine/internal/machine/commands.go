@@ -149,9 +149,11 @@ func (c Commands) Retry(id ID, by string, now int64) (Record, error) {
 		return Record{}, fmt.Errorf("%w: run %s was replaced by %s", ErrState, id, r.ReplacedBy())
 	case !r.Closed():
 		return Record{}, fmt.Errorf("%w: an attempt of run %s is still being stopped", ErrState, id)
+	case r.mustCancel():
+		return Record{}, fmt.Errorf("%w: children of run %s are still being canceled", ErrState, id)
 	}
 	rec := Record{Kind: Retry, Run: id, At: now, Text: by}
-	if limit := timeout(r); limit > 0 {
+	if limit := timeout(r); limit > 0 && !r.IsUndoing() {
 		rec.Deadline = later(now, limit)
 	}
 	return rec, nil

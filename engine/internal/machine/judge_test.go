@@ -3,9 +3,11 @@ package machine
 import (
 	"cmp"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/tideover/tideover/engine/internal/codec"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -38,6 +40,12 @@ type judged struct {
 	timedFrom int64
 	signals   map[string][]string // payloads that nothing has waited for, by name
 	sent      map[string]bool     // ids of signals
+	parent    Parent
+	undoable  int  // operations with an undo
+	undoing   bool // it undoes its operations, or has failed to
+	undone    bool
+	undoEnd   Outcome // the outcome after that
+	redo      []int   // operations that a retry calls again, beside those that were undone
 }
 
 type judgedStep struct {
@@ -52,7 +60,11 @@ type judgedStep struct {
 	running, complete, failed bool
 	parked                    bool
 	signal                    string // for which it waits
+	child                     Child
+	isUndo, undoable          bool
 }
+
+func (s *judgedStep) isChild() bool { return !s.child.ID.IsZero() }
 
 func newJudge(w *world) *judge {
 	return &judge{t: w.t, w: w, defs: map[Hash]*Definition{}, runs: map[ID]*judged{}, inherited: map[ID]*judged{}}
@@ -136,7 +148,7 @@ func (j *judge) see(rec *Record) {
 	for i := range r.steps {
 		r.steps[i].parked = r.steps[i].parked && r.outcome == Undecided
 	}
-	if r.outcome != before && rec.Kind != Retry {
+	if r.outcome != before && rec.Kind != Retry && rec.Kind != Undoing {
 		if rec.Ends != r.outcome {
 			j.t.Fatalf("%+v ends as %d, want %d", rec, rec.Ends, r.outcome)
 		}
@@ -167,6 +179,18 @@ func (j *judge) started(rec *Record) {
 	for i, out := range rec.Outputs[:min(len(rec.Outputs), len(d.Steps))] { // the origin follows
 		r.steps[i].complete = out != nil
 	}
+	if n := len(d.Steps) + 2; len(rec.Outputs) > n {
+		p, err := readParent(rec.Outputs[n])
+		if err != nil || p.Told && j.inherited[rec.Run] == nil {
+			j.t.Fatalf("%+v: parent %v, %v", rec, p, err)
+		}
+		r.parent = *p
+	}
+	if of := j.runs[r.parent.Run]; of != nil && j.inherited[rec.Run] == nil {
+		if s := &of.steps[r.parent.Number]; s.child.ID != rec.Run || s.complete || s.failed {
+			j.t.Fatalf("%+v: the operation of the parent is %+v", rec, *s)
+		}
+	}
 	if r.signals, r.sent = map[string][]string{}, map[string]bool{}; j.inherited[rec.Run] != nil {
 		r.signals, r.sent = j.inherited[rec.Run].signals, j.inherited[rec.Run].sent
 	}
@@ -190,6 +214,9 @@ func (j *judge) step(r *judged, rec *Record) {
 			s.due, s.calendar = 0, due
 		}
 	}
+	if r.undoing && isOp && !s.isUndo && rec.Kind == Begun {
+		j.t.Fatalf("%+v while the run is undoing", rec)
+	}
 	if rec.Attempt != 0 && rec.Kind != Begun && (!s.running || s.attempts != rec.Attempt) {
 		j.t.Fatalf("%+v of an attempt that is not running: %+v", rec, *s)
 	}
@@ -208,6 +235,9 @@ func (j *judge) step(r *judged, rec *Record) {
 		}
 		if rec.Reason == retry.StopWindows && s.windows < cmp.Or(s.def.Windows, DefaultWindows) {
 			j.t.Fatalf("%+v after %d windows", rec, s.windows)
+		}
+		if r.undoing && isOp && !s.isUndo && rec.Reason != retry.StopCanceled {
+			j.t.Fatalf("%+v: undoing %v, %+v", rec, r.undoing, *s)
 		}
 		limit := max(s.def.Policy.Attempts, 1)
 		unlimited := s.def.Policy.Attempts == retry.Unlimited
@@ -257,7 +287,8 @@ func (j *judge) step(r *judged, rec *Record) {
 		s.running = false
 		s.lost++
 		most, alone := s.def.MaxLost, strings.HasSuffix(rec.Text, "no other attempt ran")
-		if s.failed = rec.Reason != 0; s.failed != ((s.lost > most && alone || most == 0) && r.outcome == Undecided) {
+		ends := s.lost > most && alone || most == 0 || r.undoing && isOp && !s.isUndo
+		if s.failed = rec.Reason != 0; s.failed != (ends && r.outcome == Undecided) {
 			j.t.Fatalf("%+v is lost attempt %d of %d", rec, s.lost, most)
 		}
 		r.failing = r.failing || s.failed && !isOp
@@ -273,6 +304,9 @@ func (j *judge) step(r *judged, rec *Record) {
 		if r.outcome == Succeeded || r.outcome == Canceled {
 			j.t.Fatalf("%+v of a run with outcome %d", rec, r.outcome)
 		}
+		if r.outcome == Undecided && r.undoable > 0 && rec.By != retry.ByHuman {
+			j.t.Fatalf("%+v of a run that has to undo its operations", rec)
+		}
 		if r.outcome == Dead {
 			r.revivals++ // that it will not be put back to work is an outcome too
 		}
@@ -280,6 +314,9 @@ func (j *judge) step(r *judged, rec *Record) {
 	case Expired:
 		if r.outcome != Undecided || r.timeout == 0 || j.now-r.timedFrom < r.timeout {
 			j.t.Fatalf("%+v after %d of a run with outcome %d and a timeout of %d", rec, j.now-r.timedFrom, r.outcome, r.timeout)
+		}
+		if r.undoable > 0 {
+			j.t.Fatalf("%+v of a run that has to undo its operations", rec)
 		}
 		if r.calendar > rec.At {
 			j.t.Fatalf("%+v before the run may begin, at %d", rec, r.calendar)
@@ -317,7 +354,31 @@ func (j *judge) step(r *judged, rec *Record) {
 		s.running, s.suspended, s.awaited, s.spent, s.lost = false, true, rec.Count, 0, 0
 	case Continued:
 		s.running, s.complete, r.outcome = false, true, Succeeded
+		r.parent.Told = true // the next run has the same parent
 		j.inherited[rec.Other] = r
+	case ChildEnded:
+		j.childEnded(r, s, rec)
+	case ParentTold:
+		of := j.runs[r.parent.Run]
+		if r.outcome == Undecided || r.parent.Run.IsZero() || r.parent.Told {
+			j.t.Fatalf("%+v of a run with outcome %d and the parent %+v", rec, r.outcome, r.parent)
+		}
+		if of != nil && of.outcome == Undecided && !of.steps[r.parent.Number].ended() {
+			j.t.Fatalf("%+v: the parent has not recorded the end", rec)
+		}
+		r.parent.Told = true
+	case Undoing:
+		j.undoing(r, rec)
+	case Undone:
+		if !r.undoing || r.outcome != Undecided || !s.running {
+			j.t.Fatalf("%+v of a run with outcome %d, undoing %v", rec, r.outcome, r.undoing)
+		}
+		s.running, s.failed = false, true
+		if r.outcome = r.undoEnd; rec.Reason != 0 {
+			r.outcome = Dead
+		} else {
+			r.undoing, r.undone = false, true
+		}
 	case Signaled:
 		j.signaled(r, rec)
 	case NoSignal:
@@ -333,17 +394,85 @@ func (j *judge) step(r *judged, rec *Record) {
 	}
 }
 
+func (s *judgedStep) ended() bool { return s.complete || s.failed }
+
+// childEnded checks that a child has ended as the record says.
+func (j *judge) childEnded(r *judged, s *judgedStep, rec *Record) {
+	j.t.Helper()
+	if !s.isChild() {
+		j.t.Fatalf("%+v of %+v", rec, *s)
+	}
+	if child := j.runs[rec.Other]; child != nil && (child.outcome == Undecided || (child.outcome == Succeeded) != (rec.Reason == 0)) {
+		j.t.Fatalf("%+v: the child has the outcome %d", rec, child.outcome)
+	}
+	if s.complete = rec.Reason == 0; s.complete {
+		j.wantResult(rec, string(rec.Data))
+	}
+	s.failed = !s.complete
+}
+
+// undoing notes that the run undoes its operations: those that have not ended fail, except running
+// ones, and children that are canceled.
+func (j *judge) undoing(r *judged, rec *Record) {
+	j.t.Helper()
+	if r.undoable == 0 || r.undoing || r.undone || r.outcome != Undecided && (r.outcome != Dead || j.running(r) > 0 || r.replaced) {
+		j.t.Fatalf("%+v of a run with outcome %d and %d operations to undo", rec, r.outcome, r.undoable)
+	}
+	if r.outcome == Dead {
+		r.revivals++
+	}
+	r.undoing, r.undoEnd = true, Outcome(rec.Count)
+	r.outcome, r.failing, r.held, r.timeout, r.until = Undecided, false, false, 0, 0
+	for in := (codec.Reader{Data: rec.Data}); len(in.Data) > 0; {
+		r.redo = append(r.redo, in.Number())
+	}
+	for i := range r.steps[1:] {
+		s := &r.steps[i+1]
+		if !s.running && !s.ended() && (!s.isChild() || s.child.Detached) {
+			s.failed = true
+			r.redo = append(r.redo, i+1)
+		}
+	}
+	if f := &r.steps[0]; !f.running {
+		*f = judgedStep{def: f.def, attempts: f.attempts, due: j.now, parked: f.parked}
+	}
+	r.calendar = 0
+}
+
+// removed is called when a run is removed from memory.
+func (j *judge) removed(id ID) {
+	j.t.Helper()
+	r := j.runs[id]
+	if of := j.runs[r.parent.Run]; !r.parent.Run.IsZero() && !r.parent.Told {
+		j.t.Fatalf("run %s is removed before its parent has recorded its end: %+v", id, of)
+	}
+	for i := range r.steps {
+		if s := &r.steps[i]; s.isChild() && !s.child.Detached && !s.ended() {
+			j.t.Fatalf("run %s is removed before its child %s has ended", id, s.child.ID)
+		}
+	}
+}
+
 // called adds an operation to the run.
 func (j *judge) called(r *judged, rec *Record) {
 	j.t.Helper()
 	if !r.def.Flow || rec.Step != len(r.steps) || r.outcome != Undecided || !r.steps[0].running {
 		j.t.Fatalf("%+v of a run with %d steps and outcome %d", rec, len(r.steps), r.outcome)
 	}
-	s := judgedStep{complete: rec.Data != nil}
+	s := judgedStep{complete: rec.Data != nil, isUndo: isUndo(rec.Text), undoable: rec.Count == 1}
+	if s.isUndo != r.undoing {
+		j.t.Fatalf("%+v, and the run is undoing: %v", rec, r.undoing)
+	}
+	if r.undoable += rec.Count; !rec.Other.IsZero() {
+		s.child, _ = (&op{name: rec.Text, progress: rec.Outputs[0]}).child()
+	}
 	if d := j.defs[rec.Hash]; d != nil {
 		s.def = &d.Steps[0]
 	} else {
 		s.due = j.now + rec.Due - rec.At
+	}
+	if s.isChild() {
+		s.due = math.MaxInt64
 	}
 	if name, ok := strings.CutPrefix(rec.Text, "await:"); ok {
 		if s.signal, _, _ = strings.Cut(name, "["); rec.Due == 0 {
@@ -439,16 +568,41 @@ func (j *judge) retry(r *judged, rec *Record) {
 	if r.outcome != Dead || j.running(r) != 0 || r.replaced {
 		j.t.Fatalf("%+v of a run with outcome %d and %d running", rec, r.outcome, j.running(r))
 	}
+	run, _ := j.w.m.Run(rec.Run)
 	r.outcome, r.failing, r.held = Undecided, false, false
 	r.revivals++
+	if r.undoing && rec.Deadline != 0 {
+		j.t.Fatalf("%+v: the undos of a run have no deadline", rec)
+	}
+	if r.undone {
+		j.forgotten(r, rec)
+	}
+	for i := range r.steps {
+		if s := &r.steps[i]; s.isChild() && !s.child.Detached && !s.ended() {
+			j.t.Fatalf("%+v: child %s of the run is to be canceled", rec, s.child.ID)
+		}
+	}
 	r.timeout, r.timedFrom = 0, j.now
 	if rec.Deadline != 0 {
 		r.timeout = rec.Deadline - rec.At
 	}
 	for i := range r.steps {
-		if s := &r.steps[i]; s.failed {
+		if s := &r.steps[i]; s.failed && run.has(i) {
 			s.failed, s.spent, s.lost, s.windows, s.due, s.calendar = false, 0, 0, 0, j.now, 0
 		}
 		r.steps[i].suspended = false // a retry calls the function
 	}
+}
+
+// forgotten checks that a run that has undone its operations forgets them when it is retried, and
+// those that were canceled.
+func (j *judge) forgotten(r *judged, rec *Record) {
+	j.t.Helper()
+	run, _ := j.w.m.Run(rec.Run)
+	for res := range ReadResults(run.Results()) {
+		if s := &r.steps[res.Number]; s.isUndo || s.undoable || slices.Contains(r.redo, res.Number) {
+			j.t.Fatalf("%+v: the run still has the result %+v", rec, res)
+		}
+	}
+	r.undoable, r.undone, r.redo = 0, false, nil
 }

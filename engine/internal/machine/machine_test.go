@@ -316,6 +316,7 @@ func dumpRun(r *Run) string {
 	text("origin", fmt.Sprint(origin, key, known))
 	text("replaced by", r.ReplacedBy().String())
 	text("source", r.Source())
+	text("parent", string(r.Parent().encode()))
 	num("running", int64(r.running))
 	num("done", int64(r.done))
 	flag("active", r.active)
@@ -351,6 +352,7 @@ func dumpRun(r *Run) string {
 		text("results", string(f.results))
 		text("signals", string(f.inbox.read().append(nil)))
 		num("signal bytes", int64(f.inbox.read().size))
+		text("undo", string(f.appendUndo(nil)))
 	}
 	return string(hex.AppendEncode(append(b, "history "...), r.History))
 }
@@ -527,7 +529,7 @@ func legalKeys(m *Machine) error {
 			return fmt.Errorf("key %q is of run %q", key, k.id)
 		case there && r.Key != key:
 			return fmt.Errorf("key %q is of run %s, which has the key %q", key, k.id, r.Key)
-		case !there && k.ended == 0, there && (k.ended != 0) != r.Finished():
+		case !there && k.ended == 0, there && (k.ended != 0) != (r.Finished() && !r.IsNeeded()):
 			return fmt.Errorf("key %q of run %s: ended %d, in memory %v", key, k.id, k.ended, there)
 		case k.ended != 0 && !expires[expiry{key, k.ended}]:
 			return fmt.Errorf("key %q of run %s ended %d and never expires", key, k.id, k.ended)
@@ -600,8 +602,12 @@ func legalFlow(m *Machine, r *Run) error {
 			return fmt.Errorf("the function is %v: timer %v, queued %v", s.Status, timed, s.queued)
 		case n > 0 && s.Status != Waiting && (timed || s.queued):
 			return fmt.Errorf("operation %d is %v: timer %v, queued %v", n, s.Status, timed, s.queued)
-		case n > 0 && s.Status == Blocked && !r.IsCold() && !r.IsAwait(n):
-			return fmt.Errorf("operation %d is blocked, and waits for no signal", n)
+		case n > 0 && s.Status == Blocked && !r.IsCold() && !r.IsAwait(n) && !isChild(r, n):
+			return fmt.Errorf("operation %d is blocked, and waits for no signal and no child", n)
+		case n > 0 && live && !r.IsCold() && r.IsUndoing() && !r.IsUndo(n) && !isChild(r, n) && s.Status != Running:
+			return fmt.Errorf("operation %d is %v while the run is undoing", n, s.Status)
+		case n > 0 && !r.IsCold() && r.IsUndo(n) && r.flow.undo == nil:
+			return fmt.Errorf("operation %d undoes another one, and the run is not undoing", n)
 		case n > 0 && (s.Status == Complete || s.Status == NoHandler || n <= last):
 			return fmt.Errorf("operation %d is %v, after operation %d", n, s.Status, last)
 		case n > 0 && !r.IsCold() && names[r.Identity(n)]:
@@ -636,6 +642,12 @@ func legalFlow(m *Machine, r *Run) error {
 		return fmt.Errorf("%d attempts, %d bytes, %d operations; counted %d, %d, %d", f.attempts, f.size, f.count, attempts, size, len(names))
 	}
 	return nil
+}
+
+// isChild reports whether an operation waits for a child.
+func isChild(r *Run, n int) bool {
+	_, ok := r.flow.ops[r.flow.index(n)].child()
+	return ok
 }
 
 // legalOutcome checks the outcome and the counts of a run. steps are those that must be complete

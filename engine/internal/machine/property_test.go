@@ -6,7 +6,10 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,6 +51,8 @@ type game struct {
 
 	todo, writing []*Run // of the reader of changes
 
+	distant map[ID]Parent // children in other shards that have not ended
+
 	snap   *Snapshot
 	frames []byte
 	whole  []stored
@@ -64,7 +69,7 @@ func newGame(t *testing.T, seed uint64) *game {
 	w := newWorld(t)
 	w.rng = rand.New(rand.NewPCG(seed, 7))
 	w.judge = newJudge(w)
-	g := &game{world: w, limits: map[string]int{}, handlers: map[string]bool{}, purged: map[ID]bool{}}
+	g := &game{world: w, limits: map[string]int{}, handlers: map[string]bool{}, purged: map[ID]bool{}, distant: map[ID]Parent{}}
 	g.do(Record{Kind: Opened, At: w.now, Text: "boot 1"}, nil)
 	for i := range 4 {
 		g.handlers[fmt.Sprint("h", i)] = true
@@ -172,7 +177,16 @@ func (g *game) turn() {
 func (g *game) command() {
 	g.t.Helper()
 	g.due(1 + g.rng.IntN(20))
-	switch p := g.rng.IntN(126); {
+	if g.chance(70) {
+		g.tellFamilies()
+	}
+	switch p := g.rng.IntN(130); {
+	case p >= 128:
+		g.endDistant(1)
+	case p >= 126:
+		if r := g.any(); r != nil {
+			g.undoByHand(r)
+		}
 	case p >= 120:
 		if r := g.any(); r != nil {
 			g.signalOne(r)
@@ -287,6 +301,9 @@ func (g *game) startOne() {
 			}
 		}
 	}
+	if g.chance(5) {
+		c.Parent = Parent{Run: g.id(), Number: 1} // in another shard
+	}
 	rec, existing, err := g.m.Start(c, g.now)
 	switch id, known := g.m.ByKey(c.Key); {
 	case err != nil && !known:
@@ -398,6 +415,96 @@ func (g *game) due(most int) {
 	}
 }
 
+// tellFamilies does what follows from the ends of runs, which a crash may have prevented: it cancels
+// children, and tells parents.
+func (g *game) tellFamilies() {
+	g.t.Helper()
+	for _, r := range append([]*Run(nil), g.m.all...) {
+		if r.Outcome == Undecided && !r.IsUndoing() || r.Outcome != Undecided && !r.IsNeeded() {
+			continue
+		}
+		if err := g.m.warm(r); err != nil {
+			g.t.Fatal(err)
+		}
+		for _, c := range r.Children() {
+			if !c.Detached {
+				g.cancelChild(r, c)
+			}
+		}
+		if p := r.Parent(); r.Outcome != Undecided && !p.Run.IsZero() && !p.Told {
+			g.endChild(r.EndOfChild())
+			g.emit(g.m.Tell(r, g.now))
+		}
+		if g.chance(10) {
+			return // the process may be killed here
+		}
+	}
+}
+
+// cancelChild cancels a child of a run that has ended or is undoing.
+func (g *game) cancelChild(r *Run, c Child) {
+	g.t.Helper()
+	if _, distant := g.distant[c.ID]; distant {
+		g.endChild(&ChildEnd{Parent: Parent{Run: r.ID, Number: c.Number}, Child: c.ID, Reason: retry.StopCanceled, Code: "canceled", Text: "canceled"})
+		delete(g.distant, c.ID)
+		return
+	}
+	child, here := g.m.Run(c.ID)
+	for here && child.Continued() {
+		child, here = g.m.Run(child.ReplacedBy())
+	}
+	if !here {
+		return // it continues a run that is not in memory: the next one tells its end
+	}
+	if child.Outcome == Undecided {
+		if rec, err := g.m.Cancel(child.ID, "its parent", g.now); err == nil {
+			g.emit(rec)
+		}
+	}
+}
+
+// endDistant ends some children in other shards.
+func (g *game) endDistant(most int) {
+	g.t.Helper()
+	ids := slices.SortedFunc(maps.Keys(g.distant), func(a, b ID) int { return bytes.Compare(a[:], b[:]) })
+	for range min(most, len(ids)) {
+		i := g.rng.IntN(len(ids))
+		if rec, ok := g.m.StartChild(g.distant[ids[i]], g.now); ok {
+			g.emit(rec)
+			continue
+		}
+		end := &ChildEnd{Parent: g.distant[ids[i]], Child: ids[i], Output: []byte(fmt.Sprint(g.now))}
+		if g.chance(40) {
+			end.Reason, end.Code, end.Text = retry.StopPermanent, "permanent", "the child is dead"
+		}
+		g.endChild(end)
+		if g.chance(80) {
+			delete(g.distant, ids[i]) // else it tells its end again
+		}
+	}
+}
+
+// endChild records the end of a child in its parent, if that is here and waits for it.
+func (g *game) endChild(end *ChildEnd) {
+	g.t.Helper()
+	if rec, ok, err := g.m.EndChild(end, g.now); err == nil && ok {
+		g.emit(rec)
+	}
+}
+
+// undoByHand undoes or abandons the operations of a run.
+func (g *game) undoByHand(r *Run) {
+	g.t.Helper()
+	rec, err := g.m.Undo(r.ID, "operator", g.now)
+	if g.chance(30) {
+		rec, err = g.m.Abandon(r.ID, "operator", g.now)
+		rec.By = retry.ByHuman // so that the judge knows it from Cancel
+	}
+	if err == nil {
+		g.emit(rec)
+	}
+}
+
 // stepOf returns the number of a random step of the run.
 func (g *game) stepOf(r *Run) (step int) {
 	left := g.rng.IntN(len(r.Steps))
@@ -425,6 +532,10 @@ func (g *game) callOne() {
 	}
 	r := called[g.rng.IntN(len(called))]
 	switch n := g.rng.IntN(100); {
+	case r.IsUndoing():
+		g.undoOne(r)
+	case n < 3 && r.mustUndo():
+		g.emit(g.m.Fail(r, "it broke", EncodeRedo(g.failedOps(r)), g.now))
 	case n < 60:
 		for range 1 + g.rng.IntN(3) {
 			g.callOp(r)
@@ -451,7 +562,10 @@ func (g *game) callOne() {
 func (g *game) callOp(r *Run) {
 	g.t.Helper()
 	c := &OpCall{Name: fmt.Sprintf("do:op%d", r.flow.count)}
-	switch g.rng.IntN(5) {
+	switch g.rng.IntN(6) {
+	case 5:
+		g.callChild(r)
+		return
 	case 2:
 		c.Name = fmt.Sprintf("await:%s[%d]", g.signalName(), r.flow.count)
 		if g.chance(50) {
@@ -462,21 +576,90 @@ func (g *game) callOp(r *Run) {
 	case 1:
 		c.Data = []byte(`"now"`)
 	default:
-		if len(g.ops) == 0 || g.chance(10) {
-			d := &Definition{Name: r.Def.Name, Op: true, Steps: []Step{
-				{Name: fmt.Sprint("op", g.rng.IntN(5)), Handler: "operation", Policy: g.policy(), MaxLost: g.rng.IntN(4), Windows: g.rng.IntN(3)},
-			}}
-			if err := d.Prepare(); err != nil {
-				g.t.Fatal(err)
-			}
-			g.ops = append(g.ops, d)
-		}
-		c.Def = g.ops[g.rng.IntN(len(g.ops))]
-		if rec, ok := g.m.Define(c.Def, g.now); ok {
-			g.emit(rec)
+		c.Def = g.opDefinition(r)
+		if c.Undo = g.chance(30); c.Undo {
+			c.Name = fmt.Sprintf("do:undoable%d", r.flow.count)
 		}
 	}
 	g.emit(g.m.Call(r, c, g.now))
+}
+
+// opDefinition returns the definition of an operation with attempts.
+func (g *game) opDefinition(r *Run) *Definition {
+	g.t.Helper()
+	if len(g.ops) == 0 || g.chance(10) {
+		d := &Definition{Name: r.Def.Name, Op: true, Steps: []Step{
+			{Name: fmt.Sprint("op", g.rng.IntN(5)), Handler: "operation", Policy: g.policy(), MaxLost: g.rng.IntN(4), Windows: g.rng.IntN(3)},
+		}}
+		if err := d.Prepare(); err != nil {
+			g.t.Fatal(err)
+		}
+		g.ops = append(g.ops, d)
+	}
+	def := g.ops[g.rng.IntN(len(g.ops))]
+	if rec, ok := g.m.Define(def, g.now); ok {
+		g.emit(rec)
+	}
+	return def
+}
+
+// callChild calls an operation that starts a child, here or in another shard.
+func (g *game) callChild(r *Run) {
+	g.t.Helper()
+	number := int(r.flow.count) + 1
+	c := &Child{ID: ChildID(r, number, 0), Detached: g.chance(30)}
+	of := Parent{Run: r.ID, Number: number}
+	d := g.defs[g.rng.IntN(len(g.defs))]
+	if rec, ok := g.m.Define(d, g.now); ok {
+		g.emit(rec)
+	}
+	g.emit(g.m.Call(r, &OpCall{Name: fmt.Sprintf("child:op%d", number), About: c.Encode(), Child: c.ID}, g.now))
+	if g.chance(40) || g.limits[d.Name] < 1<<30 { // a run that waits for a child keeps its place among the limited ones
+		g.distant[c.ID] = of
+		return
+	}
+	rec, existing, err := g.m.Start(&Start{ID: c.ID, Hash: d.Hash(), Source: "child", Input: []byte("1"), Parent: of}, g.now)
+	if err != nil || !existing.IsZero() {
+		g.t.Fatalf("start of a child: %v, %v", existing, err)
+	}
+	g.emit(rec)
+}
+
+// undoOne does what the function of a run that is undoing does: it waits for its operations, calls
+// an undo, and says when all are done, or one has failed.
+func (g *game) undoOne(r *Run) {
+	g.t.Helper()
+	if len(r.flow.ops) > 0 {
+		for n := range r.Live() {
+			if n > 0 {
+				g.m.Offer(r, n, g.now)
+			}
+		}
+		if g.chance(30) {
+			g.suspend(r)
+		}
+		return
+	}
+	todo, undone := []string{}, map[string]bool{}
+	var failed []int
+	for o := range ReadResults(r.Results()) {
+		if undone[OpName(o.Name)] = isUndo(o.Name); isUndo(o.Name) && o.Reason != 0 {
+			failed = append(failed, o.Number)
+		}
+	}
+	for name, is := range undone {
+		if !is && strings.HasPrefix(name, "undoable") {
+			todo = append(todo, name)
+		}
+	}
+	switch slices.Sort(todo); {
+	case len(failed) > 0:
+		g.emit(g.m.Undone(r, "an undo failed", EncodeRedo(failed), g.now))
+	case len(todo) == 0:
+		g.emit(g.m.Undone(r, "", nil, g.now))
+	default:
+		g.emit(g.m.Call(r, &OpCall{Name: UndoKind + ":" + todo[len(todo)-1], Def: g.opDefinition(r)}, g.now))
+	}
 }
 
 // suspend ends the call of a function, if operations wait for long.
@@ -484,7 +667,7 @@ func (g *game) suspend(r *Run) {
 	g.t.Helper()
 	waiting := 0
 	for n, s := range r.Live() {
-		if n > 0 && s.Status == Waiting && s.timer != noTimer && s.At-g.now > sec {
+		if n > 0 && (s.Status == Blocked || s.Status == Waiting && s.timer != noTimer && s.At-g.now > sec) {
 			waiting++
 		}
 	}
@@ -496,7 +679,7 @@ func (g *game) suspend(r *Run) {
 // continueOne ends a run that another one continues.
 func (g *game) continueOne(r *Run) {
 	g.t.Helper()
-	c := &Start{ID: g.id(), Hash: r.Def.hash, Key: r.Key, Input: []byte(`"next"`), Source: "continues", Continues: r.ID, Inbox: r.Inbox()}
+	c := &Start{ID: g.id(), Hash: r.Def.hash, Key: r.Key, Input: []byte(`"next"`), Source: "continues", Continues: r.ID, Inbox: r.Inbox(), Parent: r.Parent()}
 	if rec, ok := g.m.Define(r.Def, g.now); ok {
 		g.emit(rec)
 	}
@@ -522,7 +705,7 @@ func (g *game) finishOne() {
 		return // a function is called for longer than attempts last
 	}
 	switch n := g.rng.IntN(100); {
-	case n < 35:
+	case n < 35 && !(p.run.IsFunction(int(p.step)) && p.run.IsUndoing()):
 		c.Output = [][]byte{nil, []byte("1"), []byte(`"out"`)}[g.rng.IntN(3)]
 	case n < 80:
 		c.Failed, c.Error = true, "it broke"
@@ -613,6 +796,7 @@ func (g *game) purge() {
 		if g.purged[id] {
 			g.t.Fatalf("run %s is purged twice", id)
 		}
+		g.judge.removed(id)
 		g.purged[id] = true
 	}
 }
@@ -641,7 +825,10 @@ func (g *game) look() {
 		if err := g.m.Forget(r); err != nil {
 			g.t.Fatal(err)
 		}
-		g.gone[r.ID] = g.gone[r.ID] || there
+		if _, still := g.m.Run(r.ID); there && !still {
+			g.judge.removed(r.ID)
+			g.gone[r.ID] = true
+		}
 	}
 	g.writing = nil
 	if len(g.todo) == 0 {
@@ -821,6 +1008,8 @@ func (g *game) quiesce() {
 	for idle, n := 0, 0; n < 20_000; n++ {
 		g.due(1 << 30)
 		g.signalAll(n)
+		g.tellFamilies()
+		g.endDistant(10)
 		g.dispatch()
 		var running []stepRef
 		g.m.Orphans(func(r *Run, step int) { running = append(running, stepRef{r, int32(step)}) })
@@ -841,8 +1030,8 @@ func (g *game) quiesce() {
 		}
 	}
 	for _, r := range g.m.all {
-		if !r.Closed() {
-			g.t.Fatalf("run %s never ends: %s", r.ID, dumpRun(r))
+		if !r.Closed() || r.IsNeeded() {
+			g.t.Fatalf("run %s never ends, or is needed: %s", r.ID, dumpRun(r))
 		}
 	}
 	g.check("at the end", g.shadow, replayed(g.t, g.log))
@@ -857,6 +1046,10 @@ func (g *game) quiesce() {
 // end ends a running attempt. A function ends when its operations have ended.
 func (g *game) end(r *Run, step int) {
 	g.t.Helper()
+	if r.IsFunction(step) && r.IsUndoing() && r.Outcome == Undecided {
+		g.undoOne(r)
+		return
+	}
 	if r.IsFunction(step) && len(r.flow.ops) > 0 && r.Outcome == Undecided {
 		for n := range r.Live() {
 			if n > 0 {

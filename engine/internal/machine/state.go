@@ -109,7 +109,7 @@ func (m *state) install(r *Run) {
 		r.Def.workflow.Active++
 	}
 	switch {
-	case !r.Finished():
+	case !r.Finished() || r.IsNeeded():
 		if !r.Continued() { // else the key belongs to the next run
 			m.claimKey(r)
 		}
@@ -182,8 +182,13 @@ func (m *state) close(r *Run, at int64) {
 	}
 }
 
-// retire notes when a run finished, so that its key and its definition can be purged later.
+// retire notes when a run finished, so that its key and its definition can be purged later. A run
+// that is needed is retired when it is not needed any more: the last record of a run must say when
+// that was.
 func (m *state) retire(r *Run, at int64) {
+	if r.IsNeeded() {
+		return
+	}
 	m.use(r.Def.hash, at)
 	m.expireKey(r, at)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"strings"
 
 	"github.com/tideover/tideover/engine/internal/codec"
@@ -22,7 +23,9 @@ const UndoKind = "undo"
 type undo struct {
 	outcome Outcome
 	reason  retry.Reason
-	done    bool // everything is undone: a retry of the run calls the operations again
+	done    bool   // everything is undone: a retry of the run calls the operations again
+	redo    []byte // the operations that a retry calls again then, beside those that were undone: see EncodeRedo
+	since   int    // bytes of the results when the run began to undo
 }
 
 func isUndo(identity string) bool { return strings.HasPrefix(identity, UndoKind+":") }
@@ -110,10 +113,14 @@ const canceledOp = "canceled"
 // that are running and children that are to be canceled.
 func (m *state) applyUndoing(r *Run, rec *Record) {
 	f := r.flow
-	f.undo = &undo{outcome: Outcome(rec.Count), reason: rec.Reason}
-	f.redo = bytes.Clone(rec.Data)
+	f.undo = &undo{outcome: Outcome(rec.Count), reason: rec.Reason, redo: bytes.Clone(rec.Data), since: len(f.results)}
 	if r.Outcome != Undecided { // by hand, of a dead run
 		r.Outcome, r.Ended, r.retried = Undecided, 0, true
+		f.undo.redo = f.redo
+	}
+	f.redo = nil
+	if r.extra != nil {
+		r.extra.until = 0
 	}
 	r.Reason, r.Failing, r.Held, r.Deadline = 0, false, false, 0
 	m.timers.unset(r, deadline)
@@ -129,6 +136,7 @@ func (m *state) applyUndoing(r *Run, rec *Record) {
 	}
 	switch s := &r.Steps[0]; s.Status {
 	case Exhausted, Complete:
+		r.done = 0 // it may have returned before an operation had ended
 		s.forgive()
 		m.wait(r, 0, rec.At)
 	case Blocked, Waiting:
@@ -147,12 +155,12 @@ func (m *state) applyUndone(r *Run, rec *Record) {
 		m.setOutcome(r, Dead, rec.Reason, rec.At)
 		return
 	}
-	f.undo.done = true
+	f.undo.done, f.redo = true, f.undo.redo
 	m.setOutcome(r, f.undo.outcome, f.undo.reason, rec.At)
 }
 
-// forgetUndone forgets the results of operations that were undone, and of their undos, so that a
-// retry of the run calls the operations again.
+// forgetUndone forgets the results of operations that were undone, and of their undos, and the
+// failures since the run began to undo, so that a retry of the run calls the operations again.
 func (f *flow) forgetUndone() {
 	if f.undo == nil || !f.undo.done {
 		return
@@ -164,8 +172,8 @@ func (f *flow) forgetUndone() {
 		}
 	}
 	var kept []byte
-	for o := range ReadResults(f.results) {
-		if undone[OpName(o.Name)] {
+	for since, o := range resultsFrom(f.results, f.undo.since) {
+		if isUndo(o.Name) || canHaveUndo(o.Name) && undone[OpName(o.Name)] || since && o.Reason != 0 {
 			f.size -= int32(len(o.Data) + len(o.Text))
 			f.attempts -= int32(o.Attempts)
 			continue
@@ -173,6 +181,25 @@ func (f *flow) forgetUndone() {
 		kept = o.append(kept)
 	}
 	f.results, f.undo, f.undoable = kept, nil, 0
+}
+
+// canHaveUndo reports whether the operation with this identity is of a kind that can be undone.
+func canHaveUndo(identity string) bool {
+	kind, _, _ := strings.Cut(identity, ":")
+	return kind == "do" || kind == "item"
+}
+
+// resultsFrom is ReadResults that also says which results come after the first bytes of them.
+func resultsFrom(encoded []byte, first int) iter.Seq2[bool, OpResult] {
+	return func(yield func(bool, OpResult) bool) {
+		for in := (codec.Reader{Data: encoded}); len(in.Data) > 0; {
+			var o OpResult
+			since := len(encoded)-len(in.Data) >= first
+			if o.read(&in); in.Err != nil || !yield(since, o) {
+				return
+			}
+		}
+	}
 }
 
 // endsNow reports whether an operation gives up after an attempt that did not succeed, whatever
@@ -184,14 +211,16 @@ func (u *undo) append(b []byte) []byte {
 	if u == nil {
 		return append(b, 0)
 	}
-	return append(b, 1, byte(u.outcome), byte(u.reason), bitIf(u.done, 1))
+	b = append(b, 1, byte(u.outcome), byte(u.reason), bitIf(u.done, 1))
+	b = codec.AppendBytes(b, u.redo)
+	return binary.AppendUvarint(b, uint64(u.since))
 }
 
 func readUndo(in *codec.Reader) *undo {
 	if in.Byte() == 0 {
 		return nil
 	}
-	return &undo{outcome: Outcome(in.Byte()), reason: retry.Reason(in.Byte()), done: in.Byte() == 1}
+	return &undo{outcome: Outcome(in.Byte()), reason: retry.Reason(in.Byte()), done: in.Byte() == 1, redo: bytes.Clone(in.Bytes()), since: in.Number()}
 }
 
 // appendUndo encodes the part of a flow that is about undoing.

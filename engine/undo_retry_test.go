@@ -1,0 +1,179 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/engine/enginetest"
+)
+
+// TestUndoAfterATimeoutIsRetried retries a run that timed out in a sleep: the sleep is not over.
+func TestUndoAfterATimeoutIsRetried(t *testing.T) {
+	d := new(deeds)
+	w := d.trip(func(f *engine.Flow) error { return engine.Sleep(f, "week", 7*day) })
+	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+		id := startFlow(t, e, w, 1, engine.RunTimeout(day))
+		wantRun(t, endOfFlow(t, e, id), engine.StateDead, "timed out")
+		if err := e.Retry(t.Context(), id, "tester"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		if run := flowRun(t, e, id); run.State != engine.StateWaiting || run.Step != "week" {
+			t.Errorf("after the retry the run is %s in %q: %s", run.State, run.Step, run.Error)
+		}
+		d.want(t, booked+", "+undone+", "+booked)
+	}, w)
+}
+
+// TestUndoFailsAfterAFailure has an operation that fails, and then an undo that fails. The second
+// retry calls the operation again.
+func TestUndoFailsAfterAFailure(t *testing.T) {
+	d := new(deeds)
+	d.fail.Store(3)
+	paid := false
+	w := d.trip(func(f *engine.Flow) error {
+		_, err := engine.Do(f, "pay", func(context.Context) (int, error) {
+			if !paid {
+				return 0, errors.New("the card is refused")
+			}
+			return 1, nil
+		}, engine.Policy("fixed(1s) attempts=1"))
+		return err
+	})
+	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+		id := startFlow(t, e, w, 1, engine.RunTimeout(day))
+		wantRun(t, endOfFlow(t, e, id), engine.StateDead, "the undo of hotel failed")
+		if err := e.Retry(t.Context(), id, "tester"); err != nil {
+			t.Fatal(err)
+		}
+		wantRun(t, endOfFlow(t, e, id), engine.StateDead, "the card is refused")
+		e.Crash()
+		paid = true
+		if err := e.Retry(t.Context(), id, "tester"); err != nil {
+			t.Fatal(err)
+		}
+		wantRun(t, endOfFlow(t, e, id), engine.StateSucceeded, "booked")
+		d.want(t, booked+", "+undone+", "+booked)
+	}, w)
+}
+
+// TestUndoKeepsASignal has an operation with the name of a signal: only the operation is undone.
+func TestUndoKeepsASignal(t *testing.T) {
+	fail := true
+	w := engine.MustFlow("named", func(f *engine.Flow, _ int) (string, error) {
+		who, err := engine.Await[string](f, "deploy")
+		if err != nil {
+			return "", err
+		}
+		if _, err := engine.DoUndo(f, "deploy", value("v1"), func(context.Context, *string) error { return nil }); err != nil {
+			return "", err
+		}
+		if fail {
+			return "", errors.New("no")
+		}
+		return who, nil
+	})
+	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+		id := startFlow(t, e, w, 1)
+		send(t, e, id, "deploy", "Ada")
+		wantRun(t, endOfFlow(t, e, id), engine.StateDead, "no")
+		fail = false
+		if err := e.Retry(t.Context(), id, "tester"); err != nil {
+			t.Fatal(err)
+		}
+		wantRun(t, endOfFlow(t, e, id), engine.StateSucceeded, "Ada")
+	}, w)
+}
+
+// TestUndoAfterPostpone cancels a run that is postponed while an operation of it is being stopped:
+// the undo does not wait until then.
+func TestUndoAfterPostpone(t *testing.T) {
+	var undone time.Time
+	w := engine.MustFlow("slow", func(f *engine.Flow, _ int) (string, error) {
+		return engine.DoUndo(f, "slow", func(ctx context.Context) (string, error) {
+			<-ctx.Done()
+			// real clock: it runs in the bubble of enginetest
+			time.Sleep(time.Second)
+			return "", context.Cause(ctx)
+		}, func(context.Context, *string) error { undone = time.Now(); return nil })
+	})
+	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+		id := startFlow(t, e, w, 1)
+		synctest.Wait()
+		begin := time.Now()
+		if err := e.Postpone(t.Context(), id, begin.Add(day), "tester"); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Cancel(t.Context(), id, "tester"); err != nil {
+			t.Fatal(err)
+		}
+		wantRun(t, endOfFlow(t, e, id), engine.StateCanceled, "")
+		if took := undone.Sub(begin); took < time.Second || took > time.Minute {
+			t.Errorf("undone after %v", took)
+		}
+	}, w)
+}
+
+// TestChildWithALargeOutput has a child whose last steps have more output together than an entry
+// of the log can have.
+func TestChildWithALargeOutput(t *testing.T) {
+	large := func(context.Context, int) (string, error) { return strings.Repeat("x", 250<<10), nil }
+	child, err := engine.NewWorkflow("child", engine.Step("a", large), engine.Step("b", large), engine.Step("c", large), engine.Step("d", large))
+	if err != nil {
+		t.Fatal(err)
+	}
+	parent := engine.MustFlow("parent", func(f *engine.Flow, _ int) (string, error) {
+		_, err := engine.Child[map[string]string](f, "one", child, 1)
+		return "", err
+	})
+	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+		wantRun(t, e.Run(parent, 1), engine.StateDead, "and a parent can get at most 262144")
+	}, parent, child)
+}
+
+// TestChildDetachedIsNotStartedTwice retries a parent that died while its child worked.
+func TestChildDetachedIsNotStartedTwice(t *testing.T) {
+	f := newChildren(engine.Detached())
+	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+		id := startFlow(t, e, f.parent, []int{1}, engine.RunTimeout(time.Hour))
+		run := endOfFlow(t, e, id)
+		wantRun(t, endOfFlow(t, e, operations(run, "child", "one")[0].Child), engine.StateSucceeded, "child 1")
+		if err := e.Retry(t.Context(), id, "tester"); err != nil {
+			t.Fatal(err)
+		}
+		wantRun(t, endOfFlow(t, e, id), engine.StateSucceeded, "child 1")
+		if n := f.executed.Load(); n != 1 {
+			t.Errorf("%d children were executed", n)
+		}
+	}, f.parent, f.child)
+}
+
+// TestRetryWhileChildrenAreCanceled refuses a retry that would wait for a child that is being
+// canceled.
+func TestRetryWhileChildrenAreCanceled(t *testing.T) {
+	waits := engine.MustFlow("waits", func(f *engine.Flow, _ int) (string, error) {
+		if _, err := engine.DoUndo(f, "a", value("a"), func(context.Context, *string) error { return errors.New("not yet") }, engine.UndoPolicy("fixed(1h) attempts=2")); err != nil {
+			return "", err
+		}
+		return "", engine.Sleep(f, "month", 30*day)
+	})
+	parent := engine.MustFlow("parent", func(f *engine.Flow, _ int) (string, error) {
+		return engine.Child[string](f, "one", waits, 1)
+	})
+	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+		id := startFlow(t, e, parent, 1, engine.RunTimeout(time.Hour))
+		wantRun(t, endOfFlow(t, e, id), engine.StateDead, "")
+		if err := e.Retry(t.Context(), id, "tester"); !errors.Is(err, engine.ErrState) || !strings.Contains(err.Error(), "children of run "+id+" are still being canceled") {
+			t.Errorf("retry: %v", err)
+		}
+		time.Sleep(2 * time.Hour)
+		if err := e.Retry(t.Context(), id, "tester"); err != nil {
+			t.Error(err)
+		}
+	}, parent, waits)
+}
