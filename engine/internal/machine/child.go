@@ -55,10 +55,11 @@ const (
 )
 
 // StartChild decides to record that the child of an operation was started in another shard. ok is
-// false if the operation has ended, or this is recorded.
+// false if the run or the operation has ended, or this is recorded: after the end of a run only
+// records come that it is needed for, because it may not be in memory after a restart.
 func (c Commands) StartChild(of Parent, now int64) (rec Record, ok bool) {
 	r, err := c.find(of.Run)
-	if err != nil || r.flow == nil || r.flow.index(of.Number) < 0 {
+	if err != nil || r.flow == nil || r.Outcome != Undecided || r.flow.index(of.Number) < 0 {
 		return rec, false
 	}
 	child, ok := r.flow.ops[r.flow.index(of.Number)].child()
@@ -206,7 +207,11 @@ func (m *state) applyChildEnded(r *Run, rec *Record) {
 
 // retireUnneeded is called when a reason is gone for which a run was needed.
 func (m *state) retireUnneeded(r *Run, at int64) {
-	if r.Finished() && !r.Continued() {
+	switch {
+	case !r.Finished() || r.IsNeeded():
+	case r.Continued():
+		m.use(r.Def.hash, at)
+	default:
 		m.retire(r, at)
 	}
 }

@@ -175,6 +175,7 @@ func (m *state) close(r *Run, at int64) {
 		r.Def.workflow.Active--
 	}
 	switch {
+	case r.IsNeeded(): // see retireUnneeded
 	case r.Continued(): // its key goes over to the next run
 		m.use(r.Def.hash, at)
 	case r.Outcome != Dead:
