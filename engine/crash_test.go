@@ -107,24 +107,36 @@ func (c *crashWorkflows) start(ctx context.Context, e *Engine, i int) (Started, 
 	return e.Start(ctx, c.of(i), crashKey(i), Key(crashKey(i)))
 }
 
+// answered asks until there is an answer: on a bad disk the view may not be readable for a while.
+func answered[T any](ask func() (T, error)) T {
+	for {
+		v, err := ask()
+		if err == nil {
+			return v
+		}
+		fmt.Fprintln(os.Stderr, err)
+		time.Sleep(10 * time.Millisecond) // real clock: the pace at which a process asks
+	}
+}
+
 // encode waits for the end of the run with the number i, and writes it. A flow may be continued by
 // another run, which is written too.
 func (c *crashWorkflows) encode(ctx context.Context, e *Engine, enc *json.Encoder, i int) error {
-	ids := must(e.Find(ctx, crashKey(i), 2))
+	ids := answered(func() ([]string, error) { return e.Find(ctx, crashKey(i), 2) })
 	if len(ids) != 1 {
 		return fmt.Errorf("%s: %d runs", crashKey(i), len(ids))
 	}
 	id := ids[0]
 	for { // the last run of a chain has the key
-		before, continues := strings.CutPrefix(must(e.Get(ctx, id)).Source, "continues ")
+		before, continues := strings.CutPrefix(answered(func() (*Info, error) { return e.Get(ctx, id) }).Source, "continues ")
 		if !continues {
 			break
 		}
 		id = before
 	}
 	for id != "" {
-		must(e.Wait(ctx, id))
-		info := must(e.Get(ctx, id))
+		answered(func() (*Info, error) { return e.Wait(ctx, id) })
+		info := answered(func() (*Info, error) { return e.Get(ctx, id) })
 		if err := enc.Encode(info); err != nil {
 			return err
 		}

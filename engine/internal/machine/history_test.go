@@ -13,7 +13,7 @@ func TestHistoryHasEveryKind(t *testing.T) {
 	for k := Opened; k < kinds; k++ {
 		rec := Record{
 			Kind: k, Run: ID{1}, Step: 3, At: epoch + int64(k)*sec, Attempt: 4, Due: epoch + 5, Delay: time.Second, Prev: 2, By: 1,
-			Reason: 3, Deadline: epoch + 9, Other: ID{2}, Hash: Hash{3}, Text: "text", Data: []byte("data"), Ends: Dead, Outputs: [][]byte{nil, {1}},
+			Reason: 3, Deadline: epoch + 9, Other: ID{2}, Hash: Hash{3}, Text: "ask:text", Data: []byte("data"), Ends: Dead, Outputs: [][]byte{nil, {1}},
 		}
 		appendHistory(r, &rec)
 		rec.Run, rec.Hash, rec.Data = ID{}, Hash{}, nil // the run has them
