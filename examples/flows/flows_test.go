@@ -186,6 +186,31 @@ func TestApproval(t *testing.T) {
 	}
 }
 
+func TestChildren(t *testing.T) {
+	t.Parallel()
+	w, in := example("children", 0)
+	run := enginetest.Run(t, w, in)
+	if out, err := engine.Output[string](run); err != nil || out != "report on product-0: 32 stars in 8 countries (attempt 1)" {
+		t.Errorf("%q, %v", out, err)
+	}
+	if s := run.Steps[1]; s.Kind != "children" || s.Items.Succeeded != 8 || run.Steps[2].Child == "" {
+		t.Errorf("%+v", run.Steps[:3])
+	}
+}
+
+func TestTrip(t *testing.T) {
+	t.Parallel()
+	w, in := example("trip", 0)
+	if out, err := engine.Output[string](enginetest.Run(t, w, in)); err != nil || out != "book hotel in city-0 (attempt 1)" {
+		t.Errorf("%q, %v", out, err)
+	}
+	w, in = example("trip", 1)
+	run := enginetest.Run(t, w, in)
+	if got := strings.Join(operationsOf(run), " "); run.Error != "no car is left" || got != "hotel flight flight#0 flight#1 flight#0 flight#1 hotel" {
+		t.Errorf("%s, operations %s", run.Error, got)
+	}
+}
+
 // Each workflow survives a crash in the middle, in virtual time.
 //
 // real clock: enginetest.Test runs the function in a bubble
@@ -219,7 +244,7 @@ func TestCrashes(t *testing.T) {
 // operationsOf returns the names of the operations of a run, in the order of their calls.
 func operationsOf(run *engine.Info) (names []string) {
 	for _, s := range run.Steps[1:] {
-		if s.Kind == "do" || s.Kind == "map" || s.Kind == "item" {
+		if s.Kind == "do" || s.Kind == "map" || s.Kind == "item" || s.Kind == "undo" {
 			names = append(names, s.Name)
 		}
 	}

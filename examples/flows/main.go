@@ -7,6 +7,8 @@
 //	named      100 operations with names of their own
 //	endless    a loop without end
 //	approval   waits for signals, and a question to a person with a timeout
+//	children   runs of another workflow, and a report on their results
+//	trip       operations that are undone if a later one fails
 //
 // Try one, kill it at any time, and start it again: it continues where it was.
 //
@@ -61,11 +63,15 @@ func run(ctx context.Context, name string, s settings, out io.Writer) error {
 	defer func() { _ = calls.Close() }()
 	p, ok := (&service{calls: calls}).programs(s.wait, engine.Operations(engine.MaxLost(s.maxLost)))[name]
 	if !ok {
-		return fmt.Errorf("there is no workflow %q; name one of loop, branch, fanout, sleep, named, endless, approval", name)
+		return fmt.Errorf("there is no workflow %q; name one of loop, branch, fanout, sleep, named, endless, approval, children, trip", name)
 	}
 
+	workflows := []*engine.Workflow{p.workflow}
+	if p.child != nil {
+		workflows = append(workflows, p.child) // so that children continue after a restart
+	}
 	eng, err := engine.Open(ctx, engine.Config{
-		Dir: s.dir, Workflows: []*engine.Workflow{p.workflow}, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Dir: s.dir, Workflows: workflows, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	})
 	if err != nil {
 		return err
@@ -104,12 +110,14 @@ func run(ctx context.Context, name string, s settings, out io.Writer) error {
 type program struct {
 	workflow *engine.Workflow
 	input    func(i int) any
+	child    *engine.Workflow // of its children; nil if it has none
 
 	around func(ctx context.Context, eng *engine.Engine, run engine.Started, dir string, i int) error // what happens around it; nil means nothing
 }
 
 // programs returns the workflows by name. A wait that is not 0 replaces those of the inputs.
 func (s *service) programs(wait time.Duration, parts ...engine.Part) map[string]program {
+	review := engine.MustFlow("review", s.review, parts...)
 	return map[string]program{
 		"loop":     {workflow: engine.MustFlow("loop", s.order, parts...), input: func(i int) any { return exampleOrder(i) }},
 		"branch":   {workflow: engine.MustFlow("branch", s.apply, parts...), input: func(i int) any { return exampleApplication(i, wait) }},
@@ -118,5 +126,7 @@ func (s *service) programs(wait time.Duration, parts ...engine.Part) map[string]
 		"named":    {workflow: engine.MustFlow("named", s.migrate, parts...), input: func(i int) any { return exampleDatabase(i) }},
 		"endless":  {workflow: engine.MustFlow("endless", s.meter, parts...), input: func(i int) any { return exampleMeter(i, wait) }},
 		"approval": {workflow: engine.MustFlow("approval", s.expenses, parts...), input: func(i int) any { return exampleExpenses(i, wait) }, around: travel},
+		"children": {workflow: engine.MustFlow("children", s.survey(review), parts...), input: func(i int) any { return exampleSurvey(i) }, child: review},
+		"trip":     {workflow: engine.MustFlow("trip", s.trip, parts...), input: func(i int) any { return exampleTrip(i) }},
 	}
 }

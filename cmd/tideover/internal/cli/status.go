@@ -59,7 +59,7 @@ func renderStatus(st control.Status, s *screen) []string {
 	if len(st.Workflows) == 0 {
 		return append(lines, "no runs yet")
 	}
-	t := &table{heads: []string{"WORKFLOW", "SCHEDULED", "QUEUED", "RUNNING", "WAITING", "NEEDS-HANDLER", "PAUSED", "DEAD", "SUCCEEDED", "CANCELED", "FAILURES"}}
+	t := &table{heads: []string{"WORKFLOW", "SCHEDULED", "QUEUED", "RUNNING", "WAITING", "NEEDS-HANDLER", "PAUSED", "UNDOING", "DEAD", "SUCCEEDED", "CANCELED", "FAILURES"}}
 	number := func(n uint64, state string) cell {
 		if n == 0 {
 			return plain("")
