@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/retry"
@@ -84,7 +83,13 @@ func (f *Flow) performChildren(g *opGroup, o operation, w *Workflow, inputs []an
 	}
 	g.child = &childStarts{def: w.def, inputs: make([]json.RawMessage, len(inputs)), detached: o.detached, shard: -1}
 	for i := range inputs {
-		text, err := w.inputOf(inputs[i], c.sh.cfg.MaxPayload)
+		if f.ended[g.identity(i)] != nil {
+			continue // it was started, and has ended
+		}
+		text, err := w.inputOf(inputs[i])
+		if most := c.sh.cfg.MaxPayload; err == nil && len(text) > most {
+			err = inputTooLarge(len(text), most)
+		}
 		if err != nil {
 			return &OpError{Name: label(g.identity(i)), Code: "input", Text: err.Error()}
 		}
@@ -98,46 +103,14 @@ func (f *Flow) performChildren(g *opGroup, o operation, w *Workflow, inputs []an
 	return f.perform(g)
 }
 
-// inputOf returns the input of a run as it is stored: prepared and checked. most is the largest
-// size in bytes.
-func (w *Workflow) inputOf(input any, most int) (json.RawMessage, error) {
-	text, ok := input.(json.RawMessage)
-	if !ok {
-		var err error
-		if text, err = json.Marshal(input); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrInput, err)
-		}
-	} else if len(text) > 0 && !json.Valid(text) {
-		return nil, fmt.Errorf("%w: not JSON", ErrInput)
-	}
-	text, err := w.prepared(text, time.Time{})
-	if err != nil {
-		return nil, err
-	}
-	if err := w.accepts(input, text); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInput, err)
-	}
-	if len(text) > most {
-		return nil, fmt.Errorf("input: %w: %d bytes, at most %d; store it elsewhere and pass a reference", ErrTooLarge, len(text), most)
-	}
-	return text, nil
-}
-
 // errandPolicy is the retry policy of telling other shards about children and parents.
 var errandPolicy = retry.Must("decorrelated(100ms..10s) attempts=unlimited")
 
 // placeChildren determines the shard of the children. In a cluster, all runs of a workflow with a
 // limit are in one shard. The others are in that of their parent.
 func (sh *shard) placeChildren(c *flowCall, w *Workflow, to *childStarts) error {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := c.context()
 	defer cancel()
-	go func() {
-		select {
-		case <-c.stopped:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
 	shard, err := retry.Value(ctx, errandPolicy, func(ctx context.Context) (int, error) { return sh.childShard(ctx, w) })
 	if err != nil {
 		c.exitIfStopped()
@@ -441,9 +414,12 @@ func (c *commands) childEnded(ctx context.Context, asked *call) error {
 // endChild records the end of a child in its parent, if an operation of the parent waits for it.
 func (t *turn) endChild(end *machine.ChildEnd) {
 	rec, ok, err := t.o.m.EndChild(end, t.now)
-	if err != nil || !ok {
-		return
+	switch {
+	case errors.Is(err, ErrNotFound): // the parent is not kept any more
+	case err != nil:
+		t.o.sh.health.broken(err)
+	case ok:
+		t.must(&rec)
+		t.o.sh.dispatcher.signaled(rec.Run, &rec)
 	}
-	t.must(&rec)
-	t.o.sh.dispatcher.signaled(rec.Run, &rec)
 }

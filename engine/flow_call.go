@@ -150,8 +150,14 @@ func (c *flowCall) completeInput() (json.RawMessage, error) {
 	if !isReference(c.input) {
 		return c.input, nil
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := c.context()
 	defer cancel()
+	return c.sh.completeInput(ctx, c.input)
+}
+
+// context returns a context that ends when the owner stops the call. The caller must call cancel.
+func (c *flowCall) context() (ctx context.Context, cancel context.CancelFunc) {
+	ctx, cancel = context.WithCancel(context.Background())
 	go func() {
 		select {
 		case <-c.stopped:
@@ -159,7 +165,7 @@ func (c *flowCall) completeInput() (json.RawMessage, error) {
 		case <-ctx.Done():
 		}
 	}()
-	return c.sh.completeInput(ctx, c.input)
+	return ctx, cancel
 }
 
 // growStack makes the stack of the goroutine larger. A handler or function decodes JSON, which needs
@@ -228,12 +234,9 @@ func (c *flowCall) result(f *Flow, call func() ([]byte, error)) (end flowEnd) {
 // inputOfNext prepares and checks the input of a run that continues another one, like the input of
 // a start. most is the largest size in bytes.
 func (w *Workflow) inputOfNext(given json.RawMessage, most int) (json.RawMessage, error) {
-	input, err := w.prepared(given, time.Time{})
+	input, err := w.inputOf(given)
 	if err == nil && len(input) > most {
-		err = fmt.Errorf("input: %w: %d bytes, at most %d", ErrTooLarge, len(input), most)
-	}
-	if err == nil {
-		err = w.accepts(nil, input)
+		err = inputTooLarge(len(input), most)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("again: %w", err)

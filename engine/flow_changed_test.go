@@ -298,9 +298,8 @@ func TestFlowAgainWithWrongInput(t *testing.T) {
 		input      any
 		parts      []engine.Part
 	}{
-		{"another type", "again: json: cannot unmarshal string", "text", nil},
+		{"another type", "again: input: json: cannot unmarshal string", "text", nil},
 		{"not JSON", "again: input: json: unsupported type: chan int", make(chan int), nil},
-		{"too large", "again: input: too large: ", strings.Repeat("x", 300<<10), nil},
 		{"refused by PrepareInput", "again: input: no number", 2, []engine.Part{
 			engine.PrepareInput(func(in json.RawMessage, _ time.Time) (json.RawMessage, error) {
 				if string(in) == "2" {
@@ -318,6 +317,15 @@ func TestFlowAgainWithWrongInput(t *testing.T) {
 			}, w)
 		})
 	}
+}
+
+func TestFlowAgainWithTooLargeInput(t *testing.T) {
+	w := engine.MustFlow("loop", func(f *engine.Flow, in string) (int, error) {
+		return 0, engine.Again(f, strings.Repeat("x", 300<<10))
+	})
+	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+		wantRun(t, e.Run(w, "x"), "dead", "again: input: too large: ")
+	}, w)
 }
 
 // A chain that never ends does not grow: each run has only its own operations.

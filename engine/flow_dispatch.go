@@ -368,7 +368,11 @@ func (d *dispatcher) endCall(c *flowCall, end flowEnd) {
 // parkCall records that the run waits for other code, because that of the call does not fit.
 func (d *dispatcher) parkCall(c *flowCall, run *machine.Run, why string) {
 	d.parkedBy[c.run] = c.workflow
-	text := fmt.Sprintf("%s; the run continues when code that fits is deployed; to give it up: tideover cancel %s", why, c.run)
+	command := "tideover cancel"
+	if run.Undoable() > 0 { // a cancel calls the function, to undo operations
+		command += " --abandon"
+	}
+	text := fmt.Sprintf("%s; the run continues when code that fits is deployed; to give it up: %s %s", why, command, c.run)
 	rec := d.o.m.Mismatch(run, d.sh.errorText(text), d.o.turn.now)
 	d.o.turn.must(&rec)
 }

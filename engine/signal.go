@@ -290,7 +290,7 @@ type linger struct {
 	until int64
 }
 
-// stay reports whether the call stays in memory for now.
+// stay reports whether a signal may still come soon, so that the call is not suspended.
 func (l *lingers) stay(c *flowCall, now int64) bool {
 	switch {
 	case c.lingerUntil != 0:

@@ -113,21 +113,9 @@ func (e *Engine) Start(ctx context.Context, w *Workflow, input any, opts ...Star
 	if err := e.handlers.admit(w); err != nil {
 		return Started{}, fmt.Errorf("start: %w", err)
 	}
-	text, ok := input.(json.RawMessage)
-	if !ok {
-		var err error
-		if text, err = json.Marshal(input); err != nil {
-			return Started{}, fmt.Errorf("start %s: %w: %w", w.Name(), ErrInput, err)
-		}
-	} else if len(text) > 0 && !json.Valid(text) {
-		return Started{}, fmt.Errorf("start %s: %w: not JSON", w.Name(), ErrInput)
-	}
-	text, err := w.prepared(text, time.Time{})
+	text, err := w.inputOf(input)
 	if err != nil {
 		return Started{}, fmt.Errorf("start %s: %w", w.Name(), err)
-	}
-	if err := w.accepts(input, text); err != nil {
-		return Started{}, fmt.Errorf("start %s: %w: %w", w.Name(), ErrInput, err)
 	}
 	var s startSettings
 	for _, opt := range opts {
@@ -176,6 +164,28 @@ func (e *Engine) StartRegistered(ctx context.Context, w *Workflow, input any, op
 		s, err = e.Start(ctx, current(), input, opts...)
 	}
 	return s, err
+}
+
+// inputOf returns the input of a run as it is stored: prepared and checked. Its size is not
+// checked.
+func (w *Workflow) inputOf(input any) (json.RawMessage, error) {
+	text, ok := input.(json.RawMessage)
+	if !ok {
+		var err error
+		if text, err = json.Marshal(input); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrInput, err)
+		}
+	} else if len(text) > 0 && !json.Valid(text) {
+		return nil, fmt.Errorf("%w: not JSON", ErrInput)
+	}
+	text, err := w.prepared(text, time.Time{})
+	if err != nil {
+		return nil, err
+	}
+	if err := w.accepts(input, text); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInput, err)
+	}
+	return text, nil
 }
 
 // accepts returns an error if the JSON text can't be decoded as the input type of the steps.
@@ -265,7 +275,11 @@ func decodeJSON(text []byte) (v any, err error) {
 }
 
 func tooLarge(def *machine.Definition, s *machine.Start, most int) error {
-	return fmt.Errorf("start %s: input: %w: %d bytes, at most %d; store it elsewhere and pass a reference", def.Name, ErrTooLarge, len(s.Input), most)
+	return fmt.Errorf("start %s: %w", def.Name, inputTooLarge(len(s.Input), most))
+}
+
+func inputTooLarge(size, most int) error {
+	return fmt.Errorf("input: %w: %d bytes, at most %d; store it elsewhere and pass a reference", ErrTooLarge, size, most)
 }
 
 // start records the start of a run, and its definition if that is new. If the key belongs to

@@ -130,9 +130,9 @@ func (c Commands) Cancel(id ID, by string, now int64) (Record, error) {
 	switch {
 	case err != nil:
 	case r.mustUndo():
-		return endUndoing(r, Canceled, retry.StopCanceled, by, now), nil
+		return undoingRecord(r, Canceled, retry.StopCanceled, by, now), nil
 	case r.IsUndoing() && r.Outcome == Undecided:
-		err = fmt.Errorf("%w: run %s undoes its operations; wait for its end, or abandon it", ErrState, id)
+		err = fmt.Errorf("%w: run %s undoes its operations; wait for its end, or abandon it (tideover cancel --abandon)", ErrState, id)
 	}
 	return Record{Kind: Cancel, Run: id, At: now, Text: by, Ends: Canceled}, err
 }
@@ -534,7 +534,7 @@ func (c Commands) Expire(r *Run, opened, now int64) Record {
 	_ = c.warm(r) // Apply returns the error
 	rec := Record{Kind: Expired, Run: r.ID, At: now, Ends: Dead}
 	if r.mustUndo() {
-		return endUndoing(r, Dead, retry.StopTimeout, fmt.Sprintf("timed out after %v", timeout(r)), now)
+		return undoingRecord(r, Dead, retry.StopTimeout, fmt.Sprintf("timed out after %v", timeout(r)), now)
 	}
 	since, queued := queuedSince(r)
 	switch took := timeout(r); {

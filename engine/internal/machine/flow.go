@@ -258,9 +258,21 @@ func (r *Run) Results() []byte {
 // data shares the memory of the encoded results.
 func ReadResults(encoded []byte) iter.Seq[OpResult] {
 	return func(yield func(OpResult) bool) {
+		for _, o := range resultsAt(encoded) {
+			if !yield(o) {
+				return
+			}
+		}
+	}
+}
+
+// resultsAt is ReadResults that also yields the offset of each result in the encoded ones.
+func resultsAt(encoded []byte) iter.Seq2[int, OpResult] {
+	return func(yield func(int, OpResult) bool) {
 		for in := (codec.Reader{Data: encoded}); len(in.Data) > 0; {
+			at := len(encoded) - len(in.Data)
 			var o OpResult
-			if o.read(&in); in.Err != nil || !yield(o) {
+			if o.read(&in); in.Err != nil || !yield(at, o) {
 				return
 			}
 		}

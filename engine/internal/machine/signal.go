@@ -130,15 +130,6 @@ func (r *Run) HasSignal(id string) bool {
 	return r.flow != nil && id != "" && slices.Contains(r.flow.inbox.read().seen, signalHash(id))
 }
 
-// Signals returns the number of signals that no operation has waited for. The run must not be
-// cold.
-func (r *Run) Signals() int {
-	if r.flow == nil {
-		return 0
-	}
-	return len(r.flow.inbox.read().signals)
-}
-
 // Asks reports whether the run waits for the answer to a question. The run must not be cold.
 func (r *Run) Asks() bool {
 	return r.flow != nil && r.Outcome == Undecided && slices.ContainsFunc(r.flow.ops, func(o op) bool { return strings.HasPrefix(o.name, AskKind+":") })

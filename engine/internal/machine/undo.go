@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"iter"
 	"strings"
 
 	"github.com/tideover/tideover/engine/internal/codec"
@@ -50,16 +49,16 @@ func (r *Run) mustUndo() bool {
 	return r.Outcome == Undecided && r.flow != nil && r.flow.undoable > 0 && r.flow.undo == nil
 }
 
-// endUndoing returns the record that begins to undo the operations of the run. After that the run
+// undoingRecord returns the record that begins to undo the operations of the run. After that the run
 // ends with the outcome.
-func endUndoing(r *Run, o Outcome, why retry.Reason, text string, now int64) Record {
+func undoingRecord(r *Run, o Outcome, why retry.Reason, text string, now int64) Record {
 	return Record{Kind: Undoing, Run: r.ID, At: now, Count: int(o), Reason: why, Text: text}
 }
 
 // Fail decides that the run undoes its operations, because its function has returned an error. redo
 // has the operations that a retry calls again: see EncodeRedo.
 func (c Commands) Fail(r *Run, text string, redo []byte, now int64) Record {
-	rec := endUndoing(r, Dead, retry.StopPermanent, text, now)
+	rec := undoingRecord(r, Dead, retry.StopPermanent, text, now)
 	rec.Data = redo
 	return rec
 }
@@ -84,7 +83,7 @@ func (c Commands) Undo(id ID, by string, now int64) (rec Record, err error) {
 		return rec, err
 	}
 	_, text, _ := r.Situation()
-	return endUndoing(r, Dead, r.Reason, text+"; undone by "+by, now), nil
+	return undoingRecord(r, Dead, r.Reason, text+"; undone by "+by, now), nil
 }
 
 // Abandon decides to end a run at once, without undoing its operations.
@@ -172,8 +171,8 @@ func (f *flow) forgetUndone() {
 		}
 	}
 	var kept []byte
-	for since, o := range resultsFrom(f.results, f.undo.since) {
-		if isUndo(o.Name) || canHaveUndo(o.Name) && undone[OpName(o.Name)] || since && o.Reason != 0 {
+	for at, o := range resultsAt(f.results) {
+		if isUndo(o.Name) || canHaveUndo(o.Name) && undone[OpName(o.Name)] || at >= f.undo.since && o.Reason != 0 {
 			f.size -= int32(len(o.Data) + len(o.Text))
 			f.attempts -= int32(o.Attempts)
 			continue
@@ -187,19 +186,6 @@ func (f *flow) forgetUndone() {
 func canHaveUndo(identity string) bool {
 	kind, _, _ := strings.Cut(identity, ":")
 	return kind == "do" || kind == "item"
-}
-
-// resultsFrom is ReadResults that also says which results come after the first bytes of them.
-func resultsFrom(encoded []byte, first int) iter.Seq2[bool, OpResult] {
-	return func(yield func(bool, OpResult) bool) {
-		for in := (codec.Reader{Data: encoded}); len(in.Data) > 0; {
-			var o OpResult
-			since := len(encoded)-len(in.Data) >= first
-			if o.read(&in); in.Err != nil || !yield(since, o) {
-				return
-			}
-		}
-	}
 }
 
 // endsNow reports whether an operation gives up after an attempt that did not succeed, whatever
