@@ -118,6 +118,7 @@ func (p *details) head() {
 	p.field("origin key", i.OriginKey)
 	p.field("replaced by", i.ReplacedBy)
 	p.field("continued", optional("by ", i.ContinuedBy, ""))
+	p.field("parent", i.Parent)
 }
 
 func (p *details) step(s *engine.StepInfo) {

@@ -88,6 +88,9 @@ func (p *details) result(o *control.Operation) string {
 			b.WriteString(" for " + textfmt.CoarseDuration(max(p.now.Sub(*o.Called), time.Duration(0))))
 		}
 	}
+	if o.Child != "" {
+		b.WriteString("  run " + visible(o.Child))
+	}
 	switch answer := answerLine(o.StepInfo); {
 	case answer != "":
 		b.WriteString("  " + answer)

@@ -54,7 +54,7 @@ func Kinds() (names []string) {
 	for k := retry.AttemptStarted; k <= retry.NeedsHandler; k++ {
 		names = append(names, k.String())
 	}
-	return append(names, retry.Paused.String(), retry.StartRefused.String(), retry.Signaled.String(), retry.Asked.String())
+	return append(names, retry.Paused.String(), retry.StartRefused.String(), retry.Signaled.String(), retry.Asked.String(), retry.Undoing.String())
 }
 
 // Heartbeat is the longest time that a server sends nothing on an open event stream.
@@ -114,6 +114,8 @@ func Describe(e *retry.Event, number int) string {
 		return "Signal " + e.Note
 	case retry.Asked:
 		return "Asks " + e.Step + ": " + e.Note
+	case retry.Undoing:
+		return "Undoes its operations: " + e.Note
 	case retry.StartRefused:
 		return "Start by " + e.Note + " refused: " + errText(e.Err)
 	default:

@@ -41,7 +41,7 @@ func (f *history) add(e retry.Event, number int) {
 var noteKinds = map[string]retry.EventKind{
 	"started": retry.RunStarted, "canceled": retry.Canceled, "parked": retry.NeedsHandler,
 	"retried": retry.Resumed, "started now": retry.Resumed, "unparked": retry.Resumed,
-	"paused": retry.Paused, "resumed": retry.Resumed, "signal": retry.Signaled,
+	"paused": retry.Paused, "resumed": retry.Resumed, "signal": retry.Signaled, "undoing": retry.Undoing,
 }
 
 // addNote adds the event for a note of the run, if its kind is in noteKinds.

@@ -29,9 +29,9 @@ func Operations(i *engine.Info) (function *engine.StepInfo, ops []Operation) {
 		case "function":
 			function = s
 			continue
-		case "map":
+		case "map", "children":
 			maps[s.Name] = len(ops)
-		case "item":
+		case "item", "child":
 			name := s.Name[:max(strings.LastIndexByte(s.Name, '#'), 0)]
 			if at, listed := maps[name]; listed {
 				ops[at].Items = append(ops[at].Items, Operation{StepInfo: s})

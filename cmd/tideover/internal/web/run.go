@@ -35,6 +35,7 @@ type runBody struct {
 	Replaced link   // the run that replaced this one
 
 	Continued link   // the run that continues this one
+	Parent    link   // the run that has started this one as its child
 	Waits     string // what the run waits for
 }
 
@@ -108,7 +109,7 @@ func newRunPart(i *engine.Info, dead int, all bool, now time.Time) part {
 	b := runBody{
 		Info: i, By: waitSetter(setBy(i)), Why: inWords(i.Reason), Chart: newChart(i, now), Offers: offers(i), AllURL: runURL(i.ID) + "?all",
 		ReplayOf: link{i.ReplayOf, runURL(i.ReplayOf)}, Replaced: link{i.ReplacedBy, runURL(i.ReplacedBy)},
-		Continued: link{i.ContinuedBy, runURL(i.ContinuedBy)}, Waits: "Next attempt", TagLinks: tagLinks(i),
+		Continued: link{i.ContinuedBy, runURL(i.ContinuedBy)}, Parent: link{i.Parent, runURL(i.Parent)}, Waits: "Next attempt", TagLinks: tagLinks(i),
 	}
 	if i.Origin != i.ReplayOf {
 		b.First = link{i.Origin, runURL(i.Origin)}

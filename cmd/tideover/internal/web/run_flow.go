@@ -41,6 +41,8 @@ type opRow struct {
 	Answer *answered // of an operation that asks
 	Tries  []attempt
 	Hidden int // of a map: items that are not shown; they follow the last row
+
+	ChildURL string // page of the run that the operation has started
 }
 
 // newFlow returns the part of the page of a run with its operations.
@@ -109,7 +111,7 @@ const (
 )
 
 func newOpRow(o *control.Operation, item bool) opRow {
-	row := opRow{StepInfo: *o.StepInfo, ID: "op-" + o.Kind + "-" + hash(o.Name, 6), Item: item || o.Kind == "item", Answer: newAnswered(o.StepInfo)}
+	row := opRow{StepInfo: *o.StepInfo, ID: "op-" + o.Kind + "-" + hash(o.Name, 6), Item: item || o.Kind == "item", ChildURL: runURL(o.Child), Answer: newAnswered(o.StepInfo)}
 	if o.Called != nil && o.Ended != nil {
 		row.Took = max(o.Ended.Sub(*o.Called), 0)
 	}
