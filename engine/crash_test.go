@@ -89,12 +89,21 @@ func (w *witness) say(format string, args ...any) {
 }
 
 // crashWorkflows are the workflows of the test.
-type crashWorkflows struct{ steps, flow *Workflow }
+type crashWorkflows struct {
+	steps, flow, family, member *Workflow
+
+	members int // children that were written: see encodeMembers
+}
+
+func (c *crashWorkflows) all() []*Workflow { return []*Workflow{c.steps, c.flow, c.family, c.member} }
 
 // of returns the workflow of the run with the number i.
 func (c *crashWorkflows) of(i int) *Workflow {
-	if i%4 == 3 {
+	switch {
+	case i%4 == 3:
 		return c.flow
+	case isFamily(i):
+		return c.family
 	}
 	return c.steps
 }
@@ -140,6 +149,9 @@ func (c *crashWorkflows) encode(ctx context.Context, e *Engine, enc *json.Encode
 		if err := enc.Encode(info); err != nil {
 			return err
 		}
+		if err := c.encodeMembers(ctx, e, enc, info); err != nil {
+			return err
+		}
 		id = info.ContinuedBy
 	}
 	return nil
@@ -166,7 +178,9 @@ func newCrashWorkflows(w *witness, ended func(key, step string) int, hang func(k
 	}, MaxLost(50))
 	onEnd := OnEnd(must(NewWorkflow("told", told)))
 	flow := MustFlow("crash-flow", func(f *Flow, key string) (string, error) { return w.flow(f, key, hang) }, onEnd, Function(MaxLost(50)))
-	return &crashWorkflows{must(NewWorkflow("crash", append(parts, onEnd)...)), flow}
+	member := MustFlow(crashMember, w.member, Function(MaxLost(50)))
+	family := MustFlow(crashFamily, func(f *Flow, key string) (string, error) { return w.family(f, key, member) }, onEnd, Function(MaxLost(50)))
+	return &crashWorkflows{steps: must(NewWorkflow("crash", append(parts, onEnd)...)), flow: flow, family: family, member: member}
 }
 
 // attempt is an attempt of a step or an operation. spent is the number of attempts of it that have
@@ -264,9 +278,11 @@ func crashChild(dir string) {
 			select {}
 		}
 	}
-	w := newCrashWorkflows(&witness{file, new(power)}, spent, hang)
+	seen := &witness{file, new(power)}
+	w := newCrashWorkflows(seen, spent, hang)
+	driver := newCrashDriver(seen, w)
 	cfg := Config{
-		Dir: filepath.Join(dir, "data"), Workflows: []*Workflow{w.steps, w.flow}, Concurrency: 32, snapshotAfter: 30_000,
+		Dir: filepath.Join(dir, "data"), Workflows: w.all(), Concurrency: 32, snapshotAfter: 30_000,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 	}
 	var err error
@@ -279,9 +295,17 @@ func crashChild(dir string) {
 	}
 	close(opened)
 	fmt.Println("ready")
+	for i := range from {
+		if isFamily(i) {
+			go driver.drive(context.Background(), e, i)
+		}
+	}
 	for i := from; i < to; i++ {
 		run := must(w.start(context.Background(), e, i))
 		fmt.Println("ack", i, run.ID)
+		if isFamily(i) {
+			go driver.drive(context.Background(), e, i)
+		}
 		if i%7 == 0 {
 			time.Sleep(time.Millisecond)
 		}
@@ -298,6 +322,9 @@ func crashChild(dir string) {
 	}
 	for len(must(e.Stats(context.Background())).open("told")) > 0 {
 		time.Sleep(time.Millisecond)
+	}
+	if err := w.countMembers(context.Background(), e); err != nil {
+		panic(err)
 	}
 	if err := e.Close(context.Background()); err != nil {
 		panic(err)
@@ -416,7 +443,9 @@ func judge(t *testing.T, dir string, acked map[int]string, runs int) {
 	file := must(os.Open(filepath.Join(dir, "result")))
 	defer file.Close()
 	lost, total := 0, 0
-	chains := map[string][]*Info{} // runs of flows by key
+	chains := map[string][]*Info{}  // runs of flows by key
+	members := map[string][]*Info{} // children by parent
+	var families []*Info
 	for dec := json.NewDecoder(file); ; total++ {
 		var i Info
 		if err := dec.Decode(&i); errors.Is(err, io.EOF) {
@@ -430,9 +459,21 @@ func judge(t *testing.T, dir string, acked map[int]string, runs int) {
 			}
 			continue
 		}
+		if i.Workflow == crashMember {
+			members[i.Parent] = append(members[i.Parent], &i)
+			total--
+			continue
+		}
 		n := must(strconv.Atoi(strings.TrimPrefix(i.Key, "key-")))
 		if acked[n] != i.ID {
 			t.Errorf("%s is run %s, acknowledged was %q", i.Key, i.ID, acked[n])
+		}
+		if i.Workflow == crashFamily {
+			families = append(families, &i)
+			if list := slices.Collect(maps.Values(told[i.Key])); !slices.Equal(list, []string{i.State}) {
+				t.Errorf("%s is %s, told of as %q", i.Key, i.State, list)
+			}
+			continue
 		}
 		lost += judgeRun(t, &i, seen[i.Key])
 		if list := slices.Collect(maps.Values(told[i.Key])); !slices.Equal(list, []string{i.State}) {
@@ -451,10 +492,15 @@ func judge(t *testing.T, dir string, acked map[int]string, runs int) {
 			t.Errorf("%s is %s, told of as %q", key, last.State, list)
 		}
 	}
+	children := 0
+	for _, i := range families {
+		lost += judgeFamily(t, i, members[i.ID], seen[i.Key])
+		children += len(members[i.ID])
+	}
 	if total != runs {
 		t.Errorf("%d runs, want %d", total, runs)
 	}
-	t.Logf("%d runs, %d attempts lost", total, lost)
+	t.Logf("%d runs, %d attempts lost; %d families with %d children", total, lost, len(families), children)
 	if lost == 0 {
 		t.Error("no attempt was lost: the test has not tested anything")
 	}
@@ -467,6 +513,9 @@ func testimonies(t *testing.T, path string) (seen map[string]map[deed]testimony,
 	seen, told = map[string]map[deed]testimony{}, map[string]map[string]string{}
 	for line := range strings.Lines(string(must(os.ReadFile(path)))) {
 		f := strings.Fields(line)
+		if f[1] == "sent" {
+			continue // an event of a family
+		}
 		if key := f[2]; f[1] == "told" {
 			if told[key] == nil {
 				told[key] = map[string]string{}

@@ -217,6 +217,9 @@ func (d *dispatcher) launch(run *machine.Run, step int, handler Handler, trial *
 	a.task.Origin, a.task.OriginKey = origin.String(), key
 	if run.IsFlow() {
 		a.task.Step = run.StepName(step)
+		if run.IsUndo(step) {
+			a.task.Step = run.Identity(step)
+		}
 		a.flow = d.flows[run.ID]
 		a.item, _ = d.operationOf(run, step)
 	} else {

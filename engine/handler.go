@@ -26,7 +26,7 @@ type Task struct {
 	Origin    string // id of the first run of the chain of replays and reruns; the same as Run if the run repeats no other
 	OriginKey string // the key that the run Origin was started with
 
-	Step     string          // name of the step
+	Step     string          // name of the step; of the undo of an operation: "undo:" and the name of the operation
 	Attempt  int             // number of the attempt for the policy, from 1: Spent + 1. An attempt that was lost, released or snoozed is made again with the same number
 	Attempts int             // limit of the policy; retry.Unlimited means no limit
 	Total    int             // number of the attempt among all attempts of the step, from 1, as in AttemptInfo

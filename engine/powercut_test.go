@@ -87,7 +87,7 @@ const roundsOfALog = 50
 func (p *powerTest) data() string { return filepath.Join(p.dir, fmt.Sprintf("data-%d", p.cuts)) }
 
 // open opens the engine. It returns nil if a sync fails meanwhile.
-func (p *powerTest) open() (*Engine, *crashWorkflows) {
+func (p *powerTest) open() (*Engine, *crashDriver) {
 	file := must(os.OpenFile(filepath.Join(p.dir, "witness"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))
 	p.t.Cleanup(func() { _ = file.Close() })
 	var e *Engine
@@ -109,9 +109,10 @@ func (p *powerTest) open() (*Engine, *crashWorkflows) {
 		}
 		return 0
 	}
-	w := newCrashWorkflows(&witness{file, p.power}, ended, func(string, string) {})
+	seen := &witness{file, p.power}
+	w := newCrashWorkflows(seen, ended, func(string, string) {})
 	e, err := Open(context.Background(), Config{
-		Dir: p.data(), Workflows: []*Workflow{w.steps, w.flow}, Concurrency: 32, snapshotAfter: 30_000,
+		Dir: p.data(), Workflows: w.all(), Concurrency: 32, snapshotAfter: 30_000,
 		Logger: slog.New(slog.NewTextHandler(p.t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
 	})
 	close(opened)
@@ -119,7 +120,7 @@ func (p *powerTest) open() (*Engine, *crashWorkflows) {
 		p.t.Logf("open: %v", err)
 		return nil, nil
 	}
-	return e, w
+	return e, newCrashDriver(seen, w)
 }
 
 // round runs the engine until a sync has failed, and cuts the power.
@@ -132,15 +133,15 @@ func (p *powerTest) round() {
 		FailSync: func(string) bool { n := syncs.Add(1); return n >= failAt && n < failAt+failures },
 	}))
 	defer disk.Close()
-	e, w := p.open()
+	e, d := p.open()
 	ctx, cancel := context.WithCancel(testwait.Context(p.t))
 	defer cancel()
-	var starters sync.WaitGroup
+	var starters sync.WaitGroup // and drivers
 	if e != nil {
 		var stopped atomic.Bool // the engine is: too little of the write-ahead log was left
 		for range 3 {
 			starters.Go(func() {
-				if errors.Is(p.start(ctx, e, w), ErrClosed) {
+				if errors.Is(p.start(ctx, e, d, &starters), ErrClosed) {
 					stopped.Store(true)
 				}
 			})
@@ -169,11 +170,14 @@ func (p *powerTest) round() {
 }
 
 // start starts runs until the power is cut or the engine has stopped.
-func (p *powerTest) start(ctx context.Context, e *Engine, w *crashWorkflows) (err error) {
+func (p *powerTest) start(ctx context.Context, e *Engine, d *crashDriver, drivers *sync.WaitGroup) (err error) {
 	for ctx.Err() == nil && !errors.Is(err, ErrClosed) {
 		i := int(p.next.Add(1) - 1)
 		var run Started
-		run, err = w.start(ctx, e, i)
+		run, err = d.flows.start(ctx, e, i)
+		if err == nil && isFamily(i) {
+			drivers.Go(func() { d.drive(ctx, e, i) })
+		}
 		p.power.do(func() {
 			p.mu.Lock()
 			defer p.mu.Unlock()
@@ -209,7 +213,7 @@ func linkBlobs(from, to string) error {
 // drain repeats the starts that were not acknowledged, and records how every run ended.
 func (p *powerTest) drain() {
 	p.power = new(power)
-	e, w := p.open()
+	e, d := p.open()
 	if e == nil {
 		p.t.Fatal("the engine does not open after the last power cut")
 	}
@@ -217,22 +221,27 @@ func (p *powerTest) drain() {
 	out := must(os.Create(filepath.Join(p.dir, "result")))
 	defer out.Close()
 	enc := json.NewEncoder(out)
+	var drivers sync.WaitGroup
 	for i := range int(p.next.Load()) {
-		run, err := w.start(ctx, e, i)
+		run, err := d.flows.start(ctx, e, i)
 		if err != nil {
 			p.t.Fatal(err)
+		}
+		if isFamily(i) {
+			drivers.Go(func() { d.drive(ctx, e, i) })
 		}
 		if p.acked[i] == "" {
 			p.acked[i] = run.ID
 		}
 	}
 	for i := range int(p.next.Load()) {
-		if err := w.encode(ctx, e, enc, i); err != nil {
+		if err := d.flows.encode(ctx, e, enc, i); err != nil {
 			p.t.Fatal(err)
 		}
 	}
+	drivers.Wait()
 	testwait.Until(p.t, "the end of all runs is reported", func() bool { return len(must(e.Stats(ctx)).open("told")) == 0 })
-	if err := e.Close(ctx); err != nil {
+	if err := errors.Join(d.flows.countMembers(ctx, e), e.Close(ctx)); err != nil {
 		p.t.Fatal(err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -176,4 +177,38 @@ func TestRetryWhileChildrenAreCanceled(t *testing.T) {
 			t.Error(err)
 		}
 	}, parent, waits)
+}
+
+// TestUndoHasAKeyOfItsOwn checks that a service that drops the repetition of a request does not drop
+// the undo: Origin and Step of its task are not those of the operation, and are the same in each of its
+// attempts.
+func TestUndoHasAKeyOfItsOwn(t *testing.T) {
+	var mu sync.Mutex
+	var keys []string
+	attempt := func(ctx context.Context) int {
+		task, _ := engine.TaskOf(ctx)
+		mu.Lock()
+		defer mu.Unlock()
+		keys = append(keys, strings.TrimPrefix(task.Origin+"/"+task.Step, task.Run+"/"))
+		return task.Attempt
+	}
+	w := engine.MustFlow("keys", func(f *engine.Flow, _ int) (string, error) {
+		if _, err := engine.DoUndo(f, "a", func(ctx context.Context) (int, error) { return attempt(ctx), nil }, func(ctx context.Context, _ *int) error {
+			if attempt(ctx) == 1 {
+				return errors.New("not yet")
+			}
+			return nil
+		}, engine.ForKey("x"), engine.UndoPolicy("fixed(1s) attempts=2")); err != nil {
+			return "", err
+		}
+		_, err := engine.MapUndo(f, "b", []int{7}, func(ctx context.Context, _ int) (int, error) { return attempt(ctx), nil },
+			func(ctx context.Context, _ int, _ *int) error { attempt(ctx); return nil })
+		return "", errors.Join(err, errors.New("no"))
+	})
+	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+		wantRun(t, e.Run(w, 1), engine.StateDead, "no")
+		if got, want := strings.Join(keys, " "), "a[x] b#0 undo:b#0 undo:a[x] undo:a[x]"; got != want {
+			t.Errorf("the keys of the attempts are %s, want %s", got, want)
+		}
+	}, w)
 }

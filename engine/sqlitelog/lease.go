@@ -268,5 +268,5 @@ func lockHolder(f *os.File) string {
 // file and one that creates a new file could both get a lock.
 func unlockDir(f *os.File) error {
 	f.Truncate(0) //nolint:errcheck // the content is only for error messages
-	return f.Close()
+	return errors.Join(unlock(f), f.Close())
 }

@@ -24,6 +24,10 @@ func tryLock(f *os.File) (held bool, err error) {
 	return false, err
 }
 
+// unlock releases the lock of the file. To close the file is not enough: a process that is just being
+// started has a copy of it, until it executes its program.
+func unlock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_UN) }
+
 func isNoRoom(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }

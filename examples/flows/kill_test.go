@@ -8,10 +8,12 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -53,6 +55,8 @@ func TestProgramsSurviveKills(t *testing.T) {
 		"endless": {runs: 1, operations: 60, sideBySide: 1, wait: 20 * time.Millisecond, sleeps: true},
 
 		"approval": {runs: 3, operations: 13, sideBySide: 1, wait: 300 * time.Millisecond, checkMore: checkApproval},
+		"children": {runs: 3, operations: 9, sideBySide: 1, children: 8, checkMore: checkChildren},
+		"trip":     {runs: 4, sideBySide: 2, checkMore: checkTrip},
 	} {
 		v.name, v.dir = name, t.TempDir()
 		t.Run(name, func(t *testing.T) {
@@ -67,12 +71,13 @@ func TestProgramsSurviveKills(t *testing.T) {
 type victim struct {
 	name       string
 	runs       int           // how many it starts
-	operations int           // how many executions a run has, or a chain of runs; 0 means that it depends on the input
+	operations int           // how many a run has, with its children, or a chain of runs; 0 means that it depends on the input
 	sideBySide int           // how many operations of a run execute at once, at most
 	wait       time.Duration // replaces the waits of the workflow
 	sleeps     bool          // there is a sleep between two operations of a run
+	children   int           // how many a run starts
 
-	checkMore func(t *testing.T, run *engine.Info) // further checks of a run; nil means none
+	checkMore func(t *testing.T, eng *engine.Engine, run *engine.Info, executed map[string][]*execution) // further checks of a run; nil means none
 
 	dir     string
 	batches int // how many times all runs were started
@@ -110,7 +115,8 @@ func (v *victim) start(t *testing.T) (cmd *exec.Cmd, ended chan error) {
 func (v *victim) killOften(t *testing.T) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(*seed, uint64(len(v.name))<<32|uint64(v.name[0])))
-	most := max(6, 4*v.runs*v.operations/(*kills+1)) // with fewer, the same operations are lost in a row, and wait for long
+	atOnce := v.runs * max(v.sideBySide, v.children)
+	most := max(6, 2*atOnce, 4*v.runs*v.operations/(*kills+1)) // with fewer, the same operations are lost in a row, and wait for long
 	for done := 0; done < *kills; {
 		target := v.countLines(t) + 1 + random.IntN(most)
 		cmd, ended := v.start(t)
@@ -267,20 +273,27 @@ func (v *victim) check(t *testing.T) {
 	operations := 0
 	for id, executed := range byOperation {
 		run, err := eng.Get(t.Context(), id)
-		if err != nil || run.State != engine.StateSucceeded {
+		if err != nil || run.State != engine.StateSucceeded && !isFullTrip(run) {
 			t.Fatalf("run %s: %+v, %v", id, run, err)
 		}
 		v.checkRepeats(t, run, executed)
 		v.checkRecords(t, run, executed)
 		v.checkWaits(t, run)
 		if v.checkMore != nil {
-			v.checkMore(t, run)
+			v.checkMore(t, eng, run, executed)
 		}
-		perKey[run.Key] += len(executed)
+		key := run.Key
+		if run.Parent != "" {
+			key = getRun(t, eng, run.Parent).Key
+		}
+		perKey[key] += len(executed)
 		operations += len(executed)
 	}
 	if v.sleeps {
 		v.checkSleeps(t, list)
+	}
+	if v.children > 0 {
+		v.checkStarted(t, eng)
 	}
 	if len(perKey) != v.runs*v.batches {
 		t.Errorf("%d keys of runs, want %d in each of %d batches", len(perKey), v.runs, v.batches)
@@ -318,17 +331,18 @@ func (v *victim) checkRecords(t *testing.T, run *engine.Info, executed map[strin
 	t.Helper()
 	recorded, others := map[string]bool{}, 0
 	for _, s := range run.Steps[1:] { // without the function
-		if s.Kind != "do" && s.Kind != "item" {
+		if s.Kind != "do" && s.Kind != "item" && s.Kind != "undo" {
 			others++ // it has no executions
 			continue
 		}
-		name := run.Key + ", " + s.Name
-		list := executed[s.Name]
-		if recorded[s.Name] || len(list) == 0 {
-			t.Errorf("%s: recorded twice: %v; %d executions", name, recorded[s.Name], len(list))
+		operation := nameOf(&s)
+		name := run.Key + ", " + operation
+		list := executed[operation]
+		if recorded[operation] || len(list) == 0 {
+			t.Errorf("%s: recorded twice: %v; %d executions", name, recorded[operation], len(list))
 			continue
 		}
-		recorded[s.Name] = true
+		recorded[operation] = true
 		last, ends, lost := list[len(list)-1], 0, 0
 		for i, a := range s.Attempts {
 			switch {
@@ -347,7 +361,7 @@ func (v *victim) checkRecords(t *testing.T, run *engine.Info, executed map[strin
 		if s.Omitted == 0 && (ends != 1 || lost > *kills || len(list) > 1+lost) {
 			t.Errorf("%s: %d results, %d lost attempts, %d executions", name, ends, lost, len(list))
 		}
-		if answer := ""; json.Unmarshal(s.Output, &answer) == nil && answer != last.answer {
+		if answer := ""; s.Kind != "undo" && json.Unmarshal(s.Output, &answer) == nil && answer != last.answer {
 			t.Errorf("%s: recorded %q, executed %q", name, answer, last.answer)
 		}
 	}
@@ -379,7 +393,7 @@ func (v *victim) checkWaits(t *testing.T, run *engine.Info) {
 
 // checkApproval checks that a run of the workflow approval has got every signal once, in their order,
 // and one answer.
-func checkApproval(t *testing.T, run *engine.Info) {
+func checkApproval(t *testing.T, _ *engine.Engine, run *engine.Info, _ map[string][]*execution) {
 	t.Helper()
 	next := 0
 	var answer engine.Answer
@@ -405,13 +419,113 @@ func checkApproval(t *testing.T, run *engine.Info) {
 			signals++
 		}
 	}
-	journey, want := int(run.Key[len(run.Key)-1]-'0'), 12
+	journey, want := numberOf(run), 12
 	if isAnswered(journey) {
 		want++
 	}
 	if signals != want || isAnswered(journey) != (answer.By == "manager") {
 		t.Errorf("%s has %d signals and answers, want %d; the answer is %+v", run.Key, signals, want, answer)
 	}
+}
+
+// checkChildren checks that a run of the workflow children has started each child once, and has got
+// the result of each. A child is checked by itself.
+func checkChildren(t *testing.T, eng *engine.Engine, run *engine.Info, executed map[string][]*execution) {
+	t.Helper()
+	if run.Parent != "" {
+		if len(executed["ask"]) == 0 || len(executed) != 1 || string(run.Output) != "4" {
+			t.Errorf("child %s has the operations %v and the output %s", run.ID, slices.Collect(maps.Keys(executed)), run.Output)
+		}
+		return
+	}
+	seen := map[string]bool{}
+	for _, s := range run.Steps {
+		if s.Kind != "child" {
+			continue
+		}
+		if string(s.Output) != "4" || s.Child == "" || seen[s.Child] {
+			t.Errorf("%s: %s has the child %q and its result %s", run.Key, s.Name, s.Child, s.Output)
+			continue
+		}
+		seen[s.Child] = true
+		if child := getRun(t, eng, s.Child); child.Parent != run.ID || !strings.Contains(string(child.Input), fmt.Sprintf(`"product-%d"`, numberOf(run))) {
+			t.Errorf("%s: %s has started a run of %s with the input %s", run.Key, s.Name, child.Parent, child.Input)
+		}
+	}
+	if n := len(exampleSurvey(0).Countries); len(seen) != n {
+		t.Errorf("%s has started %d children, want %d", run.Key, len(seen), n)
+	}
+}
+
+// checkStarted checks that no run was started beside those that the program starts and their
+// children: a child that was started twice would be one more.
+func (v *victim) checkStarted(t *testing.T, eng *engine.Engine) {
+	t.Helper()
+	stats, err := eng.Stats(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	parents := v.runs * v.batches
+	for _, w := range stats.Workflows {
+		want := parents
+		if w.Name != v.name {
+			want = parents * v.children
+		}
+		if int(w.Totals.Started) != want || int(w.Totals.Succeeded) != want {
+			t.Errorf("workflow %s has started %d runs, and %d have succeeded, want %d", w.Name, w.Totals.Started, w.Totals.Succeeded, want)
+		}
+	}
+	if len(stats.Workflows) != 2 {
+		t.Errorf("runs of %d workflows", len(stats.Workflows))
+	}
+}
+
+// isFullTrip reports whether a run is one of the workflow trip that can't book a car.
+func isFullTrip(run *engine.Info) bool {
+	return run.Workflow == "trip" && exampleTrip(numberOf(run)).Full && run.State == engine.StateDead && run.Error == "no car is left"
+}
+
+// checkTrip checks that a run of the workflow trip that fails has undone every operation, the last
+// ones first, and that another one has undone nothing.
+func checkTrip(t *testing.T, _ *engine.Engine, run *engine.Info, executed map[string][]*execution) {
+	t.Helper()
+	want := []string{"flight#0", "flight#1", "hotel"}
+	if isFullTrip(run) {
+		want = append(want, "undo:flight#0", "undo:flight#1", "undo:hotel")
+	}
+	if got := slices.Sorted(maps.Keys(executed)); !slices.Equal(got, want) {
+		t.Errorf("%s has executed %v, want %v", run.Key, got, want)
+		return
+	}
+	if len(want) == 3 {
+		return
+	}
+	end := func(operation string) int64 { list := executed[operation]; return list[len(list)-1].ended }
+	for _, order := range [][2]string{{"flight#0", "undo:flight#0"}, {"flight#1", "undo:flight#1"}, {"undo:flight#0", "undo:hotel"}, {"undo:flight#1", "undo:hotel"}} {
+		if first := executed[order[1]][0].began; first < end(order[0]) {
+			t.Errorf("%s: %s began %v before the end of %s", run.Key, order[1], time.Duration(end(order[0])-first), order[0])
+		}
+	}
+}
+
+// nameOf returns the name of an operation as it is in the file of calls.
+func nameOf(s *engine.StepInfo) string {
+	if s.Kind == "undo" {
+		return "undo:" + s.Name
+	}
+	return s.Name
+}
+
+// numberOf returns which run of the program it is, from 0.
+func numberOf(run *engine.Info) int { return int(run.Key[len(run.Key)-1] - '0') }
+
+func getRun(t *testing.T, eng *engine.Engine, id string) *engine.Info {
+	t.Helper()
+	run, err := eng.Get(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run
 }
 
 // checkSleeps checks by the file that there is a sleep between an operation and the next one.

@@ -196,7 +196,8 @@ func (f *crashTest) drain() {
 	}
 	defer e.Close(context.Background())
 	chains := make([][]*engine.Info, *crashRuns) // of a flow there may be several runs
-	runs := 0
+	members := map[string][]*engine.Info{}       // children by parent
+	runs, children := 0, 0
 	for i := range chains {
 		for id := f.acked[i]; id != ""; runs++ {
 			_, err := e.Wait(ctx, id)
@@ -208,6 +209,10 @@ func (f *crashTest) drain() {
 				t.Fatalf("key-%d: %v", i, err)
 			}
 			chains[i] = append(chains[i], info)
+			if members[id], err = membersOf(ctx, e, info); err != nil {
+				t.Fatal(err)
+			}
+			children += len(members[id])
 			id = info.ContinuedBy
 		}
 	}
@@ -223,9 +228,12 @@ func (f *crashTest) drain() {
 				t.Errorf("run %s has the key %q, want %q", info.ID, info.Key, want)
 			}
 		}
-		if chain[0].Workflow == flowName {
+		switch chain[0].Workflow {
+		case flowName:
 			lost += checkChain(t, want, chain, seen[want])
-		} else {
+		case familyName:
+			lost += checkFamily(t, chain[0], members[chain[0].ID], seen[want])
+		default:
 			lost += checkRun(t, chain[0], seen[want])
 		}
 	}
@@ -238,12 +246,12 @@ func (f *crashTest) drain() {
 		for _, w := range stats.Workflows {
 			count += int(w.Totals.Started)
 		}
-		if err != nil || count != runs {
-			return fmt.Errorf("the engine counts %+v, %w; want %d started", stats, err, runs)
+		if err != nil || count != runs+children { // a child that was started twice would be one more
+			return fmt.Errorf("the engine counts %+v, %w; want %d started", stats, err, runs+children)
 		}
 		return nil
 	})
-	t.Logf("%d runs, %d attempts lost", runs, lost)
+	t.Logf("%d runs, %d attempts lost; %d children", runs, lost, children)
 	f.probe.report()
 }
 

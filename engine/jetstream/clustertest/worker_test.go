@@ -92,11 +92,18 @@ func (w *witness) log(format string, args ...any) {
 }
 
 // workflows are the workflows of all processes.
-type workflows struct{ steps, flow *engine.Workflow }
+type workflows struct {
+	steps, flow, family, member *engine.Workflow
+
+	witness *witness
+}
 
 // of returns the workflow of the run with the number i.
 func (w *workflows) of(i int) *engine.Workflow {
-	if i%4 == 3 {
+	switch {
+	case isFamily(i):
+		return w.family
+	case i%4 == 3:
 		return w.flow
 	}
 	return w.steps
@@ -111,8 +118,11 @@ func newWorkflows(w *witness) (*workflows, error) {
 	if err != nil {
 		return nil, err
 	}
-	flow, err := engine.NewFlow(flowName, w.flow, engine.Function(engine.MaxLost(100)))
-	return &workflows{ofSteps, flow}, err
+	patient := engine.Function(engine.MaxLost(100))
+	flow, err1 := engine.NewFlow(flowName, w.flow, patient)
+	member, err2 := engine.NewFlow(memberName, w.member, patient, engine.MaxRuns(20))
+	family, err3 := engine.NewFlow(familyName, func(f *engine.Flow, key string) (string, error) { return w.family(f, key, member) }, patient)
+	return &workflows{ofSteps, flow, family, member, w}, errors.Join(err1, err2, err3)
 }
 
 const flowName = "crash-flow"
@@ -193,7 +203,7 @@ func open(ctx context.Context, dir, name, url string) (*engine.Engine, *workflow
 		return nil, nil, err
 	}
 	e, err := engine.Open(ctx, engine.Config{
-		Log: log, Dir: filepath.Join(dir, name, "views"), Workflows: []*engine.Workflow{flows.steps, flows.flow}, Concurrency: 32, Logger: logger,
+		Log: log, Dir: filepath.Join(dir, name, "views"), Workflows: []*engine.Workflow{flows.steps, flows.flow, flows.family, flows.member}, Concurrency: 32, Logger: logger,
 	})
 	return e, flows, err
 }
@@ -216,6 +226,15 @@ func work(dir string) error {
 	}
 	fmt.Println("ready")
 	first, every, last := number("CRASH_FIRST"), number("CRASH_EVERY"), number("CRASH_LAST")
+	d, err := newDriver(dir, e, flows, flows.witness)
+	if err != nil {
+		return err
+	}
+	for i := first % every; i < first; i += every {
+		if isFamily(i) {
+			go d.drive(ctx, i)
+		}
+	}
 	for i := first; i < last && ctx.Err() == nil; i += every {
 		key := fmt.Sprintf("key-%d", i)
 		run, err := e.Start(ctx, flows.of(i), key, engine.Key(key))
@@ -225,6 +244,9 @@ func work(dir string) error {
 			continue
 		}
 		fmt.Println("ack", i, run.ID)
+		if isFamily(i) {
+			go d.drive(ctx, i)
+		}
 		select {
 		// real clock: it spreads the starts over the time of the test
 		case <-time.After(time.Duration(number("CRASH_PAUSE")) * time.Millisecond):
