@@ -41,7 +41,7 @@ func (s *service) expenses(f *engine.Flow, in Expenses) (string, error) {
 
 	answer, err := engine.Ask(f, "manager", engine.Question{
 		Text:    fmt.Sprintf("Pay %d cents for %s?", sum, in.Journey),
-		Default: engine.Reject, // if nobody answers in time
+		Default: engine.Reject, // if there is no answer in time
 	}, engine.Within(in.Patience))
 	if err != nil {
 		return "", err
