@@ -275,11 +275,18 @@ func outputs(run *machine.Run) iter.Seq2[string, json.RawMessage] {
 			}
 		}
 		for res := range machine.ReadResults(run.Results()) {
-			if res.Reason == 0 && res.Attempts > 0 && !yield(label(res.Name), res.Data) {
+			if res.Reason == 0 && (res.Attempts > 0 || hasResult(res.Name)) && !yield(label(res.Name), res.Data) {
 				return
 			}
 		}
 	}
+}
+
+// hasResult reports whether an operation without attempts has a result that is worth knowing when the
+// run has given up: a payload, an answer or the output of a child.
+func hasResult(identity string) bool {
+	kind, _ := splitIdentity(identity)
+	return kind == machine.AwaitKind || kind == machine.AskKind || kind == machine.ChildKind
 }
 
 // isReference reports whether the input of a run is a GaveUp whose large parts are
