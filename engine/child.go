@@ -22,7 +22,7 @@ func Child[Out any](f *Flow, name string, w *Workflow, input any, opts ...StepOp
 	if err != nil {
 		return v, err
 	}
-	defer f.call.busy.Store(false)
+	defer f.busy.Store(false)
 	g := &opGroup{name: o.identity, n: 1, parallel: 1}
 	if err := f.performChildren(g, o, w, []any{input}); err != nil {
 		return v, err
@@ -37,7 +37,7 @@ func Children[In, Out any](f *Flow, name string, w *Workflow, inputs []In, opts 
 	if err != nil {
 		return nil, err
 	}
-	defer f.call.busy.Store(false)
+	defer f.busy.Store(false)
 	items := make([]any, len(inputs))
 	texts := make([][]byte, len(inputs))
 	for i := range inputs {
@@ -153,8 +153,8 @@ func (p *placement) childShard(ctx context.Context, w *Workflow) (int, error) {
 
 // callChild records the call of an operation that starts a child, and returns its number. A child
 // in this shard is started with it, in the same entry of the log.
-func (d *dispatcher) callChild(c *flowCall, run *machine.Run, i int) int {
-	g, t := c.group, &d.o.turn
+func (d *dispatcher) callChild(g *opGroup, run *machine.Run, i int) int {
+	t := &d.o.turn
 	called, _ := run.CalledOps()
 	s := d.childStart(g, run, called+1, i)
 	child := &machine.Child{ID: s.ID, Detached: g.child.detached}
@@ -184,10 +184,10 @@ func (d *dispatcher) childStart(g *opGroup, run *machine.Run, number, i int) *ma
 // startElsewhere starts the child of an operation in another shard. The function is not suspended
 // before that is known to be stored: if this process dies first, the function is called again, and
 // starts the child again, which has no effect if it was started.
-func (d *dispatcher) startElsewhere(c *flowCall, run *machine.Run, number, i int) {
-	s := d.childStart(c.group, run, number, i)
-	def, shard := c.group.child.def, c.group.child.shard
-	child := machine.Child{Number: number, ID: s.ID, Detached: c.group.child.detached}
+func (d *dispatcher) startElsewhere(c *flowCall, g *opGroup, run *machine.Run, number, i int) {
+	s := d.childStart(g, run, number, i)
+	def, shard := g.child.def, g.child.shard
+	child := machine.Child{Number: number, ID: s.ID, Detached: g.child.detached}
 	asked := &call{Op: opStartFlow, Start: &start{
 		ID: s.ID.String(), Definition: def.Text(), Source: s.Source, Input: s.Input, Trace: s.Trace, Again: true,
 		Parent: &childOf{Run: run.ID.String(), Number: number}, def: def,
@@ -202,7 +202,7 @@ func (d *dispatcher) startElsewhere(c *flowCall, run *machine.Run, number, i int
 				return nil
 			}
 			t.childStarted(s.Parent, child)
-			if run, ok := t.o.m.Run(c.run); ok && d.flows[c.run] == c && c.group != nil {
+			if run, ok := t.o.m.Run(c.run); ok && d.flows[c.run] == c {
 				d.suspendIdle(c, run)
 			}
 			return nil

@@ -293,7 +293,7 @@ func (g *waitGraph) addRun(sh *shard, run *machine.Run) {
 		switch {
 		case s.Status == machine.Running && run.IsFunction(i):
 			c := sh.dispatcher.flows[run.ID]
-			r.goesOn = r.goesOn || c == nil || c.group == nil
+			r.goesOn = r.goesOn || c == nil || !c.waits()
 		case s.Status == machine.Running:
 			r.running = append(r.running, i)
 		case run.InQueue(i):

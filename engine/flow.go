@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -18,9 +19,24 @@ import (
 
 // Flow is a call of the function of a workflow that is code: see [NewFlow]. The function
 // passes it to [Do], [Map], [Sleep] and the other operations. It is valid until the function
-// returns, and only in the goroutine of the function.
+// returns, and only in the goroutine of the function. Each branch of [Branches] gets its own.
 type Flow struct {
-	call    *flowCall
+	call *flowCall
+	*flowState
+	branch  *branch     // nil for the flow of the function itself
+	routine uintptr     // the goroutine that may use the flow; 0 if goroutines can't be told apart
+	busy    atomic.Bool // an operation is being called
+	over    atomic.Bool // the branch has ended
+
+	// The goroutine that may run uses the following fields: see branchScheduler.
+
+	group *opGroup      // operations that the branch waits for; nil for none
+	inner *branchSet    // branches that the flow waits for; nil for none
+	wake  chan struct{} // tells the goroutine that it may run
+}
+
+// flowState is the state of a call of a function, which all its flows share.
+type flowState struct {
 	asked   map[string]bool              // identities of the operations that the function has called
 	ended   map[string]*machine.OpResult // stored results, by identity
 	pending map[string]int               // numbers of the operations that have not ended, by identity
@@ -39,8 +55,12 @@ var (
 	ErrSameOperation = errors.New("called twice")
 
 	// ErrSecondGoroutine says that a goroutine other than that of the function used the
-	// Flow. Use [Map] for operations side by side.
-	ErrSecondGoroutine = errors.New("called from a second goroutine; use engine.Map for operations side by side")
+	// Flow. Use [Map] and [Branches] for operations side by side.
+	ErrSecondGoroutine = errors.New("called from a second goroutine; use engine.Map or engine.Branches for operations side by side")
+
+	// ErrOtherBranch says that a branch used a Flow that is not its own: that of the
+	// function around it, or of another branch. See [Branches].
+	ErrOtherBranch = errors.New("called with the flow of another branch; a branch must use the flow that it gets")
 
 	// ErrFlowInOperation says that an operation used the Flow of the function. An
 	// operation can't call other operations.
@@ -237,7 +257,7 @@ func Do[T any](f *Flow, name string, do func(context.Context) (T, error), opts .
 	if err != nil {
 		return v, err
 	}
-	defer f.call.busy.Store(false)
+	defer f.busy.Store(false)
 	g := &opGroup{name: o.identity, def: o.def, n: 1, parallel: 1, do: func(ctx context.Context, _ int) ([]byte, error) { return encoded(do(ctx)) }}
 	if err := f.perform(g); err != nil {
 		return v, err
@@ -308,7 +328,7 @@ func Map[T, R any](f *Flow, name string, items []T, do func(context.Context, T) 
 	if err != nil {
 		return nil, err
 	}
-	defer f.call.busy.Store(false)
+	defer f.busy.Store(false)
 	if err := f.perform(g); err != nil {
 		return nil, err
 	}
@@ -328,7 +348,7 @@ func Collect[T, R any](f *Flow, name string, items []T, do func(context.Context,
 	if err != nil {
 		return nil, err
 	}
-	defer f.call.busy.Store(false)
+	defer f.busy.Store(false)
 	g.all = true
 	if err := f.perform(g); err != nil {
 		return nil, err
@@ -337,7 +357,7 @@ func Collect[T, R any](f *Flow, name string, items []T, do func(context.Context,
 }
 
 // newMap checks the call of a Map, and returns the group of its operations. After success the caller
-// must clear flowCall.busy.
+// must clear Flow.busy.
 func newMap[T, R any](f *Flow, kind, name string, items []T, do func(context.Context, T) (R, error), opts []StepOption) (o operation, g *opGroup, err error) {
 	if o, err = f.operation(kind, name, opts); err != nil {
 		return o, nil, err
@@ -353,7 +373,7 @@ func newMap[T, R any](f *Flow, kind, name string, items []T, do func(context.Con
 		err = f.checkItems(o.identity, texts)
 	}
 	if err != nil {
-		f.call.busy.Store(false)
+		f.busy.Store(false)
 		return o, nil, err
 	}
 	return o, &opGroup{
@@ -399,7 +419,7 @@ func Sleep(f *Flow, name string, d time.Duration, opts ...StepOption) error {
 	if err != nil {
 		return err
 	}
-	defer f.call.busy.Store(false)
+	defer f.busy.Store(false)
 	return f.perform(&opGroup{name: o.identity, n: 1, parallel: 1, sleep: max(d, 0)})
 }
 
@@ -421,7 +441,7 @@ func recorded[T any](f *Flow, kind, name string, opts []StepOption, value func()
 	if err != nil {
 		return v, err
 	}
-	defer f.call.busy.Store(false)
+	defer f.busy.Store(false)
 	if res, ok := f.ended[o.identity]; ok {
 		return v, json.Unmarshal(res.Data, &v)
 	}
@@ -470,8 +490,11 @@ const (
 // same workflow with another input: for loops without end, since the operations of one run
 // are limited. The new run gets the key and the [RunTimeout] of this one. A timeout limits each
 // run, and not the chain: it begins with the start of the run. [Engine.Wait] waits for the last
-// run of the chain.
+// run of the chain. A branch of [Branches] can't use it.
 func Again(f *Flow, input any) error {
+	if f.branch != nil {
+		return f.call.noteWrong(fmt.Errorf("branch %s: %w", f.branch.name, errAgainInBranch))
+	}
 	text, err := json.Marshal(input)
 	if err != nil {
 		return fmt.Errorf("again: %w: %w", ErrInput, err)

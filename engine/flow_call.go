@@ -36,10 +36,11 @@ type flowCall struct {
 	count    int            // number of operations that were called
 	size     atomic.Int64   // bytes of the results, including those that are being stored
 	undoable atomic.Int32   // number of operations that can be undone; valid if undoing
-	routine  uintptr        // the goroutine of the function; 0 if goroutines can't be told apart
 	suspect  *attempt       // stands for the call in the quarantine; nil if the function is not a suspect
 
-	busy    atomic.Bool // an operation is being called
+	branches atomic.Pointer[branchScheduler] // nil before the first Branches
+	leaves   atomic.Int32                    // goroutines of the call that have not ended and do not wait for branches
+
 	exiting atomic.Bool // the goroutine is ending, because the owner has stopped it
 	ended   atomic.Bool // the end of the call was sent to the owner
 	undoing atomic.Bool // the run undoes its operations: no other operation begins
@@ -58,8 +59,8 @@ type flowCall struct {
 
 	lent     bool       // its place was given back: see lendPlaces
 	stopping bool       // it is being stopped: it begins no operation any more
-	group    *opGroup   // operations that the function waits for; nil for none
-	ops      groupItems // operations of the group that have not ended
+	groups   groupList  // operations that the function and its branches wait for
+	ops      groupItems // operations of the groups that have not ended
 
 	starting    int   // children that are being started in other shards
 	lingerUntil int64 // see lingers; 0 if the call does not wait for a signal
@@ -120,13 +121,23 @@ func (c *flowCall) main() {
 	end := flowEnd{result: &machine.Result{Failed: true, Error: "the function ended its goroutine (runtime.Goexit)"}}
 	var f *Flow
 	defer func() { // also when the goroutine ends by runtime.Goexit
-		if c.exiting.Load() {
+		_, failure := c.branches.Load().failure()
+		switch {
+		case c.exiting.Load():
 			end = c.stopEnd()
-		} else if f != nil && (c.toUndo.Load() || c.needsUndo(f, &end)) {
-			c.toUndo.Store(true)
-			c.sh.attempts.Add(1)
-			go c.undoMain(f, end)
-			return
+		case failure != "" && c.undoing.Load() && c.branches.Load().hasQuit():
+			// Operations of other branches must end before they are undone.
+			end = flowEnd{result: &machine.Result{Release: true, Error: errUndoing.Error()}}
+		default:
+			if failure != "" {
+				end = flowEnd{result: &machine.Result{Failed: true, Error: c.sh.errorText(failure)}}
+			}
+			if f != nil && (c.toUndo.Load() || c.needsUndo(f, &end)) {
+				c.toUndo.Store(true)
+				c.sh.attempts.Add(1)
+				go c.undoMain(f, end)
+				return
+			}
 		}
 		switch {
 		case !c.ended.CompareAndSwap(false, true):
@@ -135,7 +146,6 @@ func (c *flowCall) main() {
 			c.report(end)
 		}
 	}()
-	c.routine = goroutine.ID()
 	growStack()
 	input, err := c.completeInput()
 	if err != nil {
@@ -182,7 +192,13 @@ func growStack() {
 
 // newFlow returns the Flow of the call, with the stored results.
 func (c *flowCall) newFlow() *Flow {
-	f := &Flow{call: c, asked: map[string]bool{}, ended: map[string]*machine.OpResult{}, pending: c.pending, count: c.count}
+	var both struct { // one allocation
+		Flow
+		state flowState
+	}
+	f := &both.Flow
+	f.call, f.flowState, f.routine = c, &both.state, goroutine.ID()
+	both.state = flowState{asked: map[string]bool{}, ended: map[string]*machine.OpResult{}, pending: c.pending, count: c.count}
 	for res := range machine.ReadResults(c.results) {
 		f.ended[res.Name] = &res
 	}
@@ -390,6 +406,7 @@ func (c *flowCall) stop(cause error) {
 // exit ends the goroutine. Deferred calls of the function run.
 func (c *flowCall) exit() {
 	c.exiting.Store(true)
+	c.branches.Load().stop()
 	runtime.Goexit()
 }
 
@@ -422,12 +439,16 @@ func (c *flowCall) firstWrong() error {
 	return c.wrong
 }
 
-// misuse notes a wrong use of the flow, and returns it as an error.
+// misuse notes a wrong use of the flow by an operation, and returns it as an error.
 func (f *Flow) misuse(identity string, err error) error {
-	err = fmt.Errorf("operation %s: %w", label(identity), err)
-	f.call.mu.Lock()
-	defer f.call.mu.Unlock()
-	f.call.wrong = cmp.Or(f.call.wrong, err)
+	return f.call.noteWrong(fmt.Errorf("operation %s: %w", label(identity), err))
+}
+
+// noteWrong notes a wrong use of the flow, and returns it.
+func (c *flowCall) noteWrong(err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wrong = cmp.Or(c.wrong, err)
 	return err
 }
 
@@ -448,24 +469,26 @@ type caller int
 const (
 	inFunction caller = iota
 	inOperation
+	inOtherBranch
 	elsewhere
 )
 
 // caller returns which goroutine calls an operation of the flow.
-func (c *flowCall) caller() caller {
-	if c.routine == 0 {
-		return callerOf()
-	}
-	if c.routine == goroutine.ID() {
+func (f *Flow) caller() caller {
+	if f.routine != 0 && f.routine == goroutine.ID() {
 		return inFunction
 	}
-	if callerOf() == inOperation {
-		return inOperation
+	who := callerOf()
+	switch sched := f.call.branches.Load(); {
+	case who == inFunction && sched.runsOther(f):
+		return inOtherBranch
+	case who == inFunction && f.routine != 0:
+		return elsewhere // the function of another run
 	}
-	return elsewhere
+	return who
 }
 
-// callerOf returns whether the current goroutine is that of a flow's function or of an attempt,
+// callerOf returns whether the current goroutine is that of a flow's function or branch, or of an attempt,
 // by the function that the goroutine began with.
 func callerOf() caller {
 	pcs := make([]uintptr, 64)
@@ -476,7 +499,7 @@ func callerOf() caller {
 	}
 	for _, pc := range slices.Backward(pcs[:n]) { // the last ones are those that the goroutine began with
 		switch runtime.FuncForPC(pc - 1).Entry() {
-		case functionEntry:
+		case functionEntry, branchEntry:
 			return inFunction
 		case attemptEntry:
 			return inOperation
@@ -488,5 +511,6 @@ func callerOf() caller {
 // The entries of the functions that goroutines of functions and attempts begin with.
 var (
 	functionEntry = reflect.ValueOf((*flowCall).main).Pointer()
+	branchEntry   = reflect.ValueOf((*branch).main).Pointer()
 	attemptEntry  = reflect.ValueOf((*attempt).run).Pointer()
 )

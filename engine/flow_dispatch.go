@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -28,6 +29,7 @@ func (d *dispatcher) callFunction(run *machine.Run, w *Workflow, trial *trial, r
 		results: run.Results(), pending: run.Pending(), count: count, stopped: make(chan struct{}),
 		status: run.Status(), tags: decodeTags(run.Tags()),
 	}
+	c.leaves.Store(1)
 	c.undoing.Store(run.IsUndoing())
 	c.undoable.Store(int32(run.Undoable()))
 	c.size.Store(int64(size))
@@ -55,30 +57,32 @@ func (d *dispatcher) startGroup(c *flowCall, g *opGroup) {
 			d.sh.health.broken(err)
 		}
 	}
-	c.group, c.lingerUntil = g, 0
-	d.continueGroup(c)
+	c.groups.add(g)
+	c.lingerUntil = 0
+	d.continueGroup(c, g)
 }
 
 // continueGroup begins the next operations of the group, as many as may run side by side. If none
 // is left, it wakes the function. If all wait for long, it suspends the function. A function that
-// is being stopped calls the operations again when it is called again.
-func (d *dispatcher) continueGroup(c *flowCall) {
-	g, t := c.group, &d.o.turn
+// is being stopped calls the operations again when it is called again. The group must be one of
+// flowCall.groups.
+func (d *dispatcher) continueGroup(c *flowCall, g *opGroup) {
+	t := &d.o.turn
 	run, ok := d.o.m.Run(c.run)
-	if g == nil || !ok || run.Outcome != machine.Undecided || c.stopping {
+	if !ok || run.Outcome != machine.Undecided || c.stopping {
 		return
 	}
 	d.recordStatus(c, run)
 	for ; g.running < g.parallel && g.next < g.n; g.next++ {
 		i := g.next
 		number, called := g.numbers[i]
-		if g.results[i].Name != "" || !called && (g.failed && !g.all || run.IsUndoing() && !g.isUndo) {
+		if g.results[i].Name != "" || !called && (g.stops() || run.IsUndoing() && !g.isUndo) {
 			continue
 		}
 		switch {
 		case called:
 		case g.child != nil:
-			number = d.callChild(c, run, i)
+			number = d.callChild(g, run, i)
 		default:
 			number = d.callOp(run, g.opCall(i, t.now))
 		}
@@ -91,12 +95,12 @@ func (d *dispatcher) continueGroup(c *flowCall) {
 		c.ops.add(number, groupItem{g, i})
 		g.running++
 		if g.child != nil && g.child.shard >= 0 && !run.IsUndoing() && !run.ChildStarted(number) {
-			d.startElsewhere(c, run, number, i)
+			d.startElsewhere(c, g, run, number, i)
 		}
 		d.o.m.Offer(run, number, t.now)
 	}
 	if g.running == 0 {
-		c.group = nil
+		c.groups.remove(g)
 		g.end()
 		return
 	}
@@ -169,17 +173,17 @@ func (d *dispatcher) recordStatus(c *flowCall, run *machine.Run) {
 	d.o.turn.must(&rec)
 }
 
-// suspendIdle ends the call of a function if all operations that it waits for have to wait for
-// long.
+// suspendIdle ends the call of a function if it and all its branches wait for operations, and all
+// these have to wait for long.
 func (d *dispatcher) suspendIdle(c *flowCall, run *machine.Run) {
-	g := c.group
-	if c.starting > 0 {
+	if c.starting > 0 || !c.waits() {
 		return
 	}
 	for number := range c.ops.numbers {
 		s := run.Step(number)
+		item, _ := c.ops.get(number)
 		switch {
-		case g.isAwait && d.lingers.stay(c, d.o.turn.now):
+		case item.isAwait && d.lingers.stay(c, d.o.turn.now):
 			return
 		case s != nil && s.Status == machine.Blocked: // it waits for a signal without a limit, or for a child
 		case s == nil || s.Status != machine.Waiting || run.InQueue(number) || s.At-d.o.turn.now < int64(suspendAfter):
@@ -191,13 +195,30 @@ func (d *dispatcher) suspendIdle(c *flowCall, run *machine.Run) {
 		d.parkCall(c, run, wrong.Error())
 		return
 	}
-	awaited := g.running
-	if g.next < g.n && (g.all || !g.failed) {
-		awaited = 1 // the next operation of the map can begin then
-	}
-	rec := d.o.m.Suspend(run, awaited, d.o.turn.now)
+	rec := d.o.m.Suspend(run, c.awaited(), d.o.turn.now)
 	d.o.turn.must(&rec)
 	d.dropCall(c, errSuspended)
+}
+
+// waits reports whether the function waits for operations, and so do all its branches that have
+// begun. The result of an operation may have been delivered to one of them, which continues already:
+// then the operation has not ended yet.
+func (c *flowCall) waits() bool {
+	return c.groups.count > 0 && c.groups.count >= int(c.leaves.Load())
+}
+
+// awaited returns how many operations must end before the function or one of its branches can
+// continue.
+func (c *flowCall) awaited() int {
+	least := math.MaxInt32
+	for g := range c.groups.all {
+		n := g.running
+		if g.next < g.n && !g.stops() {
+			n = 1 // the next operation of the map can begin then
+		}
+		least = min(least, n)
+	}
+	return least
 }
 
 // dropCall forgets a call, and makes its goroutine end when the turn is stored.
@@ -277,9 +298,7 @@ func (d *dispatcher) opEnded(run *machine.Run, rec *machine.Record) {
 		return
 	}
 	if run.Step(rec.Step) != nil { // it has not ended, and waits
-		if c.group != nil {
-			d.suspendIdle(c, run)
-		}
+		d.suspendIdle(c, run)
 		return
 	}
 	c.ops.remove(rec.Step)
@@ -289,7 +308,7 @@ func (d *dispatcher) opEnded(run *machine.Run, rec *machine.Record) {
 		c.size.Add(int64(len(rec.Text)))
 	}
 	g.setResult(item.index, outcomeOf(g.identity(item.index), rec))
-	d.continueGroup(c)
+	d.continueGroup(c, g)
 }
 
 // outcomeOf returns the result of the operation that the record ends.

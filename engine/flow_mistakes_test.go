@@ -49,7 +49,7 @@ func TestFlowMistakes(t *testing.T) {
 			_, _ = do(f, "a"), do(f, "a")
 			return "ok", engine.Sleep(f, "long", day)
 		}},
-		{name: "a second goroutine", want: "operation b: called from a second goroutine; use engine.Map for operations side by side", do: func(f *engine.Flow, _ int) (string, error) {
+		{name: "a second goroutine", want: "operation b: called from a second goroutine; use engine.Map or engine.Branches for operations side by side", do: func(f *engine.Flow, _ int) (string, error) {
 			result := make(chan error)
 			go func() { result <- do(f, "b") }()
 			if err := <-result; !errors.Is(err, engine.ErrSecondGoroutine) {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
@@ -91,12 +92,57 @@ type opGroup struct {
 	numbers  map[int]int   // numbers of the operations that were called before, by index; nil for none
 	over     chan struct{} // closed when no operation runs and none is to begin
 	once     sync.Once
+	halted   atomic.Bool // no operation begins any more that was not called before, because a branch has failed
 
 	// The owner's goroutine uses the following fields.
 
 	next    int // index of the next operation to begin
 	running int // operations that have begun and have not ended
 	failed  bool
+
+	listBefore, listAfter *opGroup // neighbors in groupList
+}
+
+// stops reports whether no operation begins any more that was not called before.
+func (g *opGroup) stops() bool { return g.failed && !g.all || g.halted.Load() }
+
+// groupList has the groups of operations that a call waits for.
+type groupList struct {
+	first *opGroup
+	count int
+}
+
+func (l *groupList) add(g *opGroup) {
+	if g.listAfter = l.first; l.first != nil {
+		l.first.listBefore = g
+	}
+	l.first = g
+	l.count++
+}
+
+// remove removes a group that is in the list.
+func (l *groupList) remove(g *opGroup) {
+	if g.listBefore != nil {
+		g.listBefore.listAfter = g.listAfter
+	} else {
+		l.first = g.listAfter
+	}
+	if g.listAfter != nil {
+		g.listAfter.listBefore = g.listBefore
+	}
+	g.listBefore, g.listAfter = nil, nil
+	l.count--
+}
+
+// all yields the groups. The loop may remove the one that it has got.
+func (l *groupList) all(yield func(*opGroup) bool) {
+	for g := l.first; g != nil; {
+		next := g.listAfter
+		if !yield(g) {
+			return
+		}
+		g = next
+	}
 }
 
 // identity returns the identity of an operation of the group.
@@ -145,26 +191,16 @@ type operation struct {
 }
 
 // operation checks the call of an operation: its name and options, and that the flow is used as
-// it must be. After success the caller must clear flowCall.busy.
+// it must be. After success the caller must clear Flow.busy.
 func (f *Flow) operation(kind, name string, opts []StepOption) (o operation, err error) {
 	c := f.call
 	kind, undoable := strings.CutSuffix(kind, withUndo)
 	o.identity = kind + ":" + name
-	if c.exiting.Load() || c.ended.Load() || c.toUndo.Load() {
-		return o, fmt.Errorf("operation %s: %w", name, ErrFlowOver)
-	}
-	switch c.caller() {
-	case inOperation:
-		return o, f.misuse(o.identity, ErrFlowInOperation)
-	case elsewhere:
-		return o, f.misuse(o.identity, ErrSecondGoroutine)
-	}
-	if !c.busy.CompareAndSwap(false, true) {
-		return o, f.misuse(o.identity, ErrSecondGoroutine)
-	}
-	c.exitIfStopped()
-	if c.firstWrong() != nil {
-		c.exit()
+	if err := f.enter(); err != nil {
+		if errors.Is(err, ErrFlowOver) {
+			return o, fmt.Errorf("operation %s: %w", name, err)
+		}
+		return o, f.misuse(o.identity, err)
 	}
 	asked := kind
 	if undoable {
@@ -184,12 +220,40 @@ func (f *Flow) operation(kind, name string, opts []StepOption) (o operation, err
 		err = f.checkKind(o.identity)
 	}
 	if err != nil {
-		c.busy.Store(false)
+		f.busy.Store(false)
 		return o, f.misuse(o.identity, err)
 	}
 	f.asked[o.identity], f.last = true, o.identity
 	o.def, o.parallel, o.within, o.detached = s.def, cmp.Or(s.parallel, defaultParallel), s.within, s.detached
 	return o, nil
+}
+
+// enter checks that the flow is used as it must be, and marks it as busy. It ends the goroutine if the
+// call is stopped or the flow was used wrongly before. After success the caller must clear Flow.busy.
+func (f *Flow) enter() error {
+	c := f.call
+	if c.exiting.Load() || c.ended.Load() || c.toUndo.Load() || f.over.Load() {
+		return ErrFlowOver
+	}
+	switch f.caller() {
+	case inOperation:
+		return ErrFlowInOperation
+	case inOtherBranch:
+		return ErrOtherBranch
+	case elsewhere:
+		return ErrSecondGoroutine
+	}
+	if _, text := c.branches.Load().failure(); text != "" {
+		return ErrFlowOver
+	}
+	if !f.busy.CompareAndSwap(false, true) {
+		return ErrSecondGoroutine
+	}
+	c.exitIfStopped()
+	if c.firstWrong() != nil {
+		c.exit()
+	}
+	return nil
 }
 
 // opKinds has the kinds of operations that a function can call.
@@ -245,19 +309,19 @@ func (f *Flow) perform(g *opGroup) error {
 	}
 	switch {
 	case g.isUndo: // it must be possible
-	case c.undoing.Load() && len(g.numbers) == 0:
-		c.exitToUndo()
+	case fresh > 0 && !f.mayBegin():
+		if len(g.numbers) == 0 {
+			f.cutOff()
+		}
+		g.halted.Store(true)
+		fallthrough
 	default:
 		if err := f.countOps(g.name, fresh); err != nil {
 			return err
 		}
 	}
 	c.send(func(t *turn) error { t.o.sh.dispatcher.startGroup(c, g); return nil })
-	select {
-	case <-g.over:
-	case <-c.stopped:
-		c.exit()
-	}
+	f.await(g)
 	missing := false
 	for i := range g.results {
 		if name := g.results[i].Name; name != "" {
@@ -267,8 +331,8 @@ func (f *Flow) perform(g *opGroup) error {
 			missing = true
 		}
 	}
-	if missing && c.undoing.Load() && !g.isUndo {
-		c.exitToUndo()
+	if missing && !g.isUndo && (c.undoing.Load() || g.halted.Load() && (!g.failed || g.all)) {
+		f.cutOff()
 	}
 	return nil
 }
@@ -286,8 +350,8 @@ func (f *Flow) countOps(identity string, n int) error {
 // record stores an operation that ends with its call.
 func (f *Flow) record(identity string, data []byte) error {
 	c := f.call
-	if c.undoing.Load() {
-		c.exitToUndo()
+	if !f.mayBegin() {
+		f.cutOff()
 	}
 	if err := f.countOps(identity, 1); err != nil {
 		return err

@@ -61,7 +61,7 @@ func Ask(f *Flow, name string, q Question, opts ...StepOption) (a Answer, err er
 	if err != nil {
 		return a, err
 	}
-	defer f.call.busy.Store(false)
+	defer f.busy.Store(false)
 	if len(q.Choices) == 0 {
 		q.Choices = []string{Approve, Reject}
 	}

@@ -35,7 +35,7 @@ func Await[T any](f *Flow, name string, opts ...StepOption) (v T, err error) {
 	if err != nil {
 		return v, err
 	}
-	defer f.call.busy.Store(false)
+	defer f.busy.Store(false)
 	g := &opGroup{name: o.identity, n: 1, parallel: 1, sleep: o.within, isAwait: true}
 	if err := f.perform(g); err != nil {
 		return v, err
@@ -318,7 +318,7 @@ func (d *dispatcher) suspendLingering() {
 		l.list[0] = linger{}
 		l.list = l.list[1:]
 		run, ok := d.o.m.Run(c.run)
-		if ok && d.flows[c.run] == c.flowCall && c.group != nil && c.lingerUntil == c.until && run.Outcome == machine.Undecided {
+		if ok && d.flows[c.run] == c.flowCall && c.lingerUntil == c.until && run.Outcome == machine.Undecided {
 			d.suspendIdle(c.flowCall, run)
 		}
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,7 +29,7 @@ func DoUndo[T any](f *Flow, name string, do func(context.Context) (T, error), un
 	if err != nil {
 		return v, err
 	}
-	defer f.call.busy.Store(false)
+	defer f.busy.Store(false)
 	g := &opGroup{name: o.identity, def: o.def, n: 1, parallel: 1, undoable: true, do: func(ctx context.Context, _ int) ([]byte, error) { return encoded(do(ctx)) }}
 	err = f.canUndo(g, o, undo == nil, func(ctx context.Context, _ int, stored []byte) error {
 		v, err := storedValue[T](stored)
@@ -53,7 +54,7 @@ func MapUndo[T, R any](f *Flow, name string, items []T, do func(context.Context,
 	if err != nil {
 		return nil, err
 	}
-	defer f.call.busy.Store(false)
+	defer f.busy.Store(false)
 	g.undoable = true
 	err = f.canUndo(g, o, undo == nil, func(ctx context.Context, i int, stored []byte) error {
 		v, err := storedValue[R](stored)
@@ -162,6 +163,7 @@ func (f *Flow) undoAll() flowEnd {
 	if most := f.call.undoable.Load(); int32(registered) < most {
 		return flowEnd{mismatch: fmt.Sprintf("the run has called %d operations that can be undone, and the function knows how to undo only %d of them: deploy code that calls all by DoUndo or MapUndo", most, registered)}
 	}
+	f.sortUndoers()
 	for _, u := range slices.Backward(f.undoers) {
 		g := u.undo(f)
 		if g.n == 0 {
@@ -183,6 +185,26 @@ func (f *Flow) undoAll() flowEnd {
 		}
 	}
 	return flowEnd{undone: new(undone)}
+}
+
+// sortUndoers orders the undoers as the run has called their operations first, if the function has
+// branches: in which order these call them is not the same when the function is called again.
+func (f *Flow) sortUndoers() {
+	if f.call.branches.Load() == nil {
+		return
+	}
+	slices.SortStableFunc(f.undoers, func(a, b undoer) int { return cmp.Compare(a.firstNumber(f), b.firstNumber(f)) })
+}
+
+// firstNumber returns the smallest number of the operations of the group; 0 if the run has called none.
+func (u *undoer) firstNumber(f *Flow) int {
+	first := 0
+	for _, i := range u.called(f) {
+		if n := f.ended[u.group.identity(i)].Number; first == 0 || n < first {
+			first = n
+		}
+	}
+	return first
 }
 
 // undone says how the undos of a run ended.
@@ -272,8 +294,10 @@ func (d *dispatcher) beginUndo(run *machine.Run) {
 			item.setResult(item.index, storedResult(run, number, item.identity(item.index)))
 		}
 	}
-	if c.group != nil {
-		d.continueGroup(c)
+	for g := range c.groups.all {
+		if d.flows[run.ID] == c { // else it is suspended
+			d.continueGroup(c, g)
+		}
 	}
 }
 
