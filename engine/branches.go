@@ -7,9 +7,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 
-	"github.com/tideover/tideover/engine/internal/goroutine"
+	"github.com/tideover/tideover/engine/internal/machine"
 )
 
 // FlowBranch is a part of the function of a flow that runs beside others: see [Branch] and
@@ -95,8 +94,9 @@ type branch struct {
 	FlowBranch
 	set     *branchSet
 	flow    Flow
-	started bool // its goroutine has begun
-	waitsOn int  // number of branches that must succeed before it begins
+	waitsOn int   // number of branches that must succeed before it begins
+	opens   []int // indexes of the branches that wait for this one
+	started bool  // its goroutine has begun
 	end     branchEnd
 	result  error // what it has returned
 }
@@ -105,12 +105,12 @@ type branch struct {
 type branchEnd int
 
 const (
-	notEnded   branchEnd = iota
-	succeeded            // it has returned nil
-	failed               // it has returned an error
-	cut                  // it ended at an operation that must not begin any more
-	broken               // the call of the function is over
-	returnedOK           // it has returned; its error is not looked at yet
+	notEnded  branchEnd = iota
+	returned            // the function of the branch has returned
+	succeeded           // it has returned nil
+	failed              // it has returned an error
+	cut                 // it has ended at an operation that must not begin any more
+	broken              // it has ended because the call of the function is over
 )
 
 // branchSet is a call of Branches. Its fields are used by the goroutine that may run: see
@@ -120,6 +120,7 @@ type branchSet struct {
 	branches []branch
 	open     int  // branches that have begun and have not ended
 	failed   bool // a branch has returned an error
+	cut      bool // a branch has ended at an operation that must not begin any more
 }
 
 // newBranchSet checks the branches.
@@ -140,11 +141,14 @@ func newBranchSet(f *Flow, branches []FlowBranch) (*branchSet, error) {
 		b.needs = slices.Compact(slices.Sorted(slices.Values(b.needs)))
 		set.branches[i] = branch{FlowBranch: b, set: set, waitsOn: len(b.needs)}
 	}
-	for _, b := range branches {
+	for i := range set.branches {
+		b := &set.branches[i]
 		for _, need := range b.needs {
-			if _, known := index[need]; !known {
+			k, known := index[need]
+			if !known {
 				return nil, fmt.Errorf("branch %s: after: there is no branch %q", b.name, need)
 			}
+			set.branches[k].opens = append(set.branches[k].opens, i)
 		}
 	}
 	if path := set.cycle(index); path != nil {
@@ -201,12 +205,19 @@ func (s *branchSet) run() error {
 	if f.wake == nil {
 		f.wake = make(chan struct{}, 1)
 	}
-	begun := s.begin(sched, "")
+	var begun int32
+	for i := range s.branches {
+		if b := &s.branches[i]; b.waitsOn == 0 {
+			b.begin(sched)
+			begun++
+		}
+	}
 	c.leaves.Add(begun - 1)
 	sched.release()
 	<-f.wake
 	f.inner = nil
 	if value, text := sched.failure(); text != "" {
+		f.over.Store(true)
 		if value == nil {
 			value = text
 		}
@@ -218,30 +229,29 @@ func (s *branchSet) run() error {
 	if err := s.err(); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(s.branches, func(b branch) bool { return b.end == cut }) {
+	if s.cut {
 		f.cutOff()
 	}
 	return nil
 }
 
-// begin makes the branches ready that wait for the branch after, which has succeeded, and for no other
-// one. After "" these are the branches without [After]. It returns how many these are.
-func (s *branchSet) begin(sched *branchScheduler, after string) (n int32) {
-	for i := range s.branches {
-		b := &s.branches[i]
-		switch {
-		case after == "" && b.waitsOn == 0:
-		case after != "" && slices.Contains(b.needs, after):
-			if b.waitsOn--; b.waitsOn > 0 {
-				continue
-			}
-		default:
-			continue
+// begin makes the branch ready to run.
+func (b *branch) begin(sched *branchScheduler) {
+	parent := b.set.parent
+	b.flow.call, b.flow.flowState, b.flow.branch, b.flow.wake = parent.call, parent.flowState, b, make(chan struct{}, 1)
+	b.set.open++
+	sched.enqueue(&b.flow)
+}
+
+// beginNext makes the branches ready to run that have waited only for this one, and returns how many
+// these are.
+func (b *branch) beginNext(sched *branchScheduler) (n int32) {
+	for _, i := range b.opens {
+		next := &b.set.branches[i]
+		if next.waitsOn--; next.waitsOn == 0 {
+			next.begin(sched)
+			n++
 		}
-		b.flow.call, b.flow.flowState, b.flow.branch, b.flow.wake = s.parent.call, s.parent.flowState, b, make(chan struct{}, 1)
-		s.open++
-		sched.enqueue(&b.flow)
-		n++
 	}
 	return n
 }
@@ -284,12 +294,11 @@ func (s *branchSet) halt() {
 func (b *branch) main() {
 	defer b.ended()
 	f := &b.flow
-	f.routine = goroutine.ID()
-	growStack()
+	f.call.branches.Load().setRoutine(f)
 	f.leaveIfQuit()
 	f.call.exitIfStopped()
 	b.result = b.do(f)
-	b.end = returnedOK
+	b.end = returned
 }
 
 // ended notes how the branch has ended, and lets the next branches run. It is a deferred call, and
@@ -305,7 +314,7 @@ func (b *branch) ended() {
 	f.over.Store(true)
 	s := b.set
 	var begun int32
-	if b.end == returnedOK {
+	if b.end == returned {
 		switch _, isAgain := errors.AsType[*again](b.result); {
 		case isAgain:
 			b.result = c.noteWrong(fmt.Errorf("branch %s: %w", b.name, errAgainInBranch))
@@ -315,11 +324,11 @@ func (b *branch) ended() {
 			s.halt()
 		default:
 			b.end = succeeded
-			begun = s.begin(sched, b.name)
+			begun = b.beginNext(sched)
 		}
 	}
-	s.open--
-	if s.open == 0 {
+	s.cut = s.cut || b.end == cut
+	if s.open--; s.open == 0 {
 		begun++
 		sched.enqueue(s.parent)
 	}
@@ -338,7 +347,7 @@ func (c *flowCall) checkIdle() {
 	select {
 	case c.sh.others <- &request{do: func(t *turn) error {
 		d := &t.o.sh.dispatcher
-		if run, ok := t.o.m.Run(c.run); ok && d.flows[c.run] == c {
+		if run, ok := t.o.m.Run(c.run); ok && d.flows[c.run] == c && run.Outcome == machine.Undecided && !c.stopping {
 			d.suspendIdle(c, run)
 		}
 		return nil
@@ -346,154 +355,6 @@ func (c *flowCall) checkIdle() {
 	case <-c.stopped:
 	case <-c.sh.done:
 	}
-}
-
-// branchScheduler lets one goroutine of a call run at a time. The others wait: for an operation, for
-// the end of their branches, or for their turn.
-//
-// Branches begin no operation while another one can still continue with stored results: it may
-// find that it has failed, and then no branch begins an operation. So a function that is called
-// again begins none that it has not begun before.
-type branchScheduler struct {
-	quit chan struct{} // closed when the goroutines of all branches must end
-
-	mu      sync.Mutex
-	running *Flow   // nil if all wait
-	ready   []*Flow // can continue, the next one first
-	gated   []*Flow // can continue when no other one is ready
-	closed  bool    // quit is closed
-	text    string  // how a branch has ended the function; "" if none has
-	value   any     // of its panic
-}
-
-// enqueue makes a flow ready.
-func (s *branchScheduler) enqueue(f *Flow) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ready = append(s.ready, f)
-}
-
-// isIdle reports whether no flow can continue after the one that runs.
-func (s *branchScheduler) isIdle() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.ready)+len(s.gated) == 0
-}
-
-// release lets the next flow run.
-func (s *branchScheduler) release() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.runNext()
-}
-
-func (s *branchScheduler) runNext() {
-	if len(s.ready) == 0 {
-		s.ready, s.gated = s.gated, s.ready
-	}
-	if len(s.ready) == 0 {
-		s.running = nil
-		return
-	}
-	f := s.ready[0]
-	s.ready[0] = nil
-	s.ready = s.ready[1:]
-	s.running = f
-	if b := f.branch; b != nil && !b.started {
-		b.started = true
-		go b.main()
-		return
-	}
-	f.wake <- struct{}{}
-}
-
-// acquire waits until the flow may run.
-func (s *branchScheduler) acquire(f *Flow) {
-	s.mu.Lock()
-	if s.running == nil {
-		s.running = f
-		s.mu.Unlock()
-		return
-	}
-	s.ready = append(s.ready, f)
-	s.mu.Unlock()
-	<-f.wake
-}
-
-// runLast lets all flows run first that are ready, and those that wait in runLast longer.
-func (s *branchScheduler) runLast(f *Flow) {
-	s.mu.Lock()
-	if len(s.ready)+len(s.gated) == 0 {
-		s.mu.Unlock()
-		return
-	}
-	s.gated = append(s.gated, f)
-	s.runNext()
-	s.mu.Unlock()
-	<-f.wake
-}
-
-// fail notes that a branch has ended the function, and makes the others end. While the run undoes
-// its operations, those that have begun are waited for: their undos need that.
-func (s *branchScheduler) fail(c *flowCall, value any, text string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.text == "" {
-		s.value, s.text = value, text
-	}
-	if !c.undoing.Load() {
-		s.closeQuit()
-	}
-}
-
-// stop makes the goroutines of all branches end.
-func (s *branchScheduler) stop() {
-	if s != nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.closeQuit()
-	}
-}
-
-// closeQuit makes the goroutines of all branches end. The caller must have locked mu.
-func (s *branchScheduler) closeQuit() {
-	if !s.closed {
-		s.closed = true
-		close(s.quit)
-	}
-}
-
-// runsOther reports whether the current goroutine, which is that of a function or a branch, is the
-// one of the call that runs, with another flow than f.
-func (s *branchScheduler) runsOther(f *Flow) bool {
-	if s == nil {
-		return false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.running != nil && s.running != f && s.running.routine == goroutine.ID()
-}
-
-// failure returns the panic of a branch that has ended the function, and a text that describes it; "" if
-// there is none.
-func (s *branchScheduler) failure() (value any, text string) {
-	if s == nil {
-		return nil, ""
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.value, s.text
-}
-
-// hasQuit reports whether the goroutines of all branches had to end. Operations of branches may
-// still be running then.
-func (s *branchScheduler) hasQuit() bool {
-	if s == nil {
-		return false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed
 }
 
 // leaveIfQuit ends the goroutine of a branch if the goroutines of all branches must end.

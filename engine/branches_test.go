@@ -679,7 +679,7 @@ func TestPanicInABranch(t *testing.T) {
 // TestPanicInABranchWhileTheRunUndoes cancels a run with a branch that panics then. The undo of
 // another branch's operation begins when its attempt has ended.
 func TestPanicInABranchWhileTheRunUndoes(t *testing.T) {
-	for _, crash := range []bool{false, true} {
+	for _, crash := range []string{"never", "before", "while"} {
 		d := new(deeds)
 		w := engine.MustFlow("undo", func(f *engine.Flow, _ int) (string, error) {
 			return "", engine.Branches(f,
@@ -704,7 +704,7 @@ func TestPanicInABranchWhileTheRunUndoes(t *testing.T) {
 			id := startFlow(t, e, w, 1)
 			time.Sleep(time.Hour)
 			want := "slow has ended, undo slow"
-			if crash {
+			if crash == "before" {
 				e.Crash()
 				time.Sleep(time.Hour)
 				want = "slow has ended, " + want
@@ -712,7 +712,15 @@ func TestPanicInABranchWhileTheRunUndoes(t *testing.T) {
 			if err := e.Cancel(t.Context(), id, "tester"); err != nil {
 				t.Fatal(err)
 			}
+			if crash == "while" { // the branch that panics is called again before the other one
+				synctest.Wait()
+				e.Crash()
+			}
 			wantRun(t, endOfFlow(t, e, id), engine.StateCanceled, "")
+			time.Sleep(time.Minute) // until the attempt of the killed process has ended
+			if crash == "while" {
+				want = "undo slow, slow has ended"
+			}
 			d.want(t, want)
 		}, w)
 	}

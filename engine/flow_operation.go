@@ -243,9 +243,6 @@ func (f *Flow) enter() error {
 	case elsewhere:
 		return ErrSecondGoroutine
 	}
-	if _, text := c.branches.Load().failure(); text != "" {
-		return ErrFlowOver
-	}
 	if !f.busy.CompareAndSwap(false, true) {
 		return ErrSecondGoroutine
 	}

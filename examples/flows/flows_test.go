@@ -65,6 +65,19 @@ func TestFanout(t *testing.T) {
 	}
 }
 
+func TestParcel(t *testing.T) {
+	t.Parallel()
+	w, in := example("parcel", 0)
+	run := enginetest.Run(t, w, in)
+	out, err := engine.Output[string](run)
+	if took := run.Ended.Sub(run.Created); err != nil || out != "ship order-0 (attempt 1)" || took < 8*time.Hour || took > 8*time.Hour+time.Minute {
+		t.Errorf("%q after %v, %v", out, took, err)
+	}
+	if got := strings.Join(operationsOf(run), " "); got != "pack paint pack#0 pack#1 pack#2 bill ship" {
+		t.Errorf("operations %s", got)
+	}
+}
+
 func TestSleep(t *testing.T) {
 	t.Parallel()
 	w, in := example("sleep", 0)
@@ -218,7 +231,7 @@ func TestCrashes(t *testing.T) {
 	t.Parallel()
 	for name, after := range map[string]time.Duration{
 		"loop": 41 * time.Millisecond, "branch": time.Minute + time.Millisecond, "fanout": 41 * time.Millisecond,
-		"sleep": time.Hour, "named": 101 * time.Millisecond,
+		"parcel": time.Hour, "sleep": time.Hour, "named": 101 * time.Millisecond,
 	} {
 		w, in := example(name, 1)
 		without := enginetest.Run(t, w, in)

@@ -48,6 +48,7 @@ func TestProgramsSurviveKills(t *testing.T) {
 		"loop":    {runs: 1, operations: 41, sideBySide: 1},
 		"branch":  {runs: 3, operations: 0, sideBySide: 1, wait: 40 * time.Millisecond},
 		"fanout":  {runs: 1, operations: 1001, sideBySide: 16},
+		"parcel":  {runs: 3, operations: 6, sideBySide: 4, wait: 300 * time.Millisecond},
 		"sleep":   {runs: 3, operations: 2, sideBySide: 1, wait: 1200 * time.Millisecond, sleeps: true},
 		"named":   {runs: 1, operations: 100, sideBySide: 1},
 		"endless": {runs: 1, operations: 60, sideBySide: 1, wait: 20 * time.Millisecond, sleeps: true},

@@ -3,6 +3,7 @@
 //	loop       a loop over data
 //	branch     branches on a result and on an error
 //	fanout     1000 operations side by side, and a sum of their results
+//	parcel     branches of different kinds of operations side by side
 //	sleep      a sleep of three days
 //	named      100 operations with names of their own
 //	endless    a loop without end
@@ -63,7 +64,7 @@ func run(ctx context.Context, name string, s settings, out io.Writer) error {
 	defer func() { _ = calls.Close() }()
 	p, ok := (&service{calls: calls}).programs(s.wait, engine.Operations(engine.MaxLost(s.maxLost)))[name]
 	if !ok {
-		return fmt.Errorf("there is no workflow %q; name one of loop, branch, fanout, sleep, named, endless, approval, children, trip", name)
+		return fmt.Errorf("there is no workflow %q; name one of loop, branch, fanout, parcel, sleep, named, endless, approval, children, trip", name)
 	}
 
 	workflows := []*engine.Workflow{p.workflow}
@@ -122,6 +123,7 @@ func (s *service) programs(wait time.Duration, parts ...engine.Part) map[string]
 		"loop":     {workflow: engine.MustFlow("loop", s.order, parts...), input: func(i int) any { return exampleOrder(i) }},
 		"branch":   {workflow: engine.MustFlow("branch", s.apply, parts...), input: func(i int) any { return exampleApplication(i, wait) }},
 		"fanout":   {workflow: engine.MustFlow("fanout", s.bill, parts...), input: func(i int) any { return exampleMonth(i) }},
+		"parcel":   {workflow: engine.MustFlow("parcel", s.parcel, parts...), input: func(i int) any { return exampleParcel(i, wait) }},
 		"sleep":    {workflow: engine.MustFlow("sleep", s.trial, parts...), input: func(i int) any { return exampleTrial(i, wait) }},
 		"named":    {workflow: engine.MustFlow("named", s.migrate, parts...), input: func(i int) any { return exampleDatabase(i) }},
 		"endless":  {workflow: engine.MustFlow("endless", s.meter, parts...), input: func(i int) any { return exampleMeter(i, wait) }},
