@@ -121,6 +121,7 @@ func TestOperationConcurrency(t *testing.T) {
 				most.Store(n)
 			}
 			defer now.Add(-1)
+			// real clock: it runs in the bubble of enginetest
 			time.Sleep(time.Minute)
 			return 1, nil
 		})

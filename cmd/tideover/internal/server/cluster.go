@@ -88,10 +88,19 @@ func snoozeMissing(handlers map[string]engine.Handler) {
 	for name, handle := range handlers {
 		handlers[name] = func(ctx context.Context, t *engine.Task) ([]byte, error) {
 			out, err := handle(ctx, t)
-			if errors.Is(err, gateway.ErrUnknownProvider) || errors.Is(err, outbox.ErrUnknown) {
-				return nil, engine.Snooze(missingPause, err.Error())
+			if err = holdMissing(err); err != nil {
+				return nil, err
 			}
-			return out, err
+			return out, nil
 		}
 	}
+}
+
+// holdMissing returns the error of an attempt, or one that postpones the step if the configuration of
+// this process lacks what the step names: see snoozeMissing.
+func holdMissing(err error) error {
+	if errors.Is(err, gateway.ErrUnknownProvider) || errors.Is(err, outbox.ErrUnknown) {
+		return engine.Snooze(missingPause, err.Error())
+	}
+	return err
 }
