@@ -109,8 +109,8 @@ func (f *Flow) performChildren(g *opGroup, o operation, w *Workflow, inputs []an
 	return f.perform(g)
 }
 
-// performStarted is perform for children whose workflow is not registered. If one has to be started,
-// the run waits until the workflow is registered.
+// performStarted is perform for children whose workflow is not registered. If one has to be
+// started, the run waits until the workflow is registered.
 func (f *Flow) performStarted(g *opGroup, workflow string) error {
 	for i := range g.n {
 		identity := g.identity(i)

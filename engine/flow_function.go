@@ -38,10 +38,10 @@ func CallFunction(function string, args any) Part {
 const functionPrefix = "function:"
 
 // Operation declares an operation of a flow by its name. The declared operations are what
-// [Workflow.Steps] returns, with kind as their handler, [After], [Policy], [WithPolicy] and [MaxLost].
-// [Concurrency] limits how many attempts of the operations with this name run at once, in all runs of
-// the flow together; the items of a [Map] count, too. The other options of an operation are those
-// that the function calls it with.
+// [Workflow.Steps] returns, with kind as their handler, [After], [Policy], [WithPolicy] and
+// [MaxLost]. [Concurrency] limits how many attempts of the operations with this name run at once,
+// in all runs of the flow together; the items of a [Map] count, too. The other options of an
+// operation are those that the function calls it with.
 func Operation(name, kind string, opts ...StepOption) Part {
 	return func(b *builder) {
 		s := &stepBuilder{Step: machine.Step{Name: name}}
@@ -84,8 +84,9 @@ func (w *Workflow) opStep(name string) string {
 	return machine.Operation
 }
 
-// Task returns what attempts of the run's operations know about the run: Run, Workflow, Key, Origin,
-// OriginKey, Created, Source, Input, and the Args of [CallFunction]. The other fields are not set.
+// Task returns what attempts of the run's operations know about the run: Run, Workflow, Key,
+// Origin, OriginKey, Created, Source, Input, and the Args of [CallFunction]. The other fields are
+// not set.
 func (f *Flow) Task() Task { return f.call.task }
 
 // taskOf returns the fields of a Task that describe the run.
@@ -98,8 +99,8 @@ func taskOf(run *machine.Run) Task {
 }
 
 // Registered returns a workflow for [Child] and [Children] that stands for the one which is
-// registered with this name when the child is started. If there is none then, the run waits in state
-// needs-handler until there is one.
+// registered with this name when the child is started. If there is none then, the run waits in
+// state needs-handler until there is one.
 func Registered(name string) *Workflow {
 	return &Workflow{def: &machine.Definition{Name: name}, registered: true}
 }

@@ -56,8 +56,8 @@ func newScript(t *testing.T, name string, do ...string) *engine.Workflow {
 
 var scripts = engine.Config{Functions: map[string]engine.FlowFunc{"script": runScript}}
 
-// A run of a flow that is described by data continues with the description that it began with: if the
-// workflow is changed, has steps now, or is gone.
+// A run of a flow that is described by data continues with the description that it began with: if
+// the workflow is changed, has steps now, or is gone.
 func TestFunctionKeepsItsArguments(t *testing.T) {
 	plain, err := engine.NewWorkflow("w", engine.Step("only", func(context.Context, any) (int, error) { return 1, nil }))
 	if err != nil {
@@ -112,7 +112,8 @@ func TestChildOfARegisteredWorkflow(t *testing.T) {
 	})
 }
 
-// A declared operation has a limit of its own, in all runs together, and lists of workflows have it.
+// A declared operation has a limit of its own, in all runs together, and lists of workflows have
+// it.
 func TestOperationConcurrency(t *testing.T) {
 	var now, most atomic.Int32
 	w := engine.MustFlow("w", func(f *engine.Flow, _ any) (any, error) {

@@ -23,8 +23,8 @@ type registry struct {
 	version   atomic.Int64         // increases when something is added
 }
 
-// add adds workflows, handlers and functions. A workflow replaces another one with the same name for
-// new runs. The functions of the old one stay, for runs that began with it.
+// add adds workflows, handlers and functions. A workflow replaces another one with the same name
+// for new runs. The functions of the old one stay, for runs that began with it.
 func (r *registry) add(workflows []*Workflow, handlers map[string]Handler, functions map[string]FlowFunc) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -22,8 +22,8 @@ type yamlRecipe struct {
 }
 
 // newYAMLRecipe starts a server with the file of the section with this heading. scripts are the
-// commands of the file: each begins by writing its name and arguments to the file begun. Then it runs
-// the script, and writes them to the file log if that succeeds.
+// commands of the file: each begins by writing its name and arguments to the file begun. Then it
+// runs the script, and writes them to the file log if that succeeds.
 func newYAMLRecipe(t *testing.T, heading string, scripts map[string]string) *yamlRecipe {
 	t.Helper()
 	_, section, found := strings.Cut(page(t, "yaml-recipes.md"), "\n## "+heading+"\n")

@@ -377,8 +377,8 @@ func (r *workflowReader) undo(d *stepDraft, env []template.NamedText) {
 	d.undoing, d.Undo = u, u.Step
 }
 
-// checkChildren checks the workflows that steps start: that they exist, and that a workflow does not
-// start itself without end.
+// checkChildren checks the workflows that steps start: that they exist, and that a workflow does
+// not start itself without end.
 func (r *workflowReader) checkChildren() {
 	for _, name := range r.names {
 		for _, s := range r.drafts[name].steps {

@@ -72,8 +72,8 @@ var (
 	EnvFields   = template.Fields{First: []string{"input", "run", "schedule"}}
 	InputFields = template.Fields{First: []string{"run", "schedule", "today"}}
 
-	// FlowFields are for the texts that say what a flow does: when, for-each, sleep and others. They
-	// are not rendered for an attempt.
+	// FlowFields are for the texts that say what a flow does: when, for-each, sleep and others.
+	// They are not rendered for an attempt.
 	FlowFields = template.Fields{First: []string{"input", "steps", "run", "schedule"}, Run: []string{"id", "workflow", "key", "origin", "origin_key"}}
 
 	// storedFields are the fields of any stored text, which was checked when the file was read.

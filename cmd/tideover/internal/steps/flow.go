@@ -129,8 +129,8 @@ func (s *Step) evaluate(t *template.Text, d Data, name string) (any, error) {
 	return v, nil
 }
 
-// stepError is the error of an operation in the words of the file. It unwraps to the original error:
-// from that, the engine knows which operations a retry of the run executes again.
+// stepError is the error of an operation in the words of the file. It unwraps to the original
+// error: from that, the engine knows which operations a retry of the run executes again.
 type stepError struct {
 	text string
 	err  error
@@ -390,8 +390,8 @@ func (r *Runner) operateAs(ctx context.Context, s *Step, d Data, t *engine.Task)
 	return res.encode()
 }
 
-// undo makes an attempt of the undo of a step. The result is nil if it is not known whether the step
-// has had an effect.
+// undo makes an attempt of the undo of a step. The result is nil if it is not known whether the
+// step has had an effect.
 func (r *Runner) undo(ctx context.Context, s *Step, d Data, result *json.RawMessage) error {
 	undone := StepResult{Exit: -1}
 	if result != nil {

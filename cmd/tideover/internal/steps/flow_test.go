@@ -275,8 +275,8 @@ workflows:
       - {id: book, needs: [nap], http: {provider: api, get: "/book?{{ json .input | urlquery }}"}}
 `
 
-// Every kind of wait survives the death of the server, and goes on with the steps that the run began
-// with: if the file has changed, too.
+// Every kind of wait survives the death of the server, and goes on with the steps that the run
+// began with: if the file has changed, too.
 func TestEachWaitSurvivesACrashAndAChangedFile(t *testing.T) {
 	const changed = "\nworkflows: {other: {steps: [{id: x, http: {provider: api, get: /x}}]}, child: {steps: [{id: other, http: {provider: api, get: /other}}]}}\n"
 	for name, after := range map[string]string{"same file": waitsFile, "changed file": changed} {
@@ -406,8 +406,8 @@ func TestUndo(t *testing.T) {
 	})
 }
 
-// A canceled run undoes what it has done, also after a crash and with another file. If the effect of
-// a step is not known, .result has the exit code -1.
+// A canceled run undoes what it has done, also after a crash and with another file. If the effect
+// of a step is not known, .result has the exit code -1.
 func TestUndoAfterCancel(t *testing.T) {
 	flows(t, undoFile, func(t *testing.T, e *enginetest.Engine, a *api) {
 		a.takes = time.Minute
@@ -455,7 +455,8 @@ workflows:
 	})
 }
 
-// The output of a run is that of the steps that no other needs. If it is too large, sizes replace it.
+// The output of a run is that of the steps that no other needs. If it is too large, sizes replace
+// it.
 func TestOutputOfAFlow(t *testing.T) {
 	flows(t, `
 workflows:
@@ -465,6 +466,47 @@ workflows:
 		var out map[string]struct{ Status int }
 		if err := json.Unmarshal(run.Output, &out); err != nil || len(out) != 2 || out["b"].Status != 200 {
 			t.Errorf("%s: %v", run.Output, err)
+		}
+	})
+}
+
+// A dead run continues with the steps of the current file, and keeps the results of steps by id. It
+// waits if the file lacks a step that has a result.
+func TestRetryWithTheCurrentFile(t *testing.T) {
+	const before = `
+workflows:
+  w:
+    steps:
+      - {id: nap, sleep: 1s}
+      - {id: a, needs: [nap], http: {provider: api, get: /a}}
+      - {id: b, needs: [a], http: {provider: api, get: /broken}, policy: fixed(1s) attempts=1}
+`
+	after := strings.Replace(before, "/broken", "/mended", 1)
+	flows(t, before, func(t *testing.T, e *enginetest.Engine, a *api) {
+		a.fails["/broken"] = -1
+		id := start(t, e, "w", `{}`)
+		ended(t, e, id, engine.StateDead, `step "b": status 503`)
+		if err := e.Replace(file(t, after)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.RetryLatest(t.Context(), id, engine.Latest{}, "ada"); err != nil {
+			t.Fatal(err)
+		}
+		ended(t, e, id, engine.StateSucceeded, "/mended")
+		wantCalls(t, a, "GET /a, GET /broken, GET /mended")
+	})
+	flows(t, before, func(t *testing.T, e *enginetest.Engine, a *api) {
+		a.fails["/broken"] = -1
+		id := start(t, e, "w", `{}`)
+		ended(t, e, id, engine.StateDead, `step "b": status 503`)
+		if err := e.Replace(file(t, "\nworkflows: {w: {steps: [{id: nap, sleep: 1s}, {id: b, http: {provider: api, get: /mended}}]}}\n")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.RetryLatest(t.Context(), id, engine.Latest{}, "ada"); err != nil {
+			t.Fatal(err)
+		}
+		if run := settled(t, e, id); run.State != engine.StateNeedsHandler || !strings.Contains(run.Error, `a stored operation "a"`) {
+			t.Errorf("%s: %s", run.State, run.Error)
 		}
 	})
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
 )
 
-// Shapes says which kind of result each step of a flow has, by id: the kind of the step, for a signal
-// with the name of the event after a space, and in brackets if the result is a list. It is stored
-// with on-give-up, which gets the results of the operations of the flow.
+// Shapes says which kind of result each step of a flow has, by id: the kind of the step, for a
+// signal with the name of the event after a space, and in brackets if the result is a list. It is
+// stored with on-give-up, which gets the results of the operations of the flow.
 type Shapes map[string]string
 
 // shapes returns the shapes of the results of a flow; nil for another workflow.
@@ -58,8 +58,8 @@ func (all Shapes) step(id string) *Step {
 	return s
 }
 
-// values returns the results of steps as templates see them, from the results of the operations of a
-// run that gave up. A step that has no result has a result with exit code -1.
+// values returns the results of steps as templates see them, from the results of the operations of
+// a run that gave up. A step that has no result has a result with exit code -1.
 func (all Shapes) values(results map[string]json.RawMessage) (map[string]any, error) {
 	values := make(map[string]any, len(all))
 	for id := range all {
