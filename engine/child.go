@@ -78,10 +78,16 @@ func (f *Flow) performChildren(g *opGroup, o operation, w *Workflow, inputs []an
 	if w == nil {
 		return f.misuse(o.identity, errors.New("the workflow is nil"))
 	}
-	if err := c.sh.handlers.admit(w); err != nil {
+	asked := w
+	w, err := c.sh.handlers.resolve(asked)
+	if err != nil {
 		return f.misuse(o.identity, err)
 	}
-	g.child = &childStarts{def: w.def, inputs: make([]json.RawMessage, len(inputs)), detached: o.detached, shard: -1}
+	g.child = &childStarts{def: asked.def, inputs: make([]json.RawMessage, len(inputs)), detached: o.detached, shard: -1}
+	if w == nil {
+		return f.performStarted(g, asked.Name())
+	}
+	g.child.def = w.def
 	for i := range inputs {
 		if f.ended[g.identity(i)] != nil {
 			continue // it was started, and has ended
@@ -98,6 +104,19 @@ func (f *Flow) performChildren(g *opGroup, o operation, w *Workflow, inputs []an
 	if c.sh.childShard != nil {
 		if err := c.sh.placeChildren(c, w, g.child); err != nil {
 			return err
+		}
+	}
+	return f.perform(g)
+}
+
+// performStarted is perform for children whose workflow is not registered. If one has to be
+// started, the run waits until the workflow is registered.
+func (f *Flow) performStarted(g *opGroup, workflow string) error {
+	for i := range g.n {
+		identity := g.identity(i)
+		_, pending := f.pending[identity]
+		if f.ended[identity] == nil && !pending {
+			return f.misuse(g.name, fmt.Errorf("there is no workflow %q now", workflow))
 		}
 	}
 	return f.perform(g)

@@ -36,6 +36,9 @@ type Config struct {
 	// Handlers are the functions, by name, that execute the steps made by [Call].
 	Handlers map[string]Handler
 
+	// Functions are the functions, by name, of the flows made by [CallFunction].
+	Functions map[string]FlowFunc
+
 	// Concurrency limits how many attempts run at the same time. 0 means 256. An
 	// attempt whose handler waits for another run counts: see [Engine.Wait].
 	Concurrency int

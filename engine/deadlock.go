@@ -288,7 +288,8 @@ func (g *waitGraph) addRun(sh *shard, run *machine.Run) {
 	r := &waitedRun{shard: sh.number, workflow: run.Def.Name, hasPlace: run.HasPlace(), goesOn: run.Outcome != machine.Undecided || run.Held}
 	g.runs[run.ID] = r
 	for i, s := range run.Live() {
-		name := run.StepDef(i).Name // operations have no limits of their own
+		queue := run.StepDef(i).Name
+		name := strings.TrimPrefix(queue, limitedOp("")) // operations without a limit of their own share a queue
 		switch {
 		case s.Status == machine.Running && run.IsFunction(i):
 			c := sh.dispatcher.flows[run.ID]
@@ -297,7 +298,7 @@ func (g *waitGraph) addRun(sh *shard, run *machine.Run) {
 			r.running = append(r.running, i)
 		case run.InQueue(i):
 			r.queued = append(r.queued, queuedStep{name, run.IsFunction(i)})
-			runs, attempts := sh.handlers.limits(r.workflow, name)
+			runs, attempts := sh.handlers.limits(r.workflow, queue)
 			if attempts > 0 {
 				g.stepLimits[limitKey{sh.number, r.workflow, name}] = attempts
 			}

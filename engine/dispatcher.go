@@ -142,7 +142,7 @@ func (d *dispatcher) handlerOf(run *machine.Run, step int) (handler Handler, mis
 // left its queue.
 func (d *dispatcher) dispatchFunction(run *machine.Run) bool {
 	sh := d.sh
-	w := sh.handlers.function(run.Def.Steps[0].Handler)
+	w := sh.handlers.function(run.Def.Steps[0].Handler, run.Def.Name)
 	if w == nil {
 		return d.parkStep(run, 0)
 	}
@@ -180,11 +180,11 @@ func (d *dispatcher) unpark() {
 	t := &d.o.turn
 	var recs []machine.Record
 	for name := range d.o.m.ParkedHandlers() {
-		w := d.sh.handlers.function(name)
-		if w == nil && d.sh.handlers.handler(name) == nil {
-			continue
-		}
 		d.o.m.Parked(name, func(run *machine.Run, step int) {
+			w := d.sh.handlers.function(name, run.Def.Name)
+			if w == nil && d.sh.handlers.handler(name) == nil {
+				return
+			}
 			if by := d.parkedBy[run.ID]; by == nil || by != w {
 				delete(d.parkedBy, run.ID)
 				recs = append(recs, d.o.m.Unpark(run, step, t.now))

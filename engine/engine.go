@@ -70,7 +70,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	e.quarantine.wants, e.quarantine.waiting = map[*shard]int{}, map[*shard]struct{}{}
 	e.deadlocks.waits = map[handlerWait]int{}
 	e.pens = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
-	if err := e.handlers.add(cfg.Workflows, cfg.Handlers); err != nil {
+	if err := e.handlers.add(cfg.Workflows, cfg.Handlers, cfg.Functions); err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
 	e.hub.wanted.Store(cfg.Observer != nil) // before begin: the observer gets the events of attempts that were lost with the last process

@@ -270,6 +270,9 @@ func encoded[T any](v T, err error) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if raw, ok := any(v).(json.RawMessage); ok && json.Valid(raw) {
+		return raw, nil // without the escapes for HTML that Marshal would add
+	}
 	text, err := json.Marshal(v)
 	if err != nil {
 		return nil, retry.Permanent(fmt.Errorf("result of the operation: %w", err))

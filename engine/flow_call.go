@@ -25,7 +25,10 @@ type flowCall struct {
 	sh       *shard
 	run      machine.ID
 	workflow *Workflow
-	number   int // number of the call: the attempt of step 0
+	number   int    // number of the call: the attempt of step 0
+	handler  string // of the function
+	known    int64  // registry.version when the call began
+	task     Task   // describes the run
 	version  string
 	input    json.RawMessage
 	results  []byte         // encoded results of the operations that have ended
@@ -151,7 +154,7 @@ func (c *flowCall) main() {
 		return
 	}
 	f = c.newFlow()
-	end = c.result(f, func() ([]byte, error) { return c.workflow.function(f, input) })
+	end = c.result(f, func() ([]byte, error) { return c.sh.handlers.callable(c.workflow, c.handler)(f, input) })
 }
 
 // completeInput returns the input for the function: a GaveUp that is stored by reference is

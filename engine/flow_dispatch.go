@@ -25,7 +25,7 @@ func (d *dispatcher) callFunction(run *machine.Run, w *Workflow, trial *trial, r
 	d.o.turn.must(rec)
 	count, size := run.CalledOps()
 	c := &flowCall{
-		sh: d.sh, run: run.ID, workflow: w, number: rec.Attempt, version: run.Def.Version, input: run.Input, // nothing changes it
+		sh: d.sh, run: run.ID, workflow: w, number: rec.Attempt, handler: run.Def.Steps[0].Handler, known: d.sh.handlers.version.Load(), task: taskOf(run), version: run.Def.Version, input: run.Input, // nothing changes it
 		results: run.Results(), pending: run.Pending(), count: count, stopped: make(chan struct{}),
 		status: run.Status(), tags: decodeTags(run.Tags()),
 	}
@@ -387,6 +387,10 @@ func (d *dispatcher) endCall(c *flowCall, end flowEnd) {
 // parkCall records that the run waits for other code, because that of the call does not fit.
 func (d *dispatcher) parkCall(c *flowCall, run *machine.Run, why string) {
 	d.parkedBy[c.run] = c.workflow
+	if c.known != d.sh.handlers.version.Load() {
+		d.known = 0 // what it waits for may be registered already: see unpark
+		d.sh.wake()
+	}
 	command := "tideover cancel"
 	if run.Undoable() > 0 { // a cancel calls the function, to undo operations
 		command += " --abandon"

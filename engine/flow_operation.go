@@ -411,6 +411,7 @@ type opSpec struct {
 
 // opKey identifies the definition of an operation in the cache of a workflow.
 type opKey struct {
+	step      string
 	policy    string
 	heartbeat time.Duration
 	maxLost   int
@@ -429,11 +430,11 @@ func (w *Workflow) operation(kind, name string, opts []StepOption) (s opSpec, er
 	base, _ := strings.CutSuffix(kind, withUndo)
 	hasAttempts := base == "do" || base == "map"
 	if len(opts) == 0 && len(w.opDefaults) == 0 && hasAttempts {
-		if s.def = w.cachedOp(opKey{policy: DefaultPolicy, maxLost: DefaultMaxLost}); s.def != nil {
+		if s.def = w.cachedOp(opKey{step: w.opStep(name), policy: DefaultPolicy, maxLost: DefaultMaxLost}); s.def != nil {
 			return s, nil
 		}
 	}
-	b := stepBuilder{Step: machine.Step{Name: machine.Operation, MaxLost: DefaultMaxLost}, text: DefaultPolicy}
+	b := stepBuilder{Step: machine.Step{Name: w.opStep(name), MaxLost: DefaultMaxLost}, text: DefaultPolicy}
 	for _, list := range [...][]StepOption{w.opDefaults, opts} {
 		for _, opt := range list {
 			opt(&b)
@@ -443,7 +444,7 @@ func (w *Workflow) operation(kind, name string, opts []StepOption) (s opSpec, er
 	case len(b.Needs) > 0:
 		err = errors.New("after: an operation begins when the function calls it")
 	case b.concurrency != 0:
-		err = errors.New("concurrency: an operation can't have this limit; use MaxRuns or Config.Concurrency")
+		err = errors.New("concurrency: an operation can't have this limit; use the part Operation, MaxRuns or Config.Concurrency")
 	case b.version != "":
 		err = errors.New("version: use the option of the function")
 	case b.parallel != 0 && base != "map" && base != childrenKind:
@@ -462,7 +463,7 @@ func (w *Workflow) operation(kind, name string, opts []StepOption) (s opSpec, er
 	if !hasAttempts {
 		return s, nil
 	}
-	key := opKey{b.text, b.Heartbeat, b.MaxLost, b.Windows}
+	key := opKey{b.Name, b.text, b.Heartbeat, b.MaxLost, b.Windows}
 	if b.text != "" {
 		if s.def = w.cachedOp(key); s.def != nil {
 			return s, nil

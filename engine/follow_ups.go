@@ -275,11 +275,23 @@ func outputs(run *machine.Run) iter.Seq2[string, json.RawMessage] {
 			}
 		}
 		for res := range machine.ReadResults(run.Results()) {
-			if res.Reason == 0 && res.Attempts > 0 && !yield(label(res.Name), res.Data) {
+			if res.Reason == 0 && hasResult(&res) && !yield(label(res.Name), res.Data) {
 				return
 			}
 		}
 	}
+}
+
+// hasResult reports whether an operation has a result that is worth knowing when the run has given
+// up: one of attempts, a payload, an answer or the output of a child. An undo has none.
+func hasResult(res *machine.OpResult) bool {
+	switch kind, _ := splitIdentity(res.Name); kind {
+	case machine.AwaitKind, machine.AskKind, machine.ChildKind:
+		return true
+	case machine.UndoKind:
+		return false
+	}
+	return res.Attempts > 0
 }
 
 // isReference reports whether the input of a run is a GaveUp whose large parts are

@@ -291,7 +291,7 @@ func (s *suspects) dispatch() {
 func (s *suspects) launcher(run *machine.Run, step int) (begin func(*trial, *machine.Record), missing func() bool) {
 	d := s.d
 	if run.IsFunction(step) {
-		w := d.sh.handlers.function(run.StepDef(0).Handler)
+		w := d.sh.handlers.function(run.StepDef(0).Handler, run.Def.Name)
 		if w == nil {
 			return nil, func() bool { return d.parkStep(run, 0) }
 		}

@@ -18,14 +18,25 @@ type registry struct {
 	handlers  map[string]Handler
 	workflows map[string]*Workflow // workflows that can be started, by name
 	known     map[string]*Workflow // the same, and workflows that Replace has removed: runs in progress may need their limits
+	functions map[string]FlowFunc  // functions of flows that are described by data
+	others    map[string]*Workflow // stand for workflows that are not known, by the handler of their function
 	version   atomic.Int64         // increases when something is added
 }
 
-// add adds workflows and handlers. A workflow replaces another one with the same name for
-// new runs. The functions of the old one stay, for runs that began with it.
-func (r *registry) add(workflows []*Workflow, handlers map[string]Handler) error {
+// add adds workflows, handlers and functions. A workflow replaces another one with the same name
+// for new runs. The functions of the old one stay, for runs that began with it.
+func (r *registry) add(workflows []*Workflow, handlers map[string]Handler, functions map[string]FlowFunc) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for name, f := range functions {
+		if f == nil {
+			return fmt.Errorf("function %q: nil", name)
+		}
+	}
+	if r.functions == nil {
+		r.functions = map[string]FlowFunc{}
+	}
+	maps.Copy(r.functions, functions)
 	return r.addLocked(workflows, handlers)
 }
 
@@ -49,6 +60,11 @@ func (r *registry) addLocked(workflows []*Workflow, handlers map[string]Handler)
 		}
 	}
 	maps.Copy(r.handlers, handlers)
+	// New ones, so that runs continue which wait for something that is registered now.
+	r.others = make(map[string]*Workflow, len(r.functions))
+	for name := range r.functions {
+		r.others[functionPrefix+name] = &Workflow{def: &machine.Definition{Name: name, Flow: true}}
+	}
 	r.version.Add(1)
 	return nil
 }
@@ -82,18 +98,36 @@ func (r *registry) handler(name string) Handler {
 	return r.handlers[name]
 }
 
-// function returns the workflow whose function has this handler name; nil if there is none.
-func (r *registry) function(handler string) *Workflow {
-	name, ok := strings.CutPrefix(handler, flowPrefix)
-	if !ok {
+// function returns the workflow that has the function of a run with this handler; nil if there is
+// none. workflow is the name of the run's workflow. If the function gets its description from the
+// run, and the workflow is not known or has another function now, another workflow stands for it.
+func (r *registry) function(handler, workflow string) *Workflow {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if name, ok := strings.CutPrefix(handler, flowPrefix); ok {
+		if w := r.known[name]; w != nil && w.function != nil {
+			return w
+		}
 		return nil
+	}
+	name, ok := strings.CutPrefix(handler, functionPrefix)
+	if !ok || r.functions[name] == nil {
+		return nil
+	}
+	if w := r.known[workflow]; w != nil && w.def.Flow && w.def.Steps[0].Handler == handler {
+		return w
+	}
+	return r.others[handler]
+}
+
+// callable returns the function of a workflow.
+func (r *registry) callable(w *Workflow, handler string) FlowFunc {
+	if w.function != nil {
+		return w.function
 	}
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	if w := r.known[name]; w != nil && w.function != nil {
-		return w
-	}
-	return nil
+	return r.functions[strings.TrimPrefix(handler, functionPrefix)]
 }
 
 // hasCode reports whether the code of a step is registered. The function of a flow has the code of
@@ -102,7 +136,7 @@ func (r *registry) hasCode(run *machine.Run, step int) bool {
 	if !run.IsFlow() {
 		return r.handler(run.StepDef(step).Handler) != nil
 	}
-	return step > 0 || r.function(run.StepDef(0).Handler) != nil
+	return step > 0 || r.function(run.StepDef(0).Handler, run.Def.Name) != nil
 }
 
 func (r *registry) workflow(name string) *Workflow {
@@ -125,7 +159,7 @@ func (r *registry) limits(workflow, step string) (runs, attempts int) {
 // Register adds workflows. A workflow replaces another one with the same name for new runs.
 // Steps that waited for a handler of these workflows continue.
 func (e *Engine) Register(workflows ...*Workflow) error {
-	if err := e.handlers.add(workflows, nil); err != nil {
+	if err := e.handlers.add(workflows, nil, nil); err != nil {
 		return err
 	}
 	return e.wakeShards()
@@ -134,7 +168,7 @@ func (e *Engine) Register(workflows ...*Workflow) error {
 // Replace replaces all workflows for new runs. Runs in progress continue with the
 // definition that they began with.
 func (e *Engine) Replace(workflows []*Workflow) error {
-	if err := e.handlers.add(workflows, nil); err != nil {
+	if err := e.handlers.add(workflows, nil, nil); err != nil {
 		return err
 	}
 	e.handlers.mu.Lock()

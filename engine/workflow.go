@@ -41,6 +41,8 @@ type Workflow struct {
 	ops      map[opKey]*machine.Definition // definitions of operations of a flow
 
 	opDefaults []StepOption // options of all operations of a flow
+	declared   []StepInfo   // operations of a flow: see Operation
+	registered bool         // stands for a registered workflow: see Registered
 }
 
 // Name returns the workflow's name.
@@ -49,9 +51,12 @@ func (w *Workflow) Name() string { return w.def.Name }
 // Timeout returns how long a run without [RunTimeout] may take; 0 means no limit.
 func (w *Workflow) Timeout() time.Duration { return w.def.Timeout }
 
-// Steps returns the definitions of the steps. Only the fields Name, Needs, Policy, Handler
-// and MaxLost are set.
+// Steps returns the definitions of the steps, or the operations that [Operation] has declared. Only
+// the fields Name, Needs, Policy, Handler and MaxLost are set.
 func (w *Workflow) Steps() []StepInfo {
+	if len(w.declared) > 0 {
+		return slices.Clone(w.declared)
+	}
 	list := make([]StepInfo, len(w.def.Steps))
 	for i, s := range w.def.Steps {
 		list[i] = StepInfo{Name: s.Name, Needs: slices.Clone(s.Needs), Policy: s.Policy.String(), Handler: s.Handler, MaxLost: s.MaxLost}

@@ -42,9 +42,16 @@ func Run(t *testing.T, w *engine.Workflow, input any, opts ...engine.StartOption
 // goroutines that f has started have ended.
 func Test(t *testing.T, f func(t *testing.T, e *Engine), workflows ...*engine.Workflow) {
 	t.Helper()
+	TestConfig(t, engine.Config{Workflows: workflows}, f)
+}
+
+// TestConfig is [Test] with an engine that has this configuration, for example with handlers. Log,
+// Rand and Logger are set by this package.
+func TestConfig(t *testing.T, cfg engine.Config, f func(t *testing.T, e *Engine)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		t.Helper()
-		e := &Engine{t: t, workflows: workflows}
+		e := &Engine{t: t, cfg: cfg, workflows: cfg.Workflows}
 		e.open()
 		defer e.close()
 		f(t, e)
@@ -56,6 +63,7 @@ type Engine struct {
 	*engine.Engine
 
 	t         *testing.T
+	cfg       engine.Config
 	store     memlog.Store
 	workflows []*engine.Workflow
 }
@@ -63,10 +71,10 @@ type Engine struct {
 func (e *Engine) open() {
 	e.t.Helper()
 	var err error
-	e.Engine, err = engine.Open(context.Background(), engine.Config{
-		Log: e.store.Open(), Workflows: e.workflows, Rand: rand.New(rand.NewPCG(1, 2)).Uint64,
-		Logger: slog.New(slog.DiscardHandler),
-	})
+	cfg := e.cfg
+	cfg.Log, cfg.Workflows = e.store.Open(), e.workflows
+	cfg.Rand, cfg.Logger = rand.New(rand.NewPCG(1, 2)).Uint64, slog.New(slog.DiscardHandler)
+	e.Engine, err = engine.Open(context.Background(), cfg)
 	if err != nil {
 		e.t.Fatalf("open the engine: %v", err)
 	}

@@ -24,7 +24,7 @@ import (
 // samples are files that together have every key. One file can't have all keys, because
 // sessions can't be combined with a cluster, nor can two ways to authenticate.
 var samples = []string{
-	"testdata/full.yaml", "testdata/cluster.yaml", "testdata/cluster-token.yaml", "testdata/cluster-nkey.yaml", "testdata/cluster-credentials.yaml", "testdata/cluster-address.yaml",
+	"testdata/full.yaml", "testdata/forms.yaml", "testdata/cluster.yaml", "testdata/cluster-token.yaml", "testdata/cluster-nkey.yaml", "testdata/cluster-credentials.yaml", "testdata/cluster-address.yaml",
 }
 
 // allSamples returns the samples, and one with server.tls, which needs a key file with
@@ -216,6 +216,7 @@ var table = strings.NewReplacer(
 	".nip90.kinds.*.policy.", ".policies.*.", ".nip90.kinds.*.http.", ".workflows.*.steps[].http.",
 	".notify.*.policy.", ".policies.*.", ".sessions.*.policy.", ".policies.*.", ".providers.*.policy.", ".policies.*.",
 	".workflows.*.on-give-up.http.", ".workflows.*.steps[].http.",
+	".workflows.*.steps[].undo.policy.", ".policies.*.", ".workflows.*.steps[].undo.http.", ".workflows.*.steps[].http.",
 	".on.rate-limit.", ".on.unknown.", ".on.overloaded.", ".on.unknown.", ".on.context-full.", ".on.unknown.",
 	".on.user-exit.", ".on.unknown.", ".on.crashed.", ".on.unknown.",
 )

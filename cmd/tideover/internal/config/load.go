@@ -226,6 +226,7 @@ func (f *fileReader) read() {
 	}
 	strictyaml.Object(root, f.rootKeys(f.cfg))
 	crossCheckCommands(f.commands, f.cfg.Server.Inherit)
+	crossCheckUsers(f.workflows.answerers, f.cfg.Server.Users)
 }
 
 // rootKeys are the sections of the file.

@@ -106,6 +106,12 @@ func (r *workflowReader) jobWorkflow(at place, d *stepDraft) {
 func checkJobSteps(w *draft, kind string) {
 	for _, s := range w.steps {
 		checkJobStep(s, fmt.Sprintf("step %q", s.ID), kind)
+		if s.undoing != nil {
+			checkJobStep(s.undoing, fmt.Sprintf("undo of step %q", s.ID), kind)
+		}
+		if s.Workflow != "" {
+			s.child.Bad("a workflow that jobs start can't start other workflows (step %q is reached from %s)", s.ID, kind)
+		}
 	}
 	if w.alarm != nil && w.alarm.notify == nil {
 		checkJobStep(w.alarm, "on-give-up", kind)

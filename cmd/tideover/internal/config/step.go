@@ -19,12 +19,13 @@ import (
 
 func (r *workflowReader) newStep(id string, at place) *stepDraft {
 	step := &steps.Step{ID: id, Base: r.Dir, Dir: r.Dir, MaxLost: defaultMaxLost}
-	return &stepDraft{Step: step, at: at, fields: steps.StepFields}
+	return &stepDraft{Step: step, at: at, fields: steps.StepFields, kinds: actionKinds}
 }
 
 // step reads an item of a workflow's steps.
 func (r *workflowReader) step(at place, env []template.NamedText) *stepDraft {
 	d := r.newStep("", at)
+	d.kinds = stepKinds
 	r.readStep(d, env, r.stepKeys(d))
 	return d
 }
@@ -40,22 +41,24 @@ func (r *workflowReader) alarm(at place, env []template.NamedText) *stepDraft {
 func (r *workflowReader) readStep(d *stepDraft, env []template.NamedText, keys []key) {
 	at := d.at
 	found, ok := strictyaml.Object(at, keys)
-	_, run := found["run"]
-	_, http := found["http"]
+	kinds := present(found, d.kinds)
 	if here, notify := found["notify"]; notify {
-		if run || http || len(found) > 1 {
+		if len(found) > 1 {
 			here.Bad("can't be combined with other keys; the notifier defines what is sent and how")
 		}
 		return
 	}
-	if run == http {
+	if len(kinds) != 1 {
 		if ok { // if not ok, one of the invalid keys may be a misspelled run or http
-			at.Bad("want exactly one of run and http")
+			at.Bad("want exactly one of %s", enumerate(d.kinds))
 		}
 		return
 	}
-	d.Policy = r.policies.ofStep(at, found, run)
-	checkAction(d, found, env)
+	r.checkForm(d, found, kinds[0], env)
+	if slices.Contains(actionKinds, kinds[0]) {
+		d.Policy = r.policies.ofStep(at, found, kinds[0] == "run")
+		checkAction(d, found, env)
+	}
 }
 
 // checkAction refuses the keys of commands in a request, checks the exit codes of a
@@ -141,7 +144,7 @@ func (r *workflowReader) alarmKeys(d *stepDraft) []key {
 
 // stepKeys are the keys of a step.
 func (r *workflowReader) stepKeys(d *stepDraft) []key {
-	return append(ownStepKeys(d), r.actionKeys(d)...)
+	return slices.Concat(ownStepKeys(d), r.formKeys(d), r.actionKeys(d))
 }
 
 // ownStepKeys are the keys of a step that on-give-up does not have.

@@ -46,6 +46,12 @@ type stepDraft struct {
 	job    *nip90.JobKind // the kind of jobs that the step runs; nil for a step of a workflow
 
 	ownMaxLost bool // the step sets max-lost itself
+
+	kinds   []string   // keys of which the step must have exactly one
+	child   place      // value of the key workflow
+	undoAt  place      // value of the key undo
+	undoing *stepDraft // its undo; nil for none
+	undoes  string     // of an undo: the id of the step that it undoes
 }
 
 // usedText is a template and its place.
@@ -63,6 +69,7 @@ type workflowReader struct {
 	workflows map[string]*steps.Workflow
 	names     []string // in the order of the file
 	drafts    map[string]*draft
+	answerers []place // who in approve; see crossCheckUsers
 }
 
 // section reads the section workflows into r.workflows.
@@ -73,6 +80,7 @@ func (r *workflowReader) section(at place) {
 		r.names = append(r.names, name)
 		r.workflows[name] = r.workflow(name, at)
 	})
+	r.checkChildren()
 }
 
 func (r *workflowReader) workflow(name string, at place) *steps.Workflow {
@@ -99,6 +107,11 @@ func (r *workflowReader) workflow(name string, at place) *steps.Workflow {
 // commands for crossCheckCommands.
 func (r *workflowReader) inheritInSteps(d *draft) {
 	all := slices.Clone(d.steps)
+	for _, s := range d.steps {
+		if s.undoing != nil {
+			all = append(all, s.undoing)
+		}
+	}
 	if d.alarm != nil {
 		all = append(all, d.alarm)
 	}
@@ -142,7 +155,7 @@ func (r *workflowReader) workflowKeys(d *draft) []key {
 }
 
 func (r *workflowReader) stepsSchema() *jsonschema.Schema {
-	step := oneOf(r.stepKeys(r.newStep("", place{})), "run", "http")()
+	step := oneOf(r.stepKeys(r.newStep("", place{})), stepKinds...)()
 	return &jsonschema.Schema{Type: "array", MinItems: new(1), Items: step}
 }
 
@@ -184,11 +197,15 @@ func checkGraph(d *draft) {
 	}
 	for _, s := range d.steps {
 		s.After = closure(s.ID, byID)
-		checkUses(s, ids)
+		checkUses(s, byID, ids)
+		if s.undoing != nil {
+			s.undoing.After = s.After
+			checkUses(s.undoing, byID, ids)
+		}
 	}
 	if d.alarm != nil {
 		d.alarm.After = slices.Sorted(slices.Values(ids))
-		checkUses(d.alarm, ids)
+		checkUses(d.alarm, byID, ids)
 	}
 }
 
@@ -265,11 +282,16 @@ func closure(id string, byID map[string]*stepDraft) (all []string) {
 }
 
 // checkUses refuses templates that use the result of a step that may not have ended.
-func checkUses(s *stepDraft, ids []string) {
+func checkUses(s *stepDraft, byID map[string]*stepDraft, ids []string) {
 	for _, u := range s.texts {
-		for _, id := range u.text.Steps() {
-			switch {
+		for _, use := range u.text.Uses() {
+			switch id := use.ID; {
 			case slices.Contains(s.After, id):
+				if why := fieldProblem(byID[id], use); why != "" {
+					u.at.Bad("template: %s", why)
+				}
+			case id == s.undoes && id != "":
+				u.at.Bad("template: the undo of step %q gets the result of the step as .result", id)
 			case id == s.ID:
 				u.at.Bad("template: step %q can't use its own result", id)
 			case !slices.Contains(ids, id):
@@ -281,26 +303,32 @@ func checkUses(s *stepDraft, ids []string) {
 	}
 }
 
-// readInput reads a default input, or a value inside of it. It parses each text as a
-// template. name is the key of the value.
+// readInput reads a default input. It parses each text as a template. name is the key of the value.
 func readInput(r template.Reader, at place, name string) any {
+	return readTree(at, name, func(at place, name string) *template.Text {
+		t, _ := r.Text(at, name, template.WithoutRefs, steps.InputFields)
+		return t
+	})
+}
+
+// readTree reads any value. It calls text for each text; name is the key of the value.
+func readTree(at place, name string, text func(at place, name string) *template.Text) any {
 	switch n := at.Node; n.Kind {
 	case strictyaml.KindMap:
 		m := map[string]any{}
 		at.CheckKeys(func(string) (string, bool) { return "", true })
 		for _, p := range n.Pairs {
-			m[p.Key.Text] = readInput(r, at.Child(p.Key.Text, p.Val), p.Key.Text)
+			m[p.Key.Text] = readTree(at.Child(p.Key.Text, p.Val), p.Key.Text, text)
 		}
 		return m
 	case strictyaml.KindList:
 		list := []any{}
 		for i := range n.Items {
-			list = append(list, readInput(r, at.Index(i), name))
+			list = append(list, readTree(at.Index(i), name, text))
 		}
 		return list
 	case strictyaml.KindText:
-		t, _ := r.Text(at, name, template.WithoutRefs, steps.InputFields)
-		return t
+		return text(at, name)
 	default:
 		return n.Value
 	}

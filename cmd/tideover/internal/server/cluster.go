@@ -48,7 +48,8 @@ func checkNoRuns(data string) error {
 	return fmt.Errorf("server.data: %s has runs that the cluster would not continue: move them to the cluster with `tideover move`, or name another folder", data)
 }
 
-// joinCluster connects to the cluster, and sets the log and the folder in the engine's configuration.
+// joinCluster connects to the cluster, and sets the log and the folder in the engine's
+// configuration.
 func (p *parts) joinCluster(ctx context.Context, ec *engine.Config) error {
 	data := p.cfg.Server.Data
 	ec.Logger = sampleWarnings(p.log)
@@ -88,10 +89,19 @@ func snoozeMissing(handlers map[string]engine.Handler) {
 	for name, handle := range handlers {
 		handlers[name] = func(ctx context.Context, t *engine.Task) ([]byte, error) {
 			out, err := handle(ctx, t)
-			if errors.Is(err, gateway.ErrUnknownProvider) || errors.Is(err, outbox.ErrUnknown) {
-				return nil, engine.Snooze(missingPause, err.Error())
+			if err = holdMissing(err); err != nil {
+				return nil, err
 			}
-			return out, err
+			return out, nil
 		}
 	}
+}
+
+// holdMissing returns the error of an attempt, or one that postpones the step if the configuration
+// of this process lacks what the step names: see snoozeMissing.
+func holdMissing(err error) error {
+	if errors.Is(err, gateway.ErrUnknownProvider) || errors.Is(err, outbox.ErrUnknown) {
+		return engine.Snooze(missingPause, err.Error())
+	}
+	return err
 }

@@ -45,6 +45,7 @@ type parts struct {
 	// All of these are nil for a gateway alone.
 	engine    *engine.Engine
 	outbox    *outbox.Outbox
+	runSteps  *steps.Runner
 	nip90     *nip90.Service
 	cluster   *jetstream.Log    // nil without a cluster
 	schedules *clusterSchedules // nil without a cluster
@@ -96,9 +97,13 @@ func (p *parts) closeEngine(hurry context.Context) error {
 // handlers returns the handlers of steps, messages, NIP-90 jobs and, without a cluster, sessions. self
 // is the path of this program; locks is the folder with the locks of commands.
 func (p *parts) handlers(self, locks string) map[string]engine.Handler {
-	runner := &steps.Runner{
+	p.runSteps = &steps.Runner{
 		Self: self, Locks: locks, Secrets: func() secret.Resolver { return p.current().Secrets() }, Hidden: p.hiddenVariables,
 		Redactor: p.redactor, Provider: p.gateway.RoundTripper, Inherit: p.cfg.Server.Inherit, Accounts: p.accounts,
+	}
+	runner := p.runSteps
+	if p.cfg.Engine.Clustered() {
+		runner.Hold = holdMissing
 	}
 	handlers := runner.Handlers()
 	maps.Copy(handlers, p.outbox.Handlers())

@@ -146,8 +146,9 @@ func (p *parts) openEngine(ctx context.Context) error {
 	if err := guard.Sweep(ctx, locks, steps.Grace, p.log); err != nil {
 		return err
 	}
+	handlers := p.handlers(self, locks)
 	ec := engine.Config{
-		Dir: p.cfg.Server.Data, Workflows: n.workflows, Handlers: p.handlers(self, locks),
+		Dir: p.cfg.Server.Data, Workflows: n.workflows, Handlers: handlers, Functions: p.runSteps.Functions(),
 		Concurrency: p.cfg.Server.Concurrency, Retention: p.cfg.Server.Retention, DeadRetention: p.cfg.Server.DeadRetention,
 		MaxPayload: steps.MaxPayload, Logger: p.log, Redact: p.redactor.String, Observer: p.observer.observe,
 	}

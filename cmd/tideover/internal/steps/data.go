@@ -21,6 +21,17 @@ type Data struct {
 	Run      RunInfo               // .run
 	Schedule time.Time             // .schedule.time, in RFC 3339; zero in a run that no schedule started
 	Secrets  secret.Resolver       // resolves the references of env values, headers and URLs
+
+	// Only for a step of a flow; see flowRun.
+	Values map[string]any // .steps instead of Steps: the values of results by id
+	Item   *Item          // .item and .index of a step with for-each; nil for others
+	Result any            // .result in an undo: the value of the result that it undoes; nil for others
+}
+
+// Item is an item of the list of a step with for-each.
+type Item struct {
+	Index int `json:"index"`
+	Value any `json:"item"`
 }
 
 // RunInfo is the run that a step is part of.
@@ -60,6 +71,13 @@ var (
 	StepFields  = template.Fields{First: []string{"input", "steps", "run", "schedule"}}
 	EnvFields   = template.Fields{First: []string{"input", "run", "schedule"}}
 	InputFields = template.Fields{First: []string{"run", "schedule", "today"}}
+
+	// FlowFields are for the texts that say what a flow does: when, for-each, sleep and others.
+	// They are not rendered for an attempt.
+	FlowFields = template.Fields{First: []string{"input", "steps", "run", "schedule"}, Run: []string{"id", "workflow", "key", "origin", "origin_key"}}
+
+	// storedFields are the fields of any stored text, which was checked when the file was read.
+	storedFields = template.Fields{First: []string{"input", "steps", "run", "schedule", "item", "index", "result"}}
 )
 
 // scope returns the data for the templates of a step. If a step that it needs has no
@@ -67,6 +85,10 @@ var (
 func (s *Step) scope(d Data) (*template.Scope, error) {
 	steps := map[string]any{}
 	for _, id := range s.After {
+		if v, ok := d.Values[id]; ok {
+			steps[id] = v
+			continue
+		}
 		r, ok := d.Steps[id]
 		if !ok && !s.GiveUp {
 			return nil, fmt.Errorf("step %q: there is no result of step %q, which it needs", s.ID, id)
@@ -74,14 +96,25 @@ func (s *Step) scope(d Data) (*template.Scope, error) {
 		if !ok {
 			r.Exit = -1
 		}
-		steps[id] = map[string]any{
-			"stdout": r.Stdout, "stderr": r.Stderr, "output": normal(r.Output), "exit": r.Exit, "status": r.Status, "truncated": r.Truncated,
-		}
+		steps[id] = r.value()
 	}
 	sc := d.scope()
 	sc.Root["input"], sc.Root["steps"] = normal(d.Input), steps
+	if d.Item != nil {
+		sc.Root["item"], sc.Root["index"] = normal(d.Item.Value), d.Item.Index
+	}
+	if d.Result != nil {
+		sc.Root["result"] = d.Result
+	}
 	sc.Steps, sc.Dir = steps, s.Base
 	return sc, nil
+}
+
+// value returns the result as templates see it.
+func (r StepResult) value() map[string]any {
+	return map[string]any{
+		"stdout": r.Stdout, "stderr": r.Stderr, "output": normal(r.Output), "exit": r.Exit, "status": r.Status, "truncated": r.Truncated,
+	}
 }
 
 func (d Data) scope() *template.Scope {
@@ -163,14 +196,20 @@ func (w *Workflow) Input(d Data, given any) (any, error) {
 	return value, nil
 }
 
+// renderPart renders the texts of a JSON value.
 func renderPart(v any, sc *template.Scope) (any, error) {
+	return renderTree(v, sc, func(t *template.Text, sc *template.Scope) (any, error) { return t.Render(sc) })
+}
+
+// renderTree replaces the texts of a JSON value by what render returns.
+func renderTree(v any, sc *template.Scope, render func(*template.Text, *template.Scope) (any, error)) (any, error) {
 	switch v := v.(type) {
 	case *template.Text:
-		return v.Render(sc)
+		return render(v, sc)
 	case map[string]any:
 		m := make(map[string]any, len(v))
 		for k, e := range v {
-			r, err := renderPart(e, sc)
+			r, err := renderTree(e, sc, render)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", k, err)
 			}
@@ -180,7 +219,7 @@ func renderPart(v any, sc *template.Scope) (any, error) {
 	case []any:
 		list := make([]any, len(v))
 		for i, e := range v {
-			r, err := renderPart(e, sc)
+			r, err := renderTree(e, sc, render)
 			if err != nil {
 				return nil, fmt.Errorf("[%d]: %w", i, err)
 			}
@@ -225,7 +264,7 @@ func (r *Runner) newData(input json.RawMessage, outputs map[string]json.RawMessa
 
 // giveUpData returns the data for the templates of on-give-up: the run that gave up, the
 // reason, and the results of its steps.
-func (r *Runner) giveUpData(t *engine.Task) (Data, error) {
+func (r *Runner) giveUpData(s *Step, t *engine.Task) (Data, error) {
 	var g engine.GaveUp
 	if err := json.Unmarshal(t.Input, &g); err != nil {
 		return Data{}, fmt.Errorf("input of the run: %w", err)
@@ -233,10 +272,18 @@ func (r *Runner) giveUpData(t *engine.Task) (Data, error) {
 	if g.Origin == "" { // the run is neither a replay nor a rerun
 		g.Origin, g.OriginKey = g.Run, g.Key
 	}
-	return r.newData(g.Input, g.Outputs, RunInfo{
+	outputs := g.Outputs
+	if s.Shapes != nil {
+		outputs = nil
+	}
+	d, err := r.newData(g.Input, outputs, RunInfo{
 		ID: g.Run, Workflow: g.Workflow, Key: g.Key, Origin: g.Origin, OriginKey: g.OriginKey, Attempt: g.Attempts, Started: g.Created,
 		Step: g.Step, Error: g.Error, Reason: g.Reason,
 	})
+	if err == nil && s.Shapes != nil {
+		d.Values, err = s.Shapes.values(g.Outputs)
+	}
+	return d, err
 }
 
 // scheduledFor returns the time that a run was scheduled for, which is part of its key. It

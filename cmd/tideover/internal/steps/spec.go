@@ -30,8 +30,9 @@ type Workflow struct {
 // are kept in memory and in the log.
 const MaxOutput = 192 << 10
 
-// Step is one step of a workflow: a command or an HTTP request. It is stored as JSON with
-// its run; see [Step.MarshalJSON]. A step that is decoded again renders the same.
+// Step is one step of a workflow: a command, an HTTP request, or one of the other kinds of [Form].
+// It is stored as JSON with its run; see [Step.MarshalJSON]. A step that is decoded again renders
+// the same.
 type Step struct {
 	ID            string
 	Needs         []string // ids of steps that must succeed before this one starts
@@ -48,9 +49,12 @@ type Step struct {
 	Provider      string        // that a request is sent to; "" means that the URL has the host
 	Expect        exitcode.Set  // statuses of a response that are a success; nil means 200-299
 
+	Form // what makes a workflow a flow; zero in a workflow of plain steps
+
 	Texts  Texts
 	After  []string // sorted ids of all steps that have ended before: Needs and, recursively, their Needs
 	GiveUp bool     // the step is the on-give-up of a workflow
+	Shapes Shapes   // of the on-give-up of a flow: which results the steps of the flow have; nil for others
 	Base   string   // folder that relative paths in references start at
 }
 

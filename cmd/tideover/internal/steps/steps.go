@@ -52,6 +52,12 @@ type Runner struct {
 
 	// Redactor masks the values of secrets in stored outputs.
 	Redactor *secret.Redactor
+
+	// Hold returns the error of an attempt of a flow's step, or one that postpones the step; nil
+	// means that all errors stay as they are. Handlers of other steps are wrapped instead.
+	Hold func(error) error
+
+	specs specCache
 }
 
 // Handlers returns the handlers that an engine needs for these steps.
@@ -63,17 +69,19 @@ func (r *Runner) Handlers() map[string]engine.Handler {
 
 // Handler returns a handler for steps of all kinds, for callers that wrap it in a handler
 // of their own.
-func (r *Runner) Handler() engine.Handler { return r.handle(r.data) }
+func (r *Runner) Handler() engine.Handler {
+	return r.handle(func(_ *Step, t *engine.Task) (Data, error) { return r.data(t) })
+}
 
 // handle returns a handler that decodes the stored step, calls data to get the data for its
 // templates, and makes an attempt.
-func (r *Runner) handle(data func(*engine.Task) (Data, error)) engine.Handler {
+func (r *Runner) handle(data func(*Step, *engine.Task) (Data, error)) engine.Handler {
 	return func(ctx context.Context, t *engine.Task) ([]byte, error) {
 		s := new(Step)
 		if err := json.Unmarshal(t.Args, s); err != nil {
 			return nil, retry.Permanent(fmt.Errorf("stored step: %w", err))
 		}
-		d, err := data(t)
+		d, err := data(s, t)
 		if err != nil {
 			return nil, retry.Permanent(err)
 		}

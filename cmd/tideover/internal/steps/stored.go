@@ -40,6 +40,8 @@ type storedStep struct {
 	Headers       map[string]string `json:"headers,omitempty"`
 	Body          *string           `json:"body,omitempty"`
 	Expect        exitcode.Set      `json:"expect,omitzero"`
+	Shapes        Shapes            `json:"shapes,omitempty"`
+	storedForm
 }
 
 // MarshalJSON encodes the step in its stored form. Equal steps have equal JSON. Secrets
@@ -48,7 +50,7 @@ func (s *Step) MarshalJSON() ([]byte, error) {
 	st := storedStep{
 		ID: s.ID, Needs: s.Needs, After: s.After, GiveUp: s.GiveUp, Policy: s.Policy, Base: s.Base, Dir: s.Dir,
 		RetryExit: s.RetryExit, PermanentExit: s.PermanentExit, OutputLimit: s.OutputLimit, Concurrency: s.Concurrency,
-		Account: s.Account, Method: s.Method, Provider: s.Provider, Expect: s.Expect,
+		Account: s.Account, Method: s.Method, Provider: s.Provider, Expect: s.Expect, Shapes: s.Shapes,
 		Env: sources(s.Texts.Env), Headers: sources(s.Texts.Headers), Stdin: source(s.Texts.Stdin), URL: source(s.Texts.URL), Body: source(s.Texts.Body),
 	}
 	for _, t := range s.Texts.Run {
@@ -57,6 +59,7 @@ func (s *Step) MarshalJSON() ([]byte, error) {
 	if len(s.Texts.Run) > 0 {
 		st.Inherit = &s.Inherit
 	}
+	st.storedForm = s.Form.stored()
 	return json.Marshal(st)
 }
 
@@ -88,7 +91,7 @@ func (s *Step) UnmarshalJSON(data []byte) error {
 	out := Step{
 		ID: st.ID, Needs: st.Needs, After: st.After, GiveUp: st.GiveUp, Policy: st.Policy, Base: st.Base, Dir: st.Dir,
 		RetryExit: st.RetryExit, PermanentExit: st.PermanentExit, OutputLimit: st.OutputLimit, Concurrency: st.Concurrency,
-		Account: st.Account, Method: st.Method, Provider: st.Provider, Expect: st.Expect,
+		Account: st.Account, Method: st.Method, Provider: st.Provider, Expect: st.Expect, Shapes: st.Shapes,
 		Texts: Texts{
 			Env: p.named("env", st.Env), Headers: p.named("headers", st.Headers),
 			Stdin: p.text("stdin", st.Stdin, template.WithoutRefs), URL: p.text("url", st.URL, template.WithRefs), Body: p.text("body", st.Body, template.WithoutRefs),
@@ -104,8 +107,9 @@ func (s *Step) UnmarshalJSON(data []byte) error {
 	case len(*st.Inherit) > 0:
 		out.Inherit = *st.Inherit
 	}
-	if (len(out.Texts.Run) > 0) == (out.Texts.URL != nil && out.Method != "") && p.err == nil {
-		p.err = fmt.Errorf("it is neither a command nor a request")
+	out.Form = p.form(&st.storedForm)
+	if p.err == nil {
+		p.err = out.checkKind()
 	}
 	if p.err != nil {
 		return fmt.Errorf("stored step %q: %w", st.ID, p.err)
@@ -141,7 +145,7 @@ func (p *storedTexts) text(name string, src *string, mode template.RefMode) *tem
 	if src == nil || p.err != nil {
 		return nil
 	}
-	t, err := template.Parse(*src, mode, StepFields)
+	t, err := template.Parse(*src, mode, storedFields)
 	if err != nil {
 		p.err = fmt.Errorf("%s: %w", name, err)
 	}

@@ -56,14 +56,22 @@ func newSchedule(workflow string, s *Schedule) engine.Schedule {
 // Named returns the workflow w for the engine under another name, with the further parts
 // more. alarm makes the workflow that notifies of runs that give up, if w has notifiers.
 func Named(name string, w *Workflow, secrets secret.Resolver, alarm Alarm, more ...engine.Part) (*engine.Workflow, error) {
-	parts := []engine.Part{
+	var parts []engine.Part
+	if w.IsFlow() {
+		parts = append(parts, engine.CallFunction(functionSteps, newFlowSpec(w)))
+	}
+	parts = append(parts,
 		engine.Timeout(w.Timeout), engine.MaxRuns(w.Concurrency),
 		engine.PrepareInput(func(given json.RawMessage, at time.Time) (json.RawMessage, error) {
 			return prepare(w, given, at, secrets)
 		}),
 		engine.CompareArgs(SameWork),
-	}
+	)
 	for _, s := range w.Steps {
+		if w.IsFlow() {
+			parts = append(parts, engine.Operation(s.ID, s.Kind(), s.declared()...))
+			continue
+		}
 		parts = append(parts, engine.Call(s.ID, handler(s), s,
 			engine.After(s.Needs...), engine.WithPolicy(s.Policy), engine.Concurrency(s.Concurrency), engine.MaxLost(s.MaxLost)))
 	}
@@ -75,8 +83,10 @@ func Named(name string, w *Workflow, secrets secret.Resolver, alarm Alarm, more 
 		parts = append(parts, engine.OnGiveUp(followUp))
 	}
 	if w.OnGiveUp != nil {
+		alarm := *w.OnGiveUp
+		alarm.Shapes = w.shapes()
 		followUp, err := engine.NewWorkflow(name+giveUpSuffix,
-			engine.Call("do", handlerGiveUp, w.OnGiveUp, engine.WithPolicy(w.OnGiveUp.Policy)))
+			engine.Call("do", handlerGiveUp, &alarm, engine.WithPolicy(w.OnGiveUp.Policy)))
 		if err != nil {
 			return nil, err
 		}

@@ -1,6 +1,8 @@
 package template
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -15,6 +17,7 @@ import (
 type Fields struct {
 	First []string // fields of the data, such as input, steps, run; none means that templates can't use data
 	Input []string // fields of .input; nil means any
+	Run   []string // fields of .run; nil means all
 
 	// Quotes has the fields of a message that may quote the input of a run. It is nil
 	// except for the templates of notifiers.
@@ -24,11 +27,17 @@ type Fields struct {
 // The fields of a step's result, and the fields inside of each field of the data.
 var (
 	stepFields = []string{"stdout", "stderr", "output", "exit", "status", "truncated"}
+	// formFields are the fields of the results of steps that are not commands or requests,
+	// or that may be skipped. Which of them a step has depends on its kind: see [StepUse].
+	formFields = []string{"skipped", "choice", "by", "words", "timed_out"}
 	rootFields = map[string][]string{
 		"input": nil, "steps": nil, // any name
 		"run":      {"id", "workflow", "key", "origin", "origin_key", "attempt", "step", "reason", "error"},
 		"schedule": {"time"},
 		"today":    {},
+		"item":     nil,
+		"index":    {},
+		"result":   stepFields,
 	}
 )
 
@@ -36,9 +45,9 @@ var (
 // constants, and changes the template so that [printText] formats every printed value.
 type checker struct {
 	fields  Fields
-	uses    []string // ids of steps
-	foreign bool     // see [Text.Foreign]
-	err     error    // the first problem
+	uses    []StepUse
+	foreign bool  // see [Text.Foreign]
+	err     error // the first problem
 }
 
 // check returns an error if the template uses a field that is not in fields. It sets uses
@@ -51,9 +60,40 @@ func (t *Text) check(fields Fields) error {
 	if t.tmpl.Tree != nil {
 		c.walk(t.tmpl.Root, true)
 	}
-	slices.Sort(c.uses)
-	t.uses, t.foreign = slices.Compact(c.uses), c.foreign
+	slices.SortFunc(c.uses, func(a, b StepUse) int { return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Field, b.Field)) })
+	t.uses, t.foreign, t.single = slices.Compact(c.uses), c.foreign, t.isSingle()
 	return c.err
+}
+
+// StepUse is the use of a step's result in a text.
+type StepUse struct {
+	ID    string
+	Field string // such as stdout; "" if the text uses the whole result
+}
+
+// isSingle reports whether the text consists of one template that prints a value, perhaps between
+// white space.
+func (t *Text) isSingle() bool {
+	if t.tmpl.Tree == nil {
+		return false
+	}
+	actions := 0
+	for _, n := range t.tmpl.Root.Nodes {
+		switch n := n.(type) {
+		case *parse.TextNode:
+			if len(bytes.TrimSpace(n.Text)) > 0 {
+				return false
+			}
+		case *parse.ActionNode:
+			if len(n.Pipe.Decl) > 0 {
+				return false
+			}
+			actions++
+		default:
+			return false
+		}
+	}
+	return actions == 1
 }
 
 func (c *checker) fail(format string, args ...any) {
@@ -202,13 +242,18 @@ func (c *checker) field(way []string) {
 		return
 	}
 	known := rootFields[first]
-	if first == "input" {
+	switch {
+	case first == "input":
 		known = c.fields.Input
+	case first == "run" && c.fields.Run != nil:
+		known = c.fields.Run
 	}
 	switch {
 	case len(rest) == 0 || known == nil && first != "steps":
 	case first == "steps":
 		c.step(rest[0], rest[1:])
+	case len(known) == 0:
+		c.fail("there is no .%s.%s; .%s has no fields", first, rest[0], first)
 	case !slices.Contains(known, rest[0]):
 		c.fail("there is no .%s.%s; want %s", first, rest[0], strings.Join(known, ", "))
 	}
@@ -235,14 +280,18 @@ func (r Fields) isOurs(way []string) bool {
 
 func (c *checker) step(id string, fields []string) {
 	// A step may print its input, but its codes are only numbers.
-	c.foreign = c.foreign || len(fields) == 0 || !slices.Contains([]string{"exit", "status", "truncated"}, fields[0])
+	c.foreign = c.foreign || len(fields) == 0 || !slices.Contains([]string{"exit", "status", "truncated", "skipped", "timed_out"}, fields[0])
 	if !slices.Contains(c.fields.First, "steps") {
 		c.fail("results of steps can't be used here")
 		return
 	}
-	if len(fields) > 0 && !slices.Contains(stepFields, fields[0]) {
-		c.fail("step %q has no %q; want %s", id, fields[0], strings.Join(stepFields, ", "))
+	use := StepUse{ID: id}
+	if len(fields) > 0 {
+		use.Field = fields[0]
+	}
+	if use.Field != "" && !slices.Contains(stepFields, use.Field) && !slices.Contains(formFields, use.Field) {
+		c.fail("step %q has no %q; want %s", id, use.Field, strings.Join(stepFields, ", "))
 		return
 	}
-	c.uses = append(c.uses, id)
+	c.uses = append(c.uses, use)
 }

@@ -13,7 +13,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"text/template"
@@ -34,9 +36,10 @@ type Text struct {
 	tmpl *template.Template // nil if the text has neither templates nor references
 	lit  string             // the result if tmpl is nil
 	refs []secret.Ref
-	uses []string // ids of the steps whose results it uses
+	uses []StepUse // results of steps that it uses, sorted
 
 	foreign bool // see [Text.Foreign]
+	single  bool // see [Text.IsValue]
 }
 
 // Source returns the text before rendering, as it is in the file.
@@ -46,7 +49,17 @@ func (t *Text) Source() string { return t.src }
 func (t *Text) Refs() []secret.Ref { return t.refs }
 
 // Steps returns the ids of the steps whose results the text uses, sorted.
-func (t *Text) Steps() []string { return t.uses }
+func (t *Text) Steps() (ids []string) {
+	for _, u := range t.uses {
+		if !slices.Contains(ids, u.ID) {
+			ids = append(ids, u.ID)
+		}
+	}
+	return ids
+}
+
+// Uses returns which results of steps the text uses, sorted.
+func (t *Text) Uses() []StepUse { return t.uses }
 
 // Foreign reports whether a part of the result may come from the caller who starts a
 // run: the input, a key, an error that quotes them.
@@ -187,6 +200,40 @@ func (t *Text) Render(sc *Scope) (string, error) {
 		return "", plainError(err)
 	}
 	return b.String(), nil
+}
+
+// IsValue reports whether the text is one template, so that [Text.Value] can return any value and
+// not only a text.
+func (t *Text) IsValue() bool { return t.single }
+
+// Value is [Text.Render] that returns the value of a text which is one template as it is: for
+// example a list. The value of any other text is the rendered text.
+func (t *Text) Value(sc *Scope) (any, error) {
+	if t == nil || !t.single {
+		return t.Render(sc)
+	}
+	tmpl, err := t.tmpl.Clone()
+	if err != nil {
+		return nil, err
+	}
+	var value any
+	funcs := t.funcs(sc)
+	funcs[printCall] = func(_ string, v any) string { value = v; return "" }
+	if err := tmpl.Funcs(funcs).Execute(io.Discard, sc.Root); err != nil {
+		return nil, plainError(err)
+	}
+	return value, nil
+}
+
+// IsTrue reports whether the value of a condition is true. False, null, 0, an empty text, list or
+// map, and the texts "false" and "0" are false.
+func IsTrue(v any) bool {
+	if s, ok := v.(string); ok {
+		s = strings.TrimSpace(s)
+		return s != "" && s != "false" && s != "0"
+	}
+	truth, ok := template.IsTrue(v)
+	return ok && truth
 }
 
 // Literal returns the result of a text for which [Text.IsConstant] is true, "" for others.

@@ -65,7 +65,9 @@ func (h policiesPage) rows() []*policyRow {
 	}
 	for _, flow := range h.control.Runs.Definitions() {
 		for _, s := range flow.Steps() {
-			addUse(all, s.Policy, useOf(flow.Name(), s.Name))
+			if s.Policy != "" { // a sleep or another operation of a flow that is not retried
+				addUse(all, s.Policy, useOf(flow.Name(), s.Name))
+			}
 		}
 	}
 	for _, st := range h.control.Providers.List() {

@@ -1,0 +1,56 @@
+package config
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/engine/enginetest"
+)
+
+// The limits that the file is checked against are those of the engine: it accepts the limit, and
+// refuses one more.
+func TestLimitsOfFormsAreThoseOfTheEngine(t *testing.T) {
+	ask := func(f *engine.Flow, q engine.Question) error {
+		_, err := engine.Ask(f, "ask", q)
+		return err
+	}
+	choices := func(n int) (list []string) {
+		for i := range n {
+			list = append(list, strconv.Itoa(i))
+		}
+		return list
+	}
+	for name, c := range map[string]struct {
+		most int
+		do   func(f *engine.Flow, n int) error
+	}{
+		"parallel": {maxParallel, func(f *engine.Flow, n int) error {
+			_, err := engine.Map(f, "map", []int{1}, func(context.Context, int) (int, error) { return 1, nil }, engine.Parallel(n))
+			return err
+		}},
+		"question": {maxQuestion, func(f *engine.Flow, n int) error { return ask(f, engine.Question{Text: strings.Repeat("x", n)}) }},
+		"choices":  {maxChoices, func(f *engine.Flow, n int) error { return ask(f, engine.Question{Text: "x", Choices: choices(n)}) }},
+		"choice": {maxChoice, func(f *engine.Flow, n int) error {
+			return ask(f, engine.Question{Text: "x", Choices: []string{"a", strings.Repeat("x", n)}})
+		}},
+	} {
+		w := engine.MustFlow("w", func(f *engine.Flow, n int) (int, error) { return n, c.do(f, n) })
+		enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+			for n, accepted := range map[int]bool{c.most: true, c.most + 1: false} {
+				s, err := e.Start(t.Context(), w, n)
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				run, err := e.Get(t.Context(), s.ID)
+				if err != nil || (run.State != engine.StateNeedsHandler) != accepted {
+					t.Errorf("%s of %d: %v: the run is %s: %s", name, n, err, run.State, run.Error)
+				}
+			}
+		}, w)
+	}
+}
