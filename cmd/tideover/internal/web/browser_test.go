@@ -123,6 +123,8 @@ func TestFullSiteInABrowser(t *testing.T) {
 		{"policies and health", visitor.policiesAndHealth},
 		{"by keyboard", visitor.keys},
 		{"without scripts", visitor.fullSitePlain},
+		{"workflows and schedules", visitor.workflows},
+		{"pictures of workflows", visitor.workflowPictures},
 		{"pictures", visitor.fullSitePictures},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.do(visitor{t, tab.With(t)}, g.with(t)) })

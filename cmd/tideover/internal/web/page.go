@@ -43,6 +43,8 @@ func (h *Site) navigation() (list []navEntry) {
 	add(work, navEntry{"overview", "Overview", "/overview", "o"})
 	add(work, navEntry{"runs", "Runs", "/runs", "r"})
 	add(work, navEntry{"dead", "Dead letters", "/dead", "d"})
+	add(work, navEntry{"workflows", "Workflows", "/workflows", "w"})
+	add(work, navEntry{"schedules", "Schedules", "/schedules", "t"})
 	add(work && h.control.Sessions != nil, navEntry{"sessions", "Sessions", "/sessions", "s"})
 	add(true, navEntry{"providers", "Providers", "/providers", "p"})
 	add(work, navEntry{"policies", "Policies", "/policies", "l"})

@@ -36,6 +36,8 @@ type Site struct {
 	streams   atomic.Int64 // number of open streams
 	findings  findingsCache
 	cluster   clusterCache
+	ended     endedCache
+	starts    firstStarts
 	samples   waitSamples
 	began     time.Time
 
@@ -102,6 +104,7 @@ func (h *Site) engineRoutes() {
 	h.mux.HandleFunc("GET /dead", deadPage{h}.serve)
 	h.mux.HandleFunc("GET /live/dead", deadPage{h}.live)
 	h.form("/dead/retry", bulk.groupQuestion, bulk.retryGroup)
+	h.workflowRoutes()
 	if h.clustered() {
 		h.live("/cluster", "", always(clusterPage{h}.load), nil)
 	}
@@ -111,6 +114,16 @@ func (h *Site) engineRoutes() {
 		h.live("/sessions/{session}", "", byName("session", sessions.load), sessionTexts)
 		h.form("/sessions/{session}/{action}", sessions.question, sessions.act)
 	}
+}
+
+func (h *Site) workflowRoutes() {
+	workflows, schedules, start := workflowsPage{h}, schedulesPage{h}, startPage{h}
+	h.live("/workflows", "", always(workflows.loadList), nil)
+	h.live("/workflows/{workflow}", "", byName("workflow", workflows.load), nil)
+	h.mux.HandleFunc("GET /workflows/{workflow}/start", start.serve)
+	h.mux.HandleFunc("POST /workflows/{workflow}/start", start.start)
+	h.live("/schedules", "", always(schedules.load), scheduleTexts)
+	h.form("/schedules/{schedule}/{action}", schedules.question, schedules.act)
 }
 
 // Has reports whether the path of the request belongs to a page or an action. It does not check
@@ -169,7 +182,7 @@ func (h *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if id := r.PathValue("id"); id != "" && status != http.StatusNotFound {
 		p.Back = runURL(id)
 	}
-	for name, list := range map[string]string{"session": "/sessions", "provider": "/providers", "notifier": "/notifications"} {
+	for name, list := range map[string]string{"session": "/sessions", "provider": "/providers", "notifier": "/notifications", "workflow": "/workflows", "schedule": "/schedules"} {
 		if r.PathValue(name) != "" {
 			p.Back = list
 		}
