@@ -38,12 +38,14 @@ type Site struct {
 	cluster   clusterCache
 	ended     endedCache
 	starts    firstStarts
+	jobs      bulkJobs
 	samples   waitSamples
 	began     time.Time
 
 	requestTimeout time.Duration // how long a page of a cluster waits for other members
 	pace           time.Duration // shortest time between two updates of a page
 	beat           time.Duration // time between two heartbeats of a stream
+	bulkWait       time.Duration // how long the answer to a form waits for the end of a bulk action
 }
 
 //go:embed templates
@@ -59,7 +61,7 @@ var loadTemplates = sync.OnceValue(func() *template.Template {
 func New(o Options) *Site {
 	h := &Site{
 		runData: newRunData(o), actor: "page", mux: http.NewServeMux(), assets: loadAssets(), templates: loadTemplates(),
-		requestTimeout: requestTimeout, pace: 500 * time.Millisecond, beat: 10 * time.Second, began: time.Now(),
+		requestTimeout: requestTimeout, pace: 500 * time.Millisecond, beat: 10 * time.Second, bulkWait: time.Second, began: time.Now(),
 	}
 	h.routes()
 	return h
@@ -79,6 +81,7 @@ func (h *Site) routes() {
 	h.form("/providers/{provider}/{action}", providers.question, providers.act)
 	h.live("/health", unrelated, always(healthPage{h}.load), nil)
 	h.mux.HandleFunc("GET /keys", h.serveKeys)
+	h.mux.HandleFunc("GET /display", h.setDisplay)
 	h.mux.Handle("GET /static/", h.assets)
 	h.mux.HandleFunc(noPage, func(w http.ResponseWriter, r *http.Request) {
 		text := "page not found"
@@ -98,6 +101,8 @@ func (h *Site) engineRoutes() {
 	h.mux.HandleFunc("GET /runs", runsPage{h}.serve)
 	h.mux.HandleFunc("GET /live/runs", runsPage{h}.live)
 	h.form("/bulk/{action}", bulk.question, bulk.act)
+	h.form("/bulk/chosen", bulk.chosenQuestion, bulk.actOnChosen)
+	h.live("/progress/{job}", unrelated, byName("job", progressPage{h}.load), nil)
 	h.mux.HandleFunc("GET /runs/{id}", runPage{h}.serve)
 	h.mux.HandleFunc("GET /live/runs/{id}", runPage{h}.live)
 	h.form("/runs/{id}/{action}", runActions{h}.question, runActions{h}.act)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
 )
 
@@ -53,6 +54,50 @@ func (v visitor) workflows(g *fullSite) {
 	x.quiet()
 }
 
+// chooses changes the runs that the user has chosen, after the list was updated.
+func (v visitor) chooses(b *testSite) {
+	ids := b.dead(2, job{Error: "418"})
+	x := v.open(b)
+	x.live("/dead")
+	x.click("#choose-" + ids[0])
+	b.dead(1, job{Error: "418"})
+	x.seen("#said", "3 runs have given up")
+	x.Wait("it is still chosen", `[...document.querySelectorAll("input[form=chosen]")].filter(e => e.checked).map(e => e.value).join() === "`+ids[0]+`"`)
+	x.click(`#chosen button[value="cancel"]`)
+	x.seen("h1", "Discard 1 run?")
+	x.click("form.question button.danger")
+	x.seen("#flash", "1 canceled.")
+	x.seen("#said", "2 runs have given up")
+	x.click(`#groups a.danger`)
+	x.click("#dialog button.danger")
+	x.seen("#said", "No run has given up")
+	x.quiet()
+}
+
+// theme chooses a theme and a clock.
+func (v visitor) theme(b *testSite) {
+	x := v.open(b)
+	x.SetColorScheme("light")
+	id := b.start("quick", job{})
+	b.until(id, "succeeded")
+	x.live("/runs/" + id)
+	ground := `getComputedStyle(document.body).backgroundColor === `
+	x.Wait("it is light", ground+`"rgb(251, 252, 252)"`)
+	x.click(`footer a[href*="theme=dark"]`)
+	x.Wait("it is dark", `location.pathname === "/runs/`+id+`" && `+ground+`"rgb(16, 23, 26)"`)
+	x.click(`footer a[href*="clock=24h"]`)
+	x.Wait("it has 24 hours", `document.documentElement.dataset.clock === "24h" && !/[AP]M/.test(document.getElementById("notes").innerText)`)
+	x.SetColorScheme("dark")
+	x.click(`footer a[href*="theme=light"]`)
+	x.Wait("it is light, although the system is dark", ground+`"rgb(251, 252, 252)"`)
+	x.click(`footer a[href*="theme=auto"]`)
+	x.Wait("it is that of the system", ground+`"rgb(16, 23, 26)"`)
+	x.click(`footer a[href*="clock=local"]`)
+	x.Wait("the clock is that of the browser", `!document.documentElement.dataset.clock`)
+	x.SetColorScheme("light")
+	x.quiet()
+}
+
 // workflowPictures checks the pages of workflows and schedules in several sizes, as pictures does.
 func (v visitor) workflowPictures(g *fullSite) {
 	dir := os.Getenv("TIDEOVER_PICTURES")
@@ -67,5 +112,7 @@ func (v visitor) workflowPictures(g *fullSite) {
 		}
 		x.looksRight(dir, name)
 	}
+	x.visit("/progress/" + g.h.jobs.add(&bulkJob{BulkJob: new(control.BulkJob), kind: &bulkKinds[1], total: 7000, back: "/dead"}))
+	x.looksRight(dir, "progress")
 	x.quiet()
 }
