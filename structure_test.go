@@ -51,7 +51,7 @@ var areas = map[string]area{
 	}},
 	"cmd/tideover": {ranks: map[string]int{
 		// Tools that know nothing of the others.
-		"internal/chart": 0, "internal/connlimit": 0, "internal/detect": 0, "internal/exitcode": 0, "internal/fileaccess": 0,
+		"internal/chart": 0, "internal/connlimit": 0, "internal/detect": 0, "internal/exitcode": 0, "internal/fileaccess": 0, "internal/graph": 0,
 		"internal/lockfile": 0, "internal/process": 0, "internal/release": 0, "internal/screen": 0, "internal/starter": 0,
 		"internal/strictyaml": 0,
 		// Tools of tests.

@@ -45,6 +45,9 @@ const (
 	opChildEnded op = "child-ended"
 	opUndo       op = "undo"
 	opAbandon    op = "abandon"
+
+	opPauseSchedule  op = "pause-schedule"
+	opResumeSchedule op = "resume-schedule"
 )
 
 // startOp returns the operation that starts a run of the definition.
@@ -59,6 +62,7 @@ func startOp(def *machine.Definition) op {
 var repeatable = map[op]bool{
 	opGet: true, opHas: true, opWait: true, opDefinition: true, opList: true, opGroups: true, opFind: true,
 	opStats: true, opSchedule: true, opSchedules: true, opSignal: true, opKeyed: true, opChildEnded: true,
+	opPauseSchedule: true, opResumeSchedule: true,
 }
 
 // call is a request to a shard, from this process or another one. It is sent between processes
@@ -184,6 +188,8 @@ func (c *commands) perform(ctx context.Context, asked *call) (a answer, err erro
 		err = c.sh.scheduler.set(ctx, asked.Schedules)
 	case opSchedules:
 		a.Schedules, err = c.sh.scheduler.list(ctx)
+	case opPauseSchedule, opResumeSchedule:
+		err = c.sh.scheduler.pause(ctx, asked)
 	case opSignal, opSignalOnce:
 		a.IDs, err = c.signal(ctx, id, asked.Signal, asked.Op == opSignalOnce)
 	case opUndo:

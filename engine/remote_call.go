@@ -212,7 +212,7 @@ var (
 // faults has the errors that keep their identity when they are sent: errors.Is matches them
 // in the other process too.
 var faults = map[string]error{
-	"not-found": ErrNotFound, "state": ErrState, "conflict": ErrConflict, "too-large": ErrTooLarge, "old-member": ErrOldMember, "signals": ErrTooManySignals, "signal-used": ErrSignalUsed, "may-not-answer": ErrMayNotAnswer, "not-a-choice": ErrNotAChoice, "cursor": view.ErrCursor,
+	"not-found": ErrNotFound, "state": ErrState, "conflict": ErrConflict, "too-large": ErrTooLarge, "old-member": ErrOldMember, "signals": ErrTooManySignals, "signal-used": ErrSignalUsed, "may-not-answer": ErrMayNotAnswer, "not-a-choice": ErrNotAChoice, "cursor": view.ErrCursor, "no-schedule": ErrNoSchedule,
 	"closed": ErrClosed, "away": ErrAway, "busy": errBusy, "call": errCall, "deadline": context.DeadlineExceeded, "canceled": context.Canceled,
 }
 

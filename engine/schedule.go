@@ -22,11 +22,21 @@ type Schedule struct {
 	Cron     string          `json:"cron"` // five fields, or @daily and the like, optionally after TZ=Europe/Berlin
 	Input    json.RawMessage `json:"input,omitempty"`
 	Skip     bool            `json:"skip,omitempty"` // skip starts that were missed by a minute or more; otherwise all missed starts are made up for by one
-	Next     time.Time       `json:"next"`           // time of the next start; SetSchedules ignores it
+	Next     time.Time       `json:"next,omitzero"`  // time of the next start; zero if it is paused; SetSchedules ignores it
 
 	// Refused describes the last start if it was refused; nil if it was not.
 	// SetSchedules ignores it.
 	Refused *RefusedStart `json:"refused,omitempty"`
+
+	// Paused says who has paused the schedule, and when; nil if it is not paused.
+	// SetSchedules ignores it: a schedule that is paused stays paused, even if it has changed.
+	Paused *PausedSchedule `json:"paused,omitempty"`
+}
+
+// PausedSchedule describes the pause of a schedule: see [Engine.PauseSchedule].
+type PausedSchedule struct {
+	At time.Time `json:"at"`
+	By string    `json:"by,omitempty"`
 }
 
 // RefusedStart describes a scheduled start that was due and refused: its input could not be
@@ -67,6 +77,10 @@ var ErrUnknownWorkflow = errors.New("no workflow of this name is registered")
 // started or scheduled before by a process that knows it.
 func (e *Engine) SetSchedules(ctx context.Context, list []Schedule) error {
 	s := scheduleSpreader{&e.router}
+	list = slices.Clone(list)
+	for i := range list {
+		list[i].Paused = nil
+	}
 	if err := s.check(ctx, list); err != nil {
 		return err
 	}
@@ -88,9 +102,44 @@ func (e *Engine) Schedules(ctx context.Context) (list []Schedule, err error) {
 	return list, nil
 }
 
-// sameAs reports whether two schedules are equal, apart from Next and Refused.
+// PauseSchedule stops a schedule: it starts no run until [Engine.ResumeSchedule]. The pause is
+// stored. by names the user, as in [Engine.Cancel]. To pause a schedule that is paused changes
+// nothing. If there is no schedule of the name, the error is [ErrNoSchedule].
+func (e *Engine) PauseSchedule(ctx context.Context, name, by string) error {
+	return e.changeSchedule(ctx, &call{Op: opPauseSchedule, Text: name, By: by})
+}
+
+// ResumeSchedule ends the pause of a schedule. Its next start is the next time of its cron
+// expression; starts that it missed while it was paused are not made up for.
+func (e *Engine) ResumeSchedule(ctx context.Context, name, by string) error {
+	return e.changeSchedule(ctx, &call{Op: opResumeSchedule, Text: name, By: by})
+}
+
+// ErrNoSchedule says that there is no schedule of the name.
+var ErrNoSchedule = errors.New("there is no schedule of this name")
+
+// changeSchedule sends the call to the shard that has the schedule with the name c.Text.
+func (e *Engine) changeSchedule(ctx context.Context, c *call) error {
+	answers, silent, err := e.gather(ctx, &call{Op: opSchedules})
+	if err != nil {
+		return err
+	}
+	for shard, a := range answers {
+		if a != nil && slices.ContainsFunc(a.Schedules, func(one Schedule) bool { return one.Name == c.Text }) {
+			_, err := e.at(ctx, shard, c)
+			return err
+		}
+	}
+	if len(silent) > 0 {
+		return fmt.Errorf("schedule %q: %w", c.Text, away(silent))
+	}
+	return fmt.Errorf("schedule %q: %w", c.Text, ErrNoSchedule)
+}
+
+// sameAs reports whether two schedules are equal, apart from Next, Refused and Paused.
 func (s Schedule) sameAs(other Schedule) bool {
 	s.Refused, other.Refused = nil, nil
+	s.Paused, other.Paused = nil, nil
 	return string(s.data()) == string(other.data())
 }
 
@@ -174,8 +223,14 @@ func (s scheduleSpreader) spread(ctx context.Context, list []Schedule) error {
 		homes[one.Name] = home
 		parts[home] = append(parts[home], one)
 	}
-	if err := s.evict(ctx, homes); err != nil {
+	paused, err := s.evict(ctx, homes)
+	if err != nil {
 		return err
+	}
+	for _, part := range parts {
+		for i := range part {
+			part[i].Paused = paused[part[i].Name]
+		}
 	}
 	return s.setAt(ctx, parts)
 }
@@ -198,17 +253,21 @@ func (s scheduleSpreader) home(ctx context.Context, one *Schedule) (int, error) 
 	return machine.KeySlot(one.Name) % s.count(), err
 }
 
-// evict removes the schedules from the shards that they do not belong to any more.
-func (s scheduleSpreader) evict(ctx context.Context, homes map[string]int) error {
+// evict removes the schedules from the shards that they do not belong to any more. It returns the
+// pauses of all schedules by name, so that a schedule that moves stays paused.
+func (s scheduleSpreader) evict(ctx context.Context, homes map[string]int) (paused map[string]*PausedSchedule, err error) {
 	answers, silent, err := s.gather(ctx, &call{Op: opSchedules})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(silent) > 0 {
-		return fmt.Errorf("schedules: %w, and may have some of them; none was changed", away(silent))
+		return nil, fmt.Errorf("schedules: %w, and may have some of them; none was changed", away(silent))
 	}
-	moved := map[int][]Schedule{}
+	moved, paused := map[int][]Schedule{}, map[string]*PausedSchedule{}
 	for n, a := range answers {
+		for _, one := range a.Schedules {
+			paused[one.Name] = one.Paused
+		}
 		stays := slices.DeleteFunc(slices.Clone(a.Schedules), func(one Schedule) bool {
 			home, wanted := homes[one.Name]
 			return wanted && home != n
@@ -217,7 +276,7 @@ func (s scheduleSpreader) evict(ctx context.Context, homes map[string]int) error
 			moved[n] = stays
 		}
 	}
-	return s.setAt(ctx, moved)
+	return paused, s.setAt(ctx, moved)
 }
 
 // setAt replaces all schedules of the given shards.

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -112,4 +113,53 @@ func TestSchedulesThatAreWrong(t *testing.T) {
 			t.Errorf("nothing about %s in %v", want, err)
 		}
 	}
+}
+
+func TestScheduleThatIsPaused(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var store memlog.Store
+		w := must(NewWorkflow("report", Step("do", func(context.Context, any) (any, error) { return nil, nil })))
+		open := func() *Engine {
+			return must(Open(t.Context(), Config{Log: store.Open(), Workflows: []*Workflow{w}, Logger: quiet()}))
+		}
+		daily := Schedule{Name: "daily", Workflow: "report", Cron: "0 3 * * *"}
+		e := open()
+		check := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		state := func() Schedule { return must(e.Schedules(t.Context()))[0] }
+		check(e.SetSchedules(t.Context(), []Schedule{daily}))
+		check(e.PauseSchedule(t.Context(), "daily", "ann"))
+		check(e.PauseSchedule(t.Context(), "daily", "bob")) // changes nothing
+		if s := state(); s.Paused == nil || s.Paused.By != "ann" || !s.Next.IsZero() {
+			t.Errorf("paused: %+v", s)
+		}
+		if err := e.PauseSchedule(t.Context(), "weekly", ""); !errors.Is(err, ErrNoSchedule) {
+			t.Errorf("PauseSchedule(weekly) = %v", err)
+		}
+		check(e.Close(t.Context()))
+		time.Sleep(48 * time.Hour)
+		e = open()
+		check(e.SetSchedules(t.Context(), []Schedule{daily})) // as a server does when it starts
+		changed := daily
+		changed.Cron = "0 4 * * *"
+		check(e.SetSchedules(t.Context(), []Schedule{changed}))
+		time.Sleep(48 * time.Hour)
+		if page := must(e.List(t.Context(), Filter{Fresh: true})); len(page.Runs) != 0 || state().Paused == nil {
+			t.Errorf("%d runs while it is paused: %+v", len(page.Runs), state())
+		}
+		check(e.ResumeSchedule(t.Context(), "daily", "ann"))
+		if s := state(); s.Paused != nil || !s.Next.Equal(time.Date(2000, 1, 5, 4, 0, 0, 0, time.UTC)) {
+			t.Errorf("resumed: %+v", s)
+		}
+		time.Sleep(24 * time.Hour)
+		if page := must(e.List(t.Context(), Filter{Fresh: true})); len(page.Runs) != 1 {
+			t.Errorf("%d runs on the day after", len(page.Runs))
+		}
+		check(e.Close(t.Context()))
+	})
 }

@@ -46,6 +46,9 @@ func (s *scheduler) set(ctx context.Context, list []Schedule) error {
 		for _, one := range wanted {
 			one.Refused = nil
 			stored, ok := s.o.m.Schedules()[one.Name]
+			if ok {
+				one.Paused = s.decode(stored).Paused
+			}
 			if !ok || !s.decode(stored).sameAs(one) {
 				s.plan(&one, time.Unix(0, t.now))
 				delete(s.unstartable, one.Name)
@@ -81,12 +84,36 @@ func (s *scheduler) canStart(one *Schedule) bool {
 	return err == nil
 }
 
-// plan records the schedule with its next start after the given time.
+// pause pauses or resumes a schedule. Any goroutine may call it.
+func (s *scheduler) pause(ctx context.Context, asked *call) error {
+	return s.sh.do(ctx, func(t *turn) error {
+		stored, ok := s.o.m.Schedules()[asked.Text]
+		if !ok {
+			return fmt.Errorf("schedule %q: %w", asked.Text, ErrNoSchedule)
+		}
+		one, pause, at := s.decode(stored), asked.Op == opPauseSchedule, time.Unix(0, t.now)
+		if pause == (one.Paused != nil) {
+			return nil
+		}
+		kind := retry.Resumed
+		if one.Paused = nil; pause {
+			kind, one.Paused = retry.Paused, &PausedSchedule{At: at, By: asked.By}
+		}
+		delete(s.unstartable, one.Name)
+		s.plan(&one, at)
+		s.warn()
+		s.o.events.add(retry.Event{Kind: kind, Time: at, Name: one.Workflow, Note: strings.TrimSuffix("schedule "+one.Name+", by "+asked.By, ", by ")})
+		return nil
+	})
+}
+
+// plan records the schedule with its next start after the given time. A schedule that is paused
+// is never due, also for an older release, which does not know of pauses.
 func (s *scheduler) plan(one *Schedule, after time.Time) {
 	next, err := ParseCron(one.Cron, after)
 	due := next.UnixNano()
-	if err != nil {
-		due = math.MaxInt64 // it is never due again
+	if err != nil || one.Paused != nil {
+		due = math.MaxInt64
 	}
 	t := &s.o.turn
 	t.must(&machine.Record{Kind: machine.Cron, At: t.now, Text: one.Name, Due: due, Data: one.data()})
@@ -98,7 +125,7 @@ func (s *scheduler) reschedule() {
 	now := time.Unix(0, s.o.turn.now)
 	for _, stored := range s.o.m.Schedules() {
 		one := s.decode(stored)
-		if next, err := ParseCron(one.Cron, now); err == nil && next.Before(one.Next) {
+		if next, err := ParseCron(one.Cron, now); err == nil && one.Paused == nil && next.Before(one.Next) {
 			s.plan(&one, now)
 		}
 	}
@@ -232,6 +259,9 @@ func (s *scheduler) describe(stored *machine.Schedule) Schedule {
 	one := s.decode(stored)
 	if why := s.unstartable[one.Name]; why != "" {
 		one.noteRefused(why)
+	}
+	if one.Paused != nil {
+		one.Next = time.Time{}
 	}
 	return one
 }

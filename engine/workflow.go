@@ -64,6 +64,17 @@ func (w *Workflow) Steps() []StepInfo {
 	return list
 }
 
+// IsFlow reports whether the workflow is a function that calls operations, and not a set of steps.
+func (w *Workflow) IsFlow() bool { return w.def.Flow }
+
+// InputType returns the type of the input of the workflow's functions; nil if it has no steps that
+// are functions.
+func (w *Workflow) InputType() reflect.Type { return w.input }
+
+// DefaultInput returns the input of a run that is started now without an input: the result of the
+// function of [PrepareInput], or nil without one.
+func (w *Workflow) DefaultInput() (json.RawMessage, error) { return w.prepared(nil, time.Time{}) }
+
 // Part is a part of a workflow: a step, or an option of the whole workflow.
 type Part func(*builder)
 

@@ -30,9 +30,9 @@ const (
 	AttemptLost  // the process ended during the attempt
 	Progressed   // the attempt reported progress; Note has it
 	Canceled     // a run was canceled; Note says by whom
-	Resumed      // an operator resumed a run or ended its wait; Note says who
+	Resumed      // an operator resumed a run or ended its wait; Note says who; without a run: a schedule, which Note names
 	NeedsHandler // a step waits for a process that has its handler; Note has the handler's name
-	Paused       // an operator paused a run; Note says who
+	Paused       // an operator paused a run; Note says who; without a run: a schedule, which Note names
 	FailedOver   // the call continues with another destination; Note says which and why
 	StormBegan   // retries multiply the load on Name beyond the normal; Note says how much
 	StormEnded   // the load from retries is normal again

@@ -3,6 +3,7 @@
 package api
 
 import (
+	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
@@ -79,6 +80,9 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	k.close()
 	k.providers = fleet
 	k.listen("127.0.0.1:0")
+	if err := k.engine.SetSchedules(t.Context(), []engine.Schedule{{Name: "nightly", Workflow: "echo", Cron: "0 3 * * *", Input: json.RawMessage(`{"a": 1}`)}}); err != nil {
+		t.Fatal(err)
+	}
 	k.until("todo", "waiting")
 	good, bad := k.start("flaky", `{"fail": 2, "text": "x"}`), k.start("never", `{"fail": 9, "text": "y"}`)
 	worse, waiting := k.start("never", `{"fail": 9, "text": "z"}`), k.start("later", `{"fail": 1, "text": "w"}`)
@@ -98,6 +102,11 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		{"GET", "doctor", "", 200},
 		{"GET", "workflows", "", 200},
 		{"GET", "schedules", "", 200},
+		{"POST", "schedules/nightly/pause", "", 200},
+		{"GET", "schedules", "", 200},
+		{"POST", "schedules/nightly/resume", "{}", 200},
+		{"POST", "schedules/nightly/run", "", 201},
+		{"POST", "schedules/weekly/run", "", 404},
 		{"GET", "dead", "", 200},
 		{"GET", "events?follow=false&after=0", "", 200},
 		{"POST", "backup", `{"dir": "` + t.TempDir() + `/copy"}`, 200},

@@ -186,6 +186,42 @@ func (h runsHandler) schedules(ctx context.Context) (any, error) {
 	return map[string]any{"schedules": list}, err
 }
 
+// changeSchedule returns the handler that calls do for a schedule, and answers with the schedule.
+func (h runsHandler) changeSchedule(do func(runs *control.Runs, ctx context.Context, name, by string) error) handler {
+	return func(r *request) (any, error) {
+		who, err := h.readSchedule(r)
+		if err == nil {
+			err = do(h.runs, r.Context(), r.id, who)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return h.runs.Schedule(r.Context(), r.id)
+	}
+}
+
+// runSchedule starts a run of a schedule.
+func (h runsHandler) runSchedule(r *request) (any, error) {
+	who, err := h.readSchedule(r)
+	if err != nil {
+		return nil, err
+	}
+	return r.started(h.runs.RunSchedule(r.Context(), r.id, who))
+}
+
+// readSchedule decodes the body of a request about a schedule, and returns the name of the sender. If
+// the schedule does not exist, it returns an error.
+func (h runsHandler) readSchedule(r *request) (who string, err error) {
+	who, o, err := r.change()
+	if err == nil {
+		err = o.fields()
+	}
+	if err == nil {
+		_, err = h.runs.Schedule(r.Context(), r.id)
+	}
+	return who, err
+}
+
 func (h runsHandler) dead(r *request) (any, error) {
 	q := r.query("limit", "internal")
 	want := control.DeadQuery{Fresh: true, Internal: q.yes("internal", false), Limit: q.number("limit", defaultLimit, maxLimit)}

@@ -606,6 +606,27 @@ func TestWorkflowsAndSchedules(t *testing.T) {
 		two.Steps[1].Policy != "fixed(0s) attempts=1" || two.Next == nil || two.Schedules[0] != "nightly" {
 		t.Errorf("two: %+v", two)
 	}
+	paused, err := c.PauseSchedule(t.Context(), "nightly")
+	if err != nil || paused.Paused == nil || paused.Paused.By == "" || !paused.Next.IsZero() {
+		t.Errorf("pause: %+v, %v", paused, err)
+	}
+	if all, err = c.Workflows(t.Context()); err != nil || all.Workflows[6].Next != nil {
+		t.Errorf("a paused schedule has a next start: %+v, %v", all.Workflows[6], err)
+	}
+	resumed, err := c.ResumeSchedule(t.Context(), "nightly")
+	if err != nil || resumed.Paused != nil || resumed.Next.Before(began) {
+		t.Errorf("resume: %+v, %v", resumed, err)
+	}
+	run, err := c.RunSchedule(t.Context(), "nightly")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if i, err := c.Get(t.Context(), run.ID); err != nil || i.Workflow != "two" {
+		t.Errorf("run now: %+v, %v", i, err)
+	}
+	if _, err := c.PauseSchedule(t.Context(), "weekly"); err == nil || !strings.Contains(err.Error(), `no schedule "weekly"`) {
+		t.Errorf("an unknown schedule: %v", err)
+	}
 }
 
 func TestBackupIsForTheMachineItself(t *testing.T) {

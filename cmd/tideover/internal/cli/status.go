@@ -149,7 +149,11 @@ func renderSchedules(list []engine.Schedule, s *screen) []string {
 	}
 	t := &table{heads: []string{"NAME", "WORKFLOW", "SCHEDULE", "NEXT", "IN"}}
 	for _, c := range list {
-		t.add(plain(c.Name), plain(c.Workflow), plain(c.Cron), plain(s.stamp(c.Next)), plain(s.until(&c.Next)))
+		next, in := s.stamp(c.Next), s.until(&c.Next)
+		if c.Paused != nil {
+			next, in = "paused", "-"
+		}
+		t.add(plain(c.Name), plain(c.Workflow), plain(c.Cron), plain(next), plain(in))
 	}
 	lines := t.render(s)
 	for _, c := range list {

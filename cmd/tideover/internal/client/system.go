@@ -32,6 +32,21 @@ func (c systemCalls) Schedules(ctx context.Context) ([]engine.Schedule, error) {
 	return out.Schedules, err
 }
 
+// PauseSchedule stops a schedule until it is resumed, and returns it.
+func (c systemCalls) PauseSchedule(ctx context.Context, name string) (engine.Schedule, error) {
+	return post[engine.Schedule](ctx, c.connection, pathOf("schedules", name, "pause"), nil)
+}
+
+// ResumeSchedule ends the pause of a schedule, and returns it.
+func (c systemCalls) ResumeSchedule(ctx context.Context, name string) (engine.Schedule, error) {
+	return post[engine.Schedule](ctx, c.connection, pathOf("schedules", name, "resume"), nil)
+}
+
+// RunSchedule starts a run of a schedule now.
+func (c systemCalls) RunSchedule(ctx context.Context, name string) (control.Started, error) {
+	return post[control.Started](ctx, c.connection, pathOf("schedules", name, "run"), nil)
+}
+
 // Dead returns the dead runs grouped by similar errors. limit is the largest number of groups; 0
 // means the default of the server. internal includes the runs of internal workflows.
 func (c systemCalls) Dead(ctx context.Context, limit int, internal bool) (control.Dead, error) {

@@ -14,7 +14,7 @@ import (
 // BulkAction is an operation on many runs.
 type BulkAction string
 
-// The actions of [Runs.Bulk] and [Runs.ForAll].
+// The actions of [Runs.Bulk] and [Runs.StartBulk].
 const (
 	BulkRetry       BulkAction = "retry"
 	BulkRetryLatest BulkAction = "latest" // retry with the current definition of the workflow
@@ -125,52 +125,91 @@ func (r *Runs) Bulk(ctx context.Context, action BulkAction, b Bulk, by string) (
 }
 
 const (
-	// bulkWorkers is how many runs ForAll changes at the same time. The engine stores concurrent
+	// bulkWorkers is how many runs a BulkJob changes at the same time. The engine stores concurrent
 	// changes in one write.
 	bulkWorkers = 16
 
-	// bulkTime limits one call of ForAll.
-	bulkTime = 15 * time.Second
+	// bulkChangeTimeout limits the change of one run: its owner in a cluster may not answer.
+	bulkChangeTimeout = 20 * time.Second
 )
 
-// BulkResult is the result of [Runs.ForAll].
+// BulkResult has the numbers of runs of a [BulkJob].
 type BulkResult struct {
 	Done    int64 // runs that were changed
 	Refused int64 // runs that were not: the state had changed, or an attempt does not end
-	More    bool  // the time limit ended the call before it reached all runs
 }
 
-// ForAll applies the action to all runs that match a filter, for 15 seconds at most. It reads the
-// list once, from the oldest run to the newest, so that it retries a run that dies again only once.
-func (r *Runs) ForAll(ctx context.Context, action BulkAction, f Filter, by string) (result BulkResult, err error) {
-	change := action.change(r)
+// BulkJob is a change of many runs in the background.
+type BulkJob struct {
+	result BulkResult // accessed atomically until done is closed
+	done   chan struct{}
+	err    error // set before done is closed
+}
+
+// Progress returns how many runs were changed so far.
+func (j *BulkJob) Progress() BulkResult {
+	return BulkResult{atomic.LoadInt64(&j.result.Done), atomic.LoadInt64(&j.result.Refused)}
+}
+
+// Done returns a channel that is closed when the job has ended.
+func (j *BulkJob) Done() <-chan struct{} { return j.done }
+
+// Err returns why a job that has ended did not reach all runs; nil if it did.
+func (j *BulkJob) Err() error { return j.err }
+
+// StartBulk applies the action to the runs with the ids, or to all runs that match the filter if ids
+// is nil, in the background. The job ends when it has reached all runs, when the context ends, or
+// when the engine is closed. It reads the list once, from the oldest run to the newest, so that it
+// retries a run that dies again only once. by names the user.
+func (r *Runs) StartBulk(ctx context.Context, action BulkAction, ids []string, f Filter, by string) *BulkJob {
+	j := &BulkJob{done: make(chan struct{})}
+	change := func(id string) error {
+		ctx, cancel := context.WithTimeout(ctx, bulkChangeTimeout)
+		defer cancel()
+		return action.change(r)(ctx, id, by)
+	}
+	go func() {
+		defer close(j.done)
+		if ids != nil {
+			j.err = j.result.add(ctx, ids, change)
+			return
+		}
+		j.err = r.forAll(ctx, f, func(ids []string) error { return j.result.add(ctx, ids, change) })
+	}()
+	return j
+}
+
+// forAll calls do with the ids of the runs that match a filter, page by page, from the oldest run to
+// the newest.
+func (r *Runs) forAll(ctx context.Context, f Filter, do func(ids []string) error) error {
 	f.Order, f.Limit = "oldest", 1000
-	for end := time.Now().Add(bulkTime); ; {
+	for {
 		list, err := r.engine.List(ctx, f.engine())
-		if err == nil {
-			err = result.add(ctx, list.Runs, func(id string) error { return change(ctx, id, by) })
+		if err != nil {
+			return err
 		}
-		if err != nil || list.Next == "" {
-			return result, err
+		ids := make([]string, len(list.Runs))
+		for i := range list.Runs {
+			ids[i] = list.Runs[i].ID
 		}
-		if f.After = list.Next; time.Now().After(end) {
-			result.More = true
-			return result, nil
+		if err := do(ids); err != nil || list.Next == "" {
+			return err
 		}
+		f.After = list.Next
 	}
 }
 
 // add calls change concurrently for the runs, and counts the results. It stops at the first
 // [engine.ErrClosed], which it returns.
-func (b *BulkResult) add(ctx context.Context, runs []engine.Info, change func(id string) error) error {
+func (b *BulkResult) add(ctx context.Context, ids []string, change func(id string) error) error {
 	rest, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var next atomic.Int64
 	var workers sync.WaitGroup
 	for range bulkWorkers {
 		workers.Go(func() {
-			for n := next.Add(1); n <= int64(len(runs)) && rest.Err() == nil; n = next.Add(1) {
-				switch err := change(runs[n-1].ID); {
+			for n := next.Add(1); n <= int64(len(ids)) && rest.Err() == nil; n = next.Add(1) {
+				switch err := change(ids[n-1]); {
 				case err == nil:
 					atomic.AddInt64(&b.Done, 1)
 				case errors.Is(err, engine.ErrClosed):

@@ -62,6 +62,7 @@ var causes = []struct {
 	field string // field of the request that caused the error; may be empty
 }{
 	{engine.ErrNotFound, CodeNotFound, ""},
+	{engine.ErrNoSchedule, CodeNotFound, ""},
 	{session.ErrUnknown, CodeNotFound, ""},
 	{engine.ErrState, CodeState, ""},
 	{engine.ErrConflict, CodeConflict, ""},

@@ -102,11 +102,17 @@ func Describe(e *retry.Event, number int) string {
 	case retry.Canceled:
 		return byActor("Run canceled", e.Note)
 	case retry.Resumed:
+		if ofSchedule(e) {
+			return "Resumed: " + e.Note
+		}
 		if e.Step != "" {
 			return byActor("Wait of "+e.Step+" ended early", e.Note)
 		}
 		return byActor("Run resumed", e.Note)
 	case retry.Paused:
+		if ofSchedule(e) {
+			return "Paused: " + e.Note
+		}
 		return byActor("Run paused", e.Note)
 	case retry.NeedsHandler:
 		return "Step " + e.Step + " waits for a program that knows " + e.Note
@@ -163,6 +169,9 @@ func ofLimit(n, most int) string {
 	}
 	return fmt.Sprintf("%d/%d", n, most)
 }
+
+// ofSchedule reports whether an event that an operator has caused is about a schedule, not a run.
+func ofSchedule(e *retry.Event) bool { return e.Run == "" && strings.HasPrefix(e.Note, "schedule ") }
 
 func byActor(what, who string) string {
 	if who == "" {

@@ -35,6 +35,8 @@ func TestWhatIsSaidOfEvents(t *testing.T) {
 		{retry.Event{Kind: retry.AttemptLost, Step: "a", Attempt: 1, Attempts: 2}, 0, "Attempt 1/2 of a was lost: the process ended in it"},
 		{retry.Event{Kind: retry.Canceled, Note: "eve"}, 0, "Run canceled by eve"},
 		{retry.Event{Kind: retry.Resumed, Step: "a", Note: "eve"}, 0, "Wait of a ended early by eve"},
+		{retry.Event{Kind: retry.Paused, Name: "report", Note: "schedule nightly, by eve"}, 0, "Paused: schedule nightly, by eve"},
+		{retry.Event{Kind: retry.Resumed, Name: "report", Note: "schedule nightly, by eve"}, 0, "Resumed: schedule nightly, by eve"},
 		{retry.Event{Kind: retry.NeedsHandler, Step: "a", Note: "go:x/a"}, 0, "Step a waits for a program that knows go:x/a"},
 		{retry.Event{Kind: retry.BreakerOpened}, 0, "breaker opened"},
 	} {

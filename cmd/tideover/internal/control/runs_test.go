@@ -110,9 +110,15 @@ func TestOperationsOnManyRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	all, err := r.ForAll(t.Context(), BulkCancel, Filter{Workflow: "fail", States: []string{"dead"}, Fresh: true}, "x")
-	if err != nil || all.Done != 3 || all.Refused != 0 || all.More {
-		t.Errorf("ForAll = %+v, %v, want 3", all, err)
+	job := r.StartBulk(t.Context(), BulkCancel, nil, Filter{Workflow: "fail", States: []string{"dead"}, Fresh: true}, "x")
+	<-job.Done()
+	if err := job.Err(); err != nil || job.Progress() != (BulkResult{Done: 3}) {
+		t.Errorf("a job for a filter: %+v, %v, want 3", job.Progress(), err)
+	}
+	job = r.StartBulk(t.Context(), BulkRetry, ids, Filter{}, "x")
+	<-job.Done()
+	if err := job.Err(); err != nil || job.Progress() != (BulkResult{Refused: int64(len(ids))}) {
+		t.Errorf("a job for runs that are canceled: %+v, %v, want all refused", job.Progress(), err)
 	}
 	for name, c := range map[string]struct {
 		bulk   Bulk

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/engine"
 )
 
@@ -46,7 +48,7 @@ func newWorkflow(flow *engine.Workflow, schedules []engine.Schedule) Workflow {
 			continue
 		}
 		out.Schedules = append(out.Schedules, c.Name)
-		if out.Next == nil || c.Next.Before(*out.Next) {
+		if c.Paused == nil && (out.Next == nil || c.Next.Before(*out.Next)) {
 			out.Next = &c.Next
 		}
 	}
@@ -59,6 +61,42 @@ func (r *Runs) Schedules(ctx context.Context) ([]engine.Schedule, error) {
 	list, err := r.engine.Schedules(ctx)
 	slices.SortFunc(list, func(a, b engine.Schedule) int { return cmp.Compare(a.Name, b.Name) })
 	return NotNil(list), err
+}
+
+// Schedule returns the schedule with the name.
+func (r *Runs) Schedule(ctx context.Context, name string) (engine.Schedule, error) {
+	list, err := r.Schedules(ctx)
+	if err != nil {
+		return engine.Schedule{}, err
+	}
+	var names []string
+	for _, s := range list {
+		if s.Name == name {
+			return s, nil
+		}
+		names = append(names, s.Name)
+	}
+	return engine.Schedule{}, NewError(CodeNotFound, fmt.Sprintf("there is no schedule %q", Excerpt(name)), strictyaml.SuggestName("schedule", name, names))
+}
+
+// PauseSchedule stops a schedule until it is resumed. by names the user.
+func (r *Runs) PauseSchedule(ctx context.Context, name, by string) error {
+	return r.engine.PauseSchedule(ctx, name, by)
+}
+
+// ResumeSchedule ends the pause of a schedule. by names the user.
+func (r *Runs) ResumeSchedule(ctx context.Context, name, by string) error {
+	return r.engine.ResumeSchedule(ctx, name, by)
+}
+
+// RunSchedule starts a run of a schedule's workflow with the schedule's input now. The next start of
+// the schedule does not change. by names the user.
+func (r *Runs) RunSchedule(ctx context.Context, name, by string) (Started, error) {
+	s, err := r.Schedule(ctx, name)
+	if err != nil {
+		return Started{}, err
+	}
+	return r.Start(ctx, Start{Workflow: s.Workflow, Input: s.Input}, by)
 }
 
 // DeadQuery selects groups of dead runs.

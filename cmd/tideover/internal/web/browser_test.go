@@ -98,6 +98,8 @@ func TestBrowser(t *testing.T) {
 		{"a run appears and counts down", visitor.appears},
 		{"a dead letter is retried in a dialog", visitor.retries},
 		{"many runs are canceled in a dialog", visitor.bulk},
+		{"runs are chosen in a list", visitor.chooses},
+		{"a theme and a clock are chosen", visitor.theme},
 		{"everything works without scripts", visitor.plain},
 		{"details that the user has opened stay open", visitor.stays},
 		{"pages load without errors", visitor.loads},
@@ -123,6 +125,8 @@ func TestFullSiteInABrowser(t *testing.T) {
 		{"policies and health", visitor.policiesAndHealth},
 		{"by keyboard", visitor.keys},
 		{"without scripts", visitor.fullSitePlain},
+		{"workflows and schedules", visitor.workflows},
+		{"pictures of workflows", visitor.workflowPictures},
 		{"pictures", visitor.fullSitePictures},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.do(visitor{t, tab.With(t)}, g.with(t)) })

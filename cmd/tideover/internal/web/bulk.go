@@ -228,7 +228,14 @@ func (h bulkActions) act(r *http.Request) (did, to string, err error) {
 	if q.Group != "" {
 		to = "/dead" // not the page of the group, which may be empty after the action
 	}
-	return h.forAll(r, e, f, to)
+	total, more, err := h.matches(r.Context(), q, f)
+	if err != nil {
+		return "", "", err
+	}
+	if more {
+		total = 0
+	}
+	return h.change(r, e, bulkTarget{filter: f, total: total, back: to})
 }
 
 // groupQuestion returns the confirmation question for retrying all runs of a group of dead letters.
@@ -251,25 +258,7 @@ func (h bulkActions) retryGroup(r *http.Request) (did, to string, err error) {
 		return "", "", err
 	}
 	f := control.Filter{States: []string{"dead"}, Workflow: g.Workflow, Error: g.Pattern, Until: time.Now()}
-	return h.forAll(r, &bulkKinds[0], f, "/dead")
-}
-
-// forAll applies an action to all runs that match a filter. The sentence did says how many runs were
-// changed; to is the URL back with the same numbers in its query.
-func (h bulkActions) forAll(r *http.Request, a *bulkAction, f control.Filter, back string) (did, to string, err error) {
-	t, err := h.control.Runs.ForAll(r.Context(), a.name, f, h.actorOf(r))
-	if err != nil {
-		return "", "", fmt.Errorf("%w; runs that were %s before this error: %d", err, a.past, t.Done)
-	}
-	v := url.Values{"did": {string(a.name) + "-all"}, "n": {strconv.FormatInt(t.Done, 10)}, "left": {strconv.FormatInt(t.Refused, 10)}}
-	if t.More {
-		v.Set("more", "1")
-	}
-	sign := "?"
-	if strings.Contains(back, sign) {
-		sign = "&"
-	}
-	return done(v), back + sign + v.Encode(), nil
+	return h.change(r, &bulkKinds[0], bulkTarget{filter: f, total: g.Count, back: "/dead"})
 }
 
 // done returns the sentence about the action that the query of a URL names; "" if the name is
@@ -286,9 +275,6 @@ func done(v url.Values) string {
 	text := fmt.Sprintf("%d %s.", max(n, 0), bulkKinds[i].past)
 	if left > 0 {
 		text += fmt.Sprintf(" %d skipped: their state did not allow it.", left)
-	}
-	if v.Get("more") == "1" {
-		text += " More runs match: repeat the action to continue."
 	}
 	return text
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/engine"
 )
 
@@ -20,6 +21,7 @@ type deadBody struct {
 	Groups []group
 	Group  *group // the selected one; nil for all
 	Rows   []deadRow
+	Choose bool   // the user may choose runs and change them
 	First  string // URL of the first page; "" if this is it
 	More   string // URL of the next page; "" if there is none
 	All    string // URL of the list of all groups
@@ -74,7 +76,7 @@ func (h deadPage) load(ctx context.Context, q query, now time.Time) (part, error
 		return part{}, err
 	}
 	all := query{Internal: q.Internal, Order: orders[0]}
-	b := deadBody{Query: q, Count: t.States["dead"], All: all.url("/dead")}
+	b := deadBody{Query: q, Count: t.States["dead"], All: all.url("/dead"), Choose: !httpserver.CallerOf(ctx).ReadOnly}
 	silent := t.Stats.Silent
 	if !q.Internal {
 		all.Internal = true

@@ -103,6 +103,7 @@ func (h overviewPage) addWork(ctx context.Context, b *overviewBody) (err error) 
 // names the shards that did not answer.
 func (h overviewPage) addSchedules(ctx context.Context, b *overviewBody) {
 	b.Due, _ = h.control.Runs.Schedules(ctx) //nolint:errcheck // see above
+	b.Due = slices.DeleteFunc(b.Due, func(s engine.Schedule) bool { return s.Paused != nil })
 	for i := range b.Due {
 		b.Due[i].Refused = changedCopy(b.Due[i].Refused, func(r *engine.RefusedStart) { r.Error = h.redact(r.Error) })
 	}

@@ -26,6 +26,8 @@ type page struct {
 	Home    string // URL of the first page
 	Nav     []navEntry
 	Storms  []storm.Storm
+	Refresh int // seconds after which a browser without JavaScript loads the page again; 0 means never
+	Display display
 	Body    any // the content
 }
 
@@ -43,6 +45,8 @@ func (h *Site) navigation() (list []navEntry) {
 	add(work, navEntry{"overview", "Overview", "/overview", "o"})
 	add(work, navEntry{"runs", "Runs", "/runs", "r"})
 	add(work, navEntry{"dead", "Dead letters", "/dead", "d"})
+	add(work, navEntry{"workflows", "Workflows", "/workflows", "w"})
+	add(work, navEntry{"schedules", "Schedules", "/schedules", "t"})
 	add(work && h.control.Sessions != nil, navEntry{"sessions", "Sessions", "/sessions", "s"})
 	add(true, navEntry{"providers", "Providers", "/providers", "p"})
 	add(work, navEntry{"policies", "Policies", "/policies", "l"})
@@ -58,7 +62,7 @@ func (h *Site) show(w http.ResponseWriter, r *http.Request, status int, name str
 	if p.Now.IsZero() {
 		p.Now = time.Now()
 	}
-	p.Storms = h.control.System.Storms()
+	p.Storms, p.Display = h.control.System.Storms(), newDisplay(r)
 	b, err := h.render(name, p)
 	if err != nil {
 		http.Error(w, "can't render the page: "+err.Error(), http.StatusInternalServerError)

@@ -24,7 +24,8 @@ type runBody struct {
 	By       string // who set the current wait
 	Why      string // why it is dead, in words
 	Steps    []step
-	Flow     *flow // operations, if the workflow is code; nil if it has steps
+	Graph    *stepGraph // drawing of the steps; nil if there is none
+	Flow     *flow      // operations, if the workflow is code; nil if it has steps
 	TagLinks []tagLink
 	Chart    chart
 	Offers   []offer
@@ -37,6 +38,7 @@ type runBody struct {
 	Continued link   // the run that continues this one
 	Parent    link   // the run that has started this one as its child
 	Waits     string // what the run waits for
+	Workflows string // URL of the page of its workflow; "" if the workflow is no longer defined
 }
 
 type link struct{ ID, URL string }
@@ -99,6 +101,9 @@ func (h runPage) load(ctx context.Context, id string, all bool, now time.Time) (
 	if b.Asks = openQuestions(i, viewer); viewer.ReadOnly {
 		b.Offers = nil
 	}
+	if _, ok := h.control.Runs.Definition(i.Workflow); ok {
+		b.Workflows = workflowURL(i.Workflow)
+	}
 	p.data.Body = b
 	return p, nil
 }
@@ -117,6 +122,7 @@ func newRunPart(i *engine.Info, dead int, all bool, now time.Time) part {
 	if function, ops := control.Operations(i); function != nil {
 		b.Flow, b.Waits = newFlow(i, function, ops, all), waitText(waitingOp(i))
 	} else {
+		b.Graph = graphOfRun(i)
 		for k := range i.Steps {
 			b.Steps = append(b.Steps, newStep(&i.Steps[k], k, all))
 		}

@@ -19,6 +19,7 @@ type runsBody struct {
 	Workflows []string
 	Rows      []row
 	Bulk      []offer // actions on all runs that match
+	Choose    bool    // the user may choose runs and change them
 	Hidden    *link   // the list that includes runs of internal workflows; nil if there are none
 	First     string  // URL of the first page; "" if this is it
 	More      string  // URL of the next page; "" if there is none
@@ -66,7 +67,7 @@ func (h runsPage) serve(w http.ResponseWriter, r *http.Request) {
 	q.Group = ""
 	given := r.URL.Query()
 	if done(given) != "" {
-		for _, name := range []string{"did", "n", "left", "more"} {
+		for _, name := range []string{"did", "n", "left"} {
 			given.Del(name)
 		}
 	}
@@ -113,8 +114,8 @@ func (h runsPage) load(ctx context.Context, q query, now time.Time) (part, error
 		return part{}, err
 	}
 	b := runsBody{Query: q, Totals: t, Chips: t.chips(q), Workflows: h.workflows(t, q), Rows: rows, Behind: list.Behind, Silent: silentText(t.Stats.Silent, list.Silent)}
-	if b.Bulk = bulkOffers(q); httpserver.CallerOf(ctx).ReadOnly {
-		b.Bulk = nil
+	if b.Choose = !httpserver.CallerOf(ctx).ReadOnly; b.Choose {
+		b.Bulk = bulkOffers(q)
 	}
 	if !q.Internal && q.Workflow == "" && t.Others {
 		more := q

@@ -36,12 +36,16 @@ type Site struct {
 	streams   atomic.Int64 // number of open streams
 	findings  findingsCache
 	cluster   clusterCache
+	ended     endedCache
+	starts    firstStarts
+	jobs      bulkJobs
 	samples   waitSamples
 	began     time.Time
 
 	requestTimeout time.Duration // how long a page of a cluster waits for other members
 	pace           time.Duration // shortest time between two updates of a page
 	beat           time.Duration // time between two heartbeats of a stream
+	bulkWait       time.Duration // how long the answer to a form waits for the end of a bulk action
 }
 
 //go:embed templates
@@ -57,7 +61,7 @@ var loadTemplates = sync.OnceValue(func() *template.Template {
 func New(o Options) *Site {
 	h := &Site{
 		runData: newRunData(o), actor: "page", mux: http.NewServeMux(), assets: loadAssets(), templates: loadTemplates(),
-		requestTimeout: requestTimeout, pace: 500 * time.Millisecond, beat: 10 * time.Second, began: time.Now(),
+		requestTimeout: requestTimeout, pace: 500 * time.Millisecond, beat: 10 * time.Second, bulkWait: time.Second, began: time.Now(),
 	}
 	h.routes()
 	return h
@@ -77,6 +81,7 @@ func (h *Site) routes() {
 	h.form("/providers/{provider}/{action}", providers.question, providers.act)
 	h.live("/health", unrelated, always(healthPage{h}.load), nil)
 	h.mux.HandleFunc("GET /keys", h.serveKeys)
+	h.mux.HandleFunc("GET /display", h.setDisplay)
 	h.mux.Handle("GET /static/", h.assets)
 	h.mux.HandleFunc(noPage, func(w http.ResponseWriter, r *http.Request) {
 		text := "page not found"
@@ -96,12 +101,15 @@ func (h *Site) engineRoutes() {
 	h.mux.HandleFunc("GET /runs", runsPage{h}.serve)
 	h.mux.HandleFunc("GET /live/runs", runsPage{h}.live)
 	h.form("/bulk/{action}", bulk.question, bulk.act)
+	h.form("/bulk/chosen", bulk.chosenQuestion, bulk.actOnChosen)
+	h.live("/progress/{job}", unrelated, byName("job", progressPage{h}.load), nil)
 	h.mux.HandleFunc("GET /runs/{id}", runPage{h}.serve)
 	h.mux.HandleFunc("GET /live/runs/{id}", runPage{h}.live)
 	h.form("/runs/{id}/{action}", runActions{h}.question, runActions{h}.act)
 	h.mux.HandleFunc("GET /dead", deadPage{h}.serve)
 	h.mux.HandleFunc("GET /live/dead", deadPage{h}.live)
 	h.form("/dead/retry", bulk.groupQuestion, bulk.retryGroup)
+	h.workflowRoutes()
 	if h.clustered() {
 		h.live("/cluster", "", always(clusterPage{h}.load), nil)
 	}
@@ -111,6 +119,16 @@ func (h *Site) engineRoutes() {
 		h.live("/sessions/{session}", "", byName("session", sessions.load), sessionTexts)
 		h.form("/sessions/{session}/{action}", sessions.question, sessions.act)
 	}
+}
+
+func (h *Site) workflowRoutes() {
+	workflows, schedules, start := workflowsPage{h}, schedulesPage{h}, startPage{h}
+	h.live("/workflows", "", always(workflows.loadList), nil)
+	h.live("/workflows/{workflow}", "", byName("workflow", workflows.load), nil)
+	h.mux.HandleFunc("GET /workflows/{workflow}/start", start.serve)
+	h.mux.HandleFunc("POST /workflows/{workflow}/start", start.start)
+	h.live("/schedules", "", always(schedules.load), scheduleTexts)
+	h.form("/schedules/{schedule}/{action}", schedules.question, schedules.act)
 }
 
 // Has reports whether the path of the request belongs to a page or an action. It does not check
@@ -169,7 +187,7 @@ func (h *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if id := r.PathValue("id"); id != "" && status != http.StatusNotFound {
 		p.Back = runURL(id)
 	}
-	for name, list := range map[string]string{"session": "/sessions", "provider": "/providers", "notifier": "/notifications"} {
+	for name, list := range map[string]string{"session": "/sessions", "provider": "/providers", "notifier": "/notifications", "workflow": "/workflows", "schedule": "/schedules"} {
 		if r.PathValue(name) != "" {
 			p.Back = list
 		}

@@ -311,8 +311,8 @@ func audit(t testing.TB, name, body string) {
 }
 
 // known are the elements that the templates use.
-var known = strings.Fields(`a body br button caption circle code dd defs details dialog div dl dt footer form g h1 h2 h3 head header
-	html hx-partial input kbd label li line link main meta nav noscript option p pattern pre rect script section select span strong
+var known = strings.Fields(`a body br button caption circle code dd defs desc details dialog div dl dt footer form g h1 h2 h3 head header
+	html hx-partial input kbd label li line link main marker meta nav noscript option p path pattern pre progress rect script section select span strong
 	summary svg table tbody td text textarea th thead time title tr ul`)
 
 func auditElement(t testing.TB, name string, e xml.StartElement) {

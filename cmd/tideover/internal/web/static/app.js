@@ -14,9 +14,10 @@
 		if (s < 86400) return f(s / 3600) + " h " + two(f(s / 60) % 60) + " min";
 		return f(s / 86400) + " d " + two(f(s / 3600) % 24) + " h";
 	};
-	const full = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
-	const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short" });
-	const day = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short" });
+	const hours = document.documentElement.dataset.clock === "24h" ? { hourCycle: "h23" } : {};
+	const full = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long", ...hours });
+	const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short", ...hours });
+	const day = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short", ...hours });
 	const write = (el, text) => { if (el.textContent !== text) el.textContent = text; };
 
 	const times = () => {
@@ -137,9 +138,19 @@
 	document.addEventListener("change", (e) => { if (e.target.id === "shortcuts") store(e.target.checked); });
 	document.addEventListener("change", (e) => { if (e.target.matches("[data-submit]")) e.target.form.requestSubmit(); });
 
+	// Runs that the user has chosen stay chosen when the list is updated.
+	const chosen = new Set();
+	const boxes = () => document.querySelectorAll("input[form=chosen]");
+	for (const b of boxes()) if (b.checked) chosen.add(b.value);
+	document.addEventListener("change", (e) => {
+		if (!e.target.matches("input[form=chosen]")) return;
+		if (e.target.checked) chosen.add(e.target.value); else chosen.delete(e.target.value);
+	});
+	const choose = () => { for (const b of boxes()) if (b.checked !== chosen.has(b.value)) b.checked = chosen.has(b.value); };
+
 	// Times in an update are converted to the browser's time zone before the update is painted.
 	server(Number($("clock")?.dataset.now));
 	times();
 	box();
-	new MutationObserver(times).observe($("main"), { childList: true, subtree: true, characterData: true });
+	new MutationObserver(() => { times(); choose(); }).observe($("main"), { childList: true, subtree: true, characterData: true });
 })();

@@ -1,0 +1,147 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
+	"github.com/tideover/tideover/engine"
+)
+
+// schedulesPage shows the schedules.
+type schedulesPage struct{ *Site }
+
+// schedulesBody is the content of the page with the list of schedules.
+type schedulesBody struct {
+	Rows    []scheduleRow
+	Missing string // why the schedules are unknown
+}
+
+// scheduleRow is a schedule in a list.
+type scheduleRow struct {
+	engine.Schedule
+	ID          string // of the HTML element
+	WorkflowURL string
+	Last        *row // its newest run, if that is one of the last runs of the workflow
+	Offers      []offer
+}
+
+// scheduleTexts has the sentence that is shown after each action on a schedule.
+var scheduleTexts = map[string]string{"pause": "Paused. The schedule starts no run until it is resumed.", "resume": "Resumed."}
+
+func scheduleURL(name string) string { return "/schedules/" + url.PathEscape(name) }
+
+func (h schedulesPage) load(ctx context.Context, now time.Time) (part, error) {
+	var b schedulesBody
+	rows, err := h.rows(ctx)
+	switch {
+	case err != nil && control.AsError(err).Status == http.StatusServiceUnavailable: // their shard does not answer
+		b.Missing = h.redact(err.Error())
+	case err != nil:
+		return part{}, err
+	}
+	b.Rows = rows
+	return part{
+		template: "schedules", moving: true,
+		data: page{Title: "Schedules", Place: "schedules", Live: "/live/schedules", Now: now, Dead: h.deadCount(ctx), Body: b},
+	}, nil
+}
+
+// rows returns the schedules, by their next start.
+func (h schedulesPage) rows(ctx context.Context) ([]scheduleRow, error) {
+	soon, cancel := h.soon(ctx)
+	defer cancel()
+	list, err := h.control.Runs.Schedules(soon)
+	if err != nil {
+		return nil, err
+	}
+	readOnly := httpserver.CallerOf(ctx).ReadOnly
+	rows := make([]scheduleRow, len(list))
+	for i, s := range list {
+		s.Refused = changedCopy(s.Refused, func(r *engine.RefusedStart) { r.Error = h.redact(r.Error) })
+		rows[i] = scheduleRow{Schedule: s, ID: "sc-" + hash(s.Name, 6), WorkflowURL: workflowURL(s.Workflow)}
+		if rows[i].Last, err = h.lastRun(ctx, &s); err != nil {
+			return nil, err
+		}
+		if !readOnly {
+			rows[i].Offers = scheduleOffers(&s)
+		}
+	}
+	slices.SortFunc(rows, byNext)
+	return rows, nil
+}
+
+// lastRun returns the newest run that the schedule has started; nil if it is not one of the last runs
+// of the workflow.
+func (h schedulesPage) lastRun(ctx context.Context, s *engine.Schedule) (*row, error) {
+	rows, _, err := h.list(ctx, control.Filter{Workflow: s.Workflow, Limit: rowsPerPage})
+	for i := range rows {
+		if strings.HasPrefix(rows[i].Key, "schedule/"+s.Name+"/") {
+			return &rows[i], nil
+		}
+	}
+	return nil, err
+}
+
+func scheduleOffers(s *engine.Schedule) (list []offer) {
+	add := func(name, label string) {
+		list = append(list, offer{name, label, actionURL(scheduleURL(s.Name), name), false})
+	}
+	if control.Startable(s.Workflow) == nil {
+		add("run", "Run now")
+	}
+	if s.Paused != nil {
+		add("resume", "Resume")
+	} else {
+		add("pause", "Pause")
+	}
+	return list
+}
+
+// question returns the confirmation question for an action on a schedule.
+func (h schedulesPage) question(r *http.Request) (*question, error) {
+	action := r.PathValue("action")
+	s, err := h.control.Runs.Schedule(r.Context(), r.PathValue("schedule"))
+	if err != nil {
+		return nil, err
+	}
+	q := &question{Action: actionURL(scheduleURL(s.Name), action), Back: "/schedules"}
+	switch action {
+	case "run":
+		q.Title, q.Button = "Run "+s.Name+" now?", "Run now"
+		q.Text = fmt.Sprintf("A run of workflow %s starts now, with the input of the schedule. The next start of the schedule does not change.", s.Workflow)
+	case "pause":
+		q.Title, q.Button = "Pause "+s.Name+"?", "Pause"
+		q.Text = "The schedule starts no run until it is resumed, also after a restart. Runs that it has started continue."
+	case "resume":
+		q.Title, q.Button = "Resume "+s.Name+"?", "Resume"
+		q.Text = "The next run starts at the next time of the schedule. Starts that it missed while it was paused are not made up for."
+	default:
+		return nil, unknownAction(action)
+	}
+	return q, nil
+}
+
+// act applies an action to a schedule.
+func (h schedulesPage) act(r *http.Request) (did, to string, err error) {
+	ctx, name, by, action := r.Context(), r.PathValue("schedule"), h.actorOf(r), r.PathValue("action")
+	switch action {
+	case "run":
+		run, err := h.control.Runs.RunSchedule(ctx, name, by)
+		return "", runURL(run.ID) + "?did=start", err
+	case "pause":
+		err = h.control.Runs.PauseSchedule(ctx, name, by)
+	case "resume":
+		err = h.control.Runs.ResumeSchedule(ctx, name, by)
+	default:
+		err = unknownAction(action)
+	}
+	h.feed.touchAll()
+	return scheduleTexts[action], "/schedules?did=" + action, err
+}

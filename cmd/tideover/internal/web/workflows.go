@@ -1,0 +1,337 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
+	"github.com/tideover/tideover/engine"
+)
+
+const (
+	sampledEnded  = 100 // ended runs from which the figures of a workflow are computed
+	shownLastRuns = 10  // runs on the page of a workflow
+)
+
+// workflowsPage shows the workflows.
+type workflowsPage struct{ *Site }
+
+// workflowsBody is the content of the page with the list of workflows.
+type workflowsBody struct {
+	Rows    []workflowRow
+	Missing string // why the schedules are unknown
+	Silent  string // which shards did not answer
+}
+
+// workflowRow is a workflow in the list.
+type workflowRow struct {
+	Name   string
+	URL    string
+	Start  string // URL of the form that starts a run; "" if the user can't start one
+	Steps  int    // 0 if the workflow is code
+	Active int    // runs that have not ended
+	Dead   int    // runs
+	Last   *row   // the newest run; nil if there is none
+	Next   *time.Time
+	Paused bool // a schedule of the workflow is paused
+	Ended  endedRuns
+}
+
+// workflowURL returns the URL of the page of a workflow.
+func workflowURL(name string) string { return "/workflows/" + url.PathEscape(name) }
+
+// startURL returns the URL of the form that starts a run; "" if the user can't start one.
+func startURL(ctx context.Context, workflow string) string {
+	if httpserver.CallerOf(ctx).ReadOnly || control.Startable(workflow) != nil {
+		return ""
+	}
+	return actionURL(workflowURL(workflow), "start")
+}
+
+// endedRuns has figures of the last runs of a workflow that have succeeded or died.
+type endedRuns struct {
+	Runs      int // number of them; all figures are 0 if it is 0
+	Succeeded int
+	Took      percentiles // from creation to end
+	Wait      percentiles // from creation to the first attempt; only on the page of a workflow
+}
+
+// Rate returns the share of runs that have succeeded, such as "97.5 %".
+func (e endedRuns) Rate() string {
+	if e.Runs == 0 {
+		return "–"
+	}
+	return strings.Replace(fmt.Sprintf("%.1f %%", 100*float64(e.Succeeded)/float64(e.Runs)), ".0 ", " ", 1)
+}
+
+// percentiles of a list of durations.
+type percentiles struct {
+	N             int // number of durations
+	P50, P95, P99 time.Duration
+}
+
+// newPercentiles returns the percentiles of the list, by the nearest rank.
+func newPercentiles(list []time.Duration) percentiles {
+	if len(list) == 0 {
+		return percentiles{}
+	}
+	slices.Sort(list)
+	at := func(percent int) time.Duration { return list[max((len(list)*percent+99)/100, 1)-1] }
+	return percentiles{N: len(list), P50: at(50), P95: at(95), P99: at(99)}
+}
+
+// endedCache has the figures of workflows, which change only when a run ends.
+type endedCache struct {
+	mu    sync.Mutex
+	known map[string]cachedEnded
+}
+
+type cachedEnded struct {
+	totals engine.Totals // of the workflow when the figures were computed
+	ended  endedRuns
+}
+
+// endedRuns returns the figures of a workflow. It reads the list again only if the totals have changed.
+func (h *Site) endedRuns(ctx context.Context, workflow string, totals engine.Totals) (endedRuns, error) {
+	h.ended.mu.Lock()
+	c, ok := h.ended.known[workflow]
+	h.ended.mu.Unlock()
+	if ok && c.totals == totals {
+		return c.ended, nil
+	}
+	list, err := h.endedList(ctx, workflow)
+	if err != nil {
+		return endedRuns{}, err
+	}
+	ended := newEndedRuns(list.Runs)
+	h.ended.mu.Lock()
+	defer h.ended.mu.Unlock()
+	if list.Behind == 0 && len(list.Silent) == 0 {
+		if h.ended.known == nil || len(h.ended.known) > 1000 {
+			h.ended.known = map[string]cachedEnded{}
+		}
+		h.ended.known[workflow] = cachedEnded{totals, ended}
+	}
+	return ended, nil
+}
+
+// endedList returns the last runs of a workflow that have succeeded or died.
+func (h *Site) endedList(ctx context.Context, workflow string) (engine.Page, error) {
+	ctx, cancel := h.soon(ctx)
+	defer cancel()
+	return h.control.Runs.List(ctx, control.Filter{Workflow: workflow, States: []string{"succeeded", "dead", "replaced"}, Limit: sampledEnded})
+}
+
+func newEndedRuns(runs []engine.Info) (e endedRuns) {
+	var took []time.Duration
+	for i := range runs {
+		e.Runs++
+		if runs[i].State == "succeeded" {
+			e.Succeeded++
+		}
+		if end := runs[i].Ended; end != nil {
+			took = append(took, end.Sub(runs[i].Created))
+		}
+	}
+	e.Took = newPercentiles(took)
+	return e
+}
+
+func (h workflowsPage) loadList(ctx context.Context, now time.Time) (part, error) {
+	t, err := h.totals(ctx, false)
+	if err != nil {
+		return part{}, err
+	}
+	all, err := h.control.Runs.Workflows(ctx, false)
+	if err != nil {
+		return part{}, err
+	}
+	b := workflowsBody{Missing: h.redact(all.Missing), Silent: silentText(t.Stats.Silent, nil)}
+	schedules, _ := h.control.Runs.Schedules(ctx) //nolint:errcheck // Missing has the error
+	for i := range all.Workflows {
+		w := &all.Workflows[i]
+		r := workflowRow{Name: w.Name, URL: workflowURL(w.Name), Start: startURL(ctx, w.Name), Next: w.Next, Steps: len(w.Steps)}
+		if h.isCode(w.Name) {
+			r.Steps = 0
+		}
+		r.Paused = slices.ContainsFunc(schedules, func(s engine.Schedule) bool { return s.Workflow == w.Name && s.Paused != nil })
+		if err := h.addRuns(ctx, &r, &t); err != nil {
+			return part{}, err
+		}
+		b.Rows = append(b.Rows, r)
+	}
+	return part{
+		template: "workflows", behind: t.Stats.Behind > 0,
+		data: page{Title: "Workflows", Place: "workflows", Live: "/live/workflows", Now: now, Dead: t.States["dead"], Body: b},
+	}, nil
+}
+
+// isCode reports whether the workflow is code.
+func (h *Site) isCode(workflow string) bool {
+	w, ok := h.control.Runs.Definition(workflow)
+	return ok && w.IsFlow()
+}
+
+// addRuns adds the numbers of runs, the newest run and the figures of the ended runs.
+func (h workflowsPage) addRuns(ctx context.Context, r *workflowRow, t *totals) (err error) {
+	i := slices.IndexFunc(t.Stats.Workflows, func(w engine.WorkflowStats) bool { return w.Name == r.Name })
+	if i < 0 {
+		return nil // it has had no run
+	}
+	w := t.Stats.Workflows[i]
+	for state, n := range w.States {
+		if state == "dead" {
+			r.Dead += n
+		} else {
+			r.Active += n
+		}
+	}
+	rows, _, err := h.list(ctx, control.Filter{Workflow: r.Name, Limit: 1})
+	if err != nil {
+		return err
+	}
+	if len(rows) > 0 {
+		r.Last = &rows[0]
+	}
+	r.Ended, err = h.endedRuns(ctx, r.Name, w.Totals)
+	return err
+}
+
+// workflowBody is the content of the page of a workflow.
+type workflowBody struct {
+	workflowRow
+	Timeout   time.Duration
+	Code      bool
+	Graph     *stepGraph // nil if there is none
+	Defs      []stepDef
+	Schedules []scheduleRow
+	Runs      []row
+	RunsURL   string
+	Missing   string // why the schedules are unknown
+	Silent    string // which shards did not answer
+}
+
+// stepDef is the definition of a step.
+type stepDef struct {
+	control.Step
+	ID string // of the HTML element
+}
+
+func (h workflowsPage) load(ctx context.Context, name string, now time.Time) (part, error) {
+	t, err := h.totals(ctx, control.Internal(name))
+	if err != nil {
+		return part{}, err
+	}
+	all, err := h.control.Runs.Workflows(ctx, true)
+	if err != nil {
+		return part{}, err
+	}
+	i := slices.IndexFunc(all.Workflows, func(w control.Workflow) bool { return w.Name == name })
+	if i < 0 {
+		return part{}, control.NewError(control.CodeNotFound, fmt.Sprintf("unknown workflow %q", control.Excerpt(name)), "")
+	}
+	w := &all.Workflows[i]
+	q := query{Workflow: name, Order: orders[0]}
+	b := workflowBody{
+		workflowRow: workflowRow{Name: name, URL: workflowURL(name), Start: startURL(ctx, name), Next: w.Next, Steps: len(w.Steps)},
+		Timeout:     w.Timeout, Code: h.isCode(name), RunsURL: q.url("/runs"), Missing: h.redact(all.Missing), Silent: silentText(t.Stats.Silent, nil),
+	}
+	if err := h.addRuns(ctx, &b.workflowRow, &t); err != nil {
+		return part{}, err
+	}
+	if b.Ended.Wait, err = h.firstWaits(ctx, name); err != nil {
+		return part{}, err
+	}
+	if !b.Code {
+		b.Graph = graphOfDefinition(w.Steps)
+		for n, s := range w.Steps {
+			b.Defs = append(b.Defs, stepDef{s, fmt.Sprintf("def-%d", n)})
+		}
+	}
+	f := q.filter()
+	f.Limit = shownLastRuns
+	if b.Runs, _, err = h.list(ctx, f); err != nil {
+		return part{}, err
+	}
+	rows, _ := schedulesPage(h).rows(ctx) //nolint:errcheck // Missing has the error
+	b.Schedules = slices.DeleteFunc(rows, func(s scheduleRow) bool { return s.Workflow != name })
+	return part{
+		template: "workflow", behind: t.Stats.Behind > 0, moving: true,
+		data: page{Title: "Workflow " + name, Place: "workflows", Live: "/live" + workflowURL(name), Now: now, Dead: t.States["dead"], Body: b},
+	}, nil
+}
+
+// firstStarts caches when the first attempt of ended runs started, which lists do not contain. A run
+// that is retried keeps that time.
+type firstStarts struct {
+	mu    sync.Mutex
+	known map[string]time.Time // by the id of the run; zero if it has had no attempt
+}
+
+// firstWaits returns how long the last runs that have ended waited for their first attempt.
+func (h *Site) firstWaits(ctx context.Context, workflow string) (percentiles, error) {
+	list, err := h.endedList(ctx, workflow)
+	if err != nil {
+		return percentiles{}, err
+	}
+	ctx, cancel := h.soon(ctx)
+	defer cancel()
+	var waits []time.Duration
+	for i := range list.Runs {
+		r := &list.Runs[i]
+		if first, err := h.firstStart(ctx, r.ID); err == nil && !first.IsZero() {
+			waits = append(waits, max(first.Sub(r.Created), 0))
+		}
+	}
+	return newPercentiles(waits), nil
+}
+
+// firstStart returns when the first attempt of an ended run started; zero if it has had none.
+func (h *Site) firstStart(ctx context.Context, id string) (time.Time, error) {
+	h.starts.mu.Lock()
+	first, ok := h.starts.known[id]
+	h.starts.mu.Unlock()
+	if ok {
+		return first, nil
+	}
+	info, err := h.control.Runs.Get(ctx, id)
+	if err != nil {
+		return time.Time{}, err
+	}
+	first = firstAttempt(info)
+	h.starts.mu.Lock()
+	defer h.starts.mu.Unlock()
+	if h.starts.known == nil || len(h.starts.known) > 8192 {
+		h.starts.known = map[string]time.Time{}
+	}
+	h.starts.known[id] = first
+	return first, nil
+}
+
+// firstAttempt returns when the first attempt of a run started; zero if it has had none.
+func firstAttempt(i *engine.Info) (first time.Time) {
+	for k := range i.Steps {
+		if list := i.Steps[k].Attempts; len(list) > 0 && (first.IsZero() || list[0].Started.Before(first)) {
+			first = list[0].Started
+		}
+	}
+	return first
+}
+
+// byNext compares two schedules by their next start. Schedules that are paused are last.
+func byNext(a, b scheduleRow) int {
+	if (a.Paused == nil) != (b.Paused == nil) {
+		if a.Paused == nil {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Or(a.Next.Compare(b.Next), cmp.Compare(a.Name, b.Name))
+}
