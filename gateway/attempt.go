@@ -65,7 +65,10 @@ type attempt struct {
 	sent     time.Duration  // reading of the clock when the attempt was sent
 	upload   time.Duration  // time that the request had waited for the caller's body before this attempt
 	result   result
-	final    bool // the caller gets the response of this attempt
+	final    bool          // the caller gets the response of this attempt
+	hedge    bool          // began while another attempt of the request was in progress
+	answered time.Duration // reading of the clock when the attempt was judged
+	step     int           // its step in the timeline of the request; 0 means none
 }
 
 // acquire acquires the limits, a key and the breaker's permit, after the gate has admitted
@@ -76,7 +79,7 @@ func (a *attempt) acquire(ctx context.Context) *blocker {
 	if a.pass.Probe() {
 		ctx = limit.WithPriority(ctx, limit.Highest) // all other requests wait for the probe
 	}
-	slot, waited, err := p.upstream.waitForLimits(ctx, r)
+	slot, waited, err := p.waitForLimits(ctx, r)
 	if a.slot = slot; err != nil {
 		return &blocker{target: a.target, kind: full, err: err}
 	}
@@ -145,6 +148,7 @@ func (a *attempt) start(req *http.Request) {
 	a.request.picker.begin(a)
 	a.setTarget()
 	a.sent, a.upload = clock.Now(), a.request.upload.waited()
+	a.recordStart()
 }
 
 // setTarget sets the provider's URL in the attempt's request, and the credentials for the
@@ -276,6 +280,7 @@ func (a *attempt) Done(resp *http.Response, failure error, o retry.Outcome) {
 		a.result = a.classify(resp, failure, o)
 	}
 	a.report(resp)
+	a.recordEnd(failure)
 	if failure == nil {
 		a.final = true
 		a.request.picker.recordFinal(a)
@@ -301,6 +306,7 @@ func (a *attempt) Closed(err error) {
 		return
 	}
 	a.request.response.breakOff()
+	a.recordCut(err)
 	a.call.Done(health.Failed)
 	a.p.upstream.countError(0)
 	a.permit.Done(breaker.Failure) // in addition to the success that was reported when the response began
@@ -310,7 +316,8 @@ func (a *attempt) Closed(err error) {
 // provider.
 func (a *attempt) report(resp *http.Response) {
 	p, res := a.p, &a.result
-	now := clock.Now() - a.uploadTime()
+	a.answered = clock.Now()
+	now := a.answered - a.uploadTime()
 	if resp != nil {
 		p.upstream.rateLimits.read(a.key.name, resp.Header, time.Now())
 		p.stats.ttfb.observe(now - a.sent)

@@ -38,15 +38,15 @@ func TestTheLogSaysWhichRequest(t *testing.T) {
 			spec(t, "main", Generic, u.URL, fallback("spare"), withoutBreaker), spec(t, "spare", Generic, spare.URL),
 			spec(t, "alone", Generic, u.URL, withPolicy(t, "fixed(1ms) attempts=2"), withoutBreaker),
 		})
-		r.get("/p/main/v1/files/file-0a1b2c3d4e5f?key=hush")
-		r.get("/p/alone/v1/sk-alone-secret-1/x")
+		first := r.get("/p/main/v1/files/file-0a1b2c3d4e5f?key=hush").header.Get(headerCall)
+		second := r.get("/p/alone/v1/sk-alone-secret-1/x").header.Get(headerCall)
 		r.settled("alone")
 		at := strings.TrimPrefix(u.URL, "http://")
 		for _, want := range []string{
-			`msg=attempt-failed name=gateway/main call=1 attempt=1 note="GET ` + at + `/v1/files/{id}"`,
-			`msg=waiting name=gateway/main call=1 attempt=1 delay=5ms by=policy note="GET ` + at + `/v1/files/{id}"`,
-			`msg=failed-over name=gateway/main note="main → spare: 503" request="GET /v1/files/{id}"`,
-			`msg=gave-up name=gateway/alone call=1 attempt=2 reason=attempts note="GET ` + at + `/v1/***/x"`,
+			`msg=attempt-failed name=gateway/main call=` + first + ` attempt=1 note="GET ` + at + `/v1/files/{id}"`,
+			`msg=waiting name=gateway/main call=` + first + ` attempt=1 delay=5ms by=policy note="GET ` + at + `/v1/files/{id}"`,
+			`msg=failed-over name=gateway/main call=` + first + ` note="main → spare: 503" request="GET /v1/files/{id}"`,
+			`msg=gave-up name=gateway/alone call=` + second + ` attempt=2 reason=attempts note="GET ` + at + `/v1/***/x"`,
 		} {
 			if !strings.Contains(r.output(), want) {
 				t.Errorf("the log lacks %s\n%s", want, r.output())

@@ -57,6 +57,11 @@ type Options struct {
 	// RecoveryFile is the file with the durations of past outages, from which
 	// the gateway estimates the next ones; see [Gateway.Run]. "" means none.
 	RecoveryFile string
+
+	// KeepRequests is how many recent requests the gateway keeps for [Gateway.Requests], in
+	// memory: at most that many, and at most 2 KiB for each of them on average. 0 means 2000;
+	// -1 keeps none.
+	KeepRequests int
 }
 
 // Gateway is an [http.Handler] for /p/<provider>/<path>. All methods are safe for
@@ -79,6 +84,9 @@ type Gateway struct {
 	accounts map[string]*sharedAccount // by name
 
 	traffic traffic
+	callIDs *callIDs
+	records *recordStore
+	started time.Time
 }
 
 // New returns a gateway for the providers. It fills in the defaults of each spec; see
@@ -87,6 +95,7 @@ func New(specs []Spec, o Options) (*Gateway, error) {
 	g := &Gateway{
 		reporter: reporter{log: cmp.Or(o.Logger, slog.Default()), more: o.Redact, observer: o.Observer}, options: o, authorizer: &authorizer{o.Token.value, hosts.New(o.Hosts)},
 		stats: map[string]*stats{}, overrides: map[string]*override{}, accounts: map[string]*sharedAccount{}, base: newTransport(), h2c: newH2CTransport(),
+		callIDs: newCallIDs(), records: newRecordStore(o.KeepRequests), started: time.Now(),
 	}
 	g.secrets.Add(o.Token.Reveal())
 	g.recovery = loadRecoveryStore(o.RecoveryFile, g.log)

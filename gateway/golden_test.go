@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net/http"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -144,7 +146,7 @@ func TestDecisionsGolden(t *testing.T) {
 				r.settled("main")
 				b.WriteString(r.recorded())
 				testfile.Golden(t, filepath.Join("testdata", "decisions", strings.ReplaceAll(tt.name, " ", "-")+".txt"),
-					unkeyed(strings.NewReplacer(replace...).Replace(b.String())))
+					unkeyed(numberedCalls(strings.NewReplacer(replace...).Replace(b.String()))))
 			})
 		})
 	}
@@ -187,7 +189,23 @@ func (r *rig) sendGolden(method, body string, inside bool) string {
 	return b.String()
 }
 
-// recorded returns the events in JSON, and all metrics.
+// roundSeconds rounds to microseconds.
+func roundSeconds(s float64) float64 { return math.Round(s*1e6) / 1e6 }
+
+var callPattern = regexp.MustCompile(`\b[4-9]\d{15}\b`)
+
+// numberedCalls replaces the ids of requests, which are random, by their order in the text.
+func numberedCalls(text string) string {
+	known := map[string]string{}
+	return callPattern.ReplaceAllStringFunc(text, func(id string) string {
+		if known[id] == "" {
+			known[id] = strconv.Itoa(len(known) + 1)
+		}
+		return known[id]
+	})
+}
+
+// recorded returns the events and the records of requests in JSON, and all metrics.
 func (r *rig) recorded() string {
 	var b strings.Builder
 	r.mu.Lock()
@@ -199,6 +217,15 @@ func (r *rig) recorded() string {
 		fmt.Fprintf(&b, "event %s\n", text)
 	}
 	r.mu.Unlock()
+	for _, record := range r.Requests(RequestFilter{}) {
+		record.Seconds, record.Waited = roundSeconds(record.Seconds), roundSeconds(record.Waited)
+		for i := range record.Steps {
+			s := &record.Steps[i]
+			s.At, s.Seconds = roundSeconds(s.At), roundSeconds(s.Seconds)
+		}
+		text, _ := json.Marshal(record)
+		fmt.Fprintf(&b, "record %s\n", keyNames.ReplaceAll(text, []byte("key-N")))
+	}
 	all := samples(r.Gateway)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		fmt.Fprintf(&b, "metric %s %v\n", name, all[name])

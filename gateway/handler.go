@@ -51,7 +51,7 @@ import (
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	p, path, class, bad := g.admit(req)
 	if bad != nil {
-		bad.write(w)
+		g.reject(w, req, bad)
 		return
 	}
 	defer g.traffic.finish()
@@ -185,7 +185,7 @@ const flushAfter = 100 * time.Millisecond
 
 // gatewayHeaders are request headers for the gateway itself, which providers must not get.
 // The names are in canonical form.
-var gatewayHeaders = []string{headerPriority, headerToken}
+var gatewayHeaders = []string{headerPriority, headerToken, headerCall}
 
 // providerTransport sends a request under the policy of the provider that the caller
 // asked for.
@@ -194,6 +194,7 @@ type providerTransport struct{}
 // RoundTrip implements [http.RoundTripper].
 func (providerTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	r := requestFrom(req.Context())
+	r.watchInterim(req.Context())
 	return r.response.best(r.asked.transports.choose(req.Method, r.route).RoundTrip(req))
 }
 

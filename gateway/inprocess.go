@@ -59,7 +59,7 @@ func (i *inProcessTransport) send(req *http.Request) (*http.Response, error) {
 // which tells the caller more than the error of the retry loop.
 func (i *inProcessTransport) fail(r *request, err error) error {
 	if !errors.Is(r.caller.Err(), context.Canceled) {
-		r.response.giveUp(r.problemOf(err).reason)
+		r.response.giveUp(r.problemOf(err), 0)
 	}
 	r.response.finish()
 	i.g.traffic.finish()
@@ -99,6 +99,7 @@ func (i *inProcessTransport) succeed(r *request, req *http.Request, resp *http.R
 	r.response.answer(resp)
 	r.response.setRetryAdvice(resp.Header)
 	resp.Request = req
+	r.watchResponse(resp)
 	end := &closingBody{resp.Body, sync.OnceFunc(func() {
 		r.response.complete()
 		r.response.finish()

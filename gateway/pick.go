@@ -33,6 +33,7 @@ type targetPicker struct {
 	h2c         []*attempt       // attempts in flight to providers with Spec.H2C
 	lastOutcome retry.Outcome    // outcome of the last failure, for a caller that retries
 	notKept     bool             // the body was too long to be stored and sent again
+	inFlight    int              // attempts that are not judged yet
 }
 
 // requestTarget is the state of a request at one provider. The picker's lock guards it.
@@ -241,6 +242,8 @@ func (t *targetPicker) begin(a *attempt) {
 	}
 	v.granted = false
 	t.at, t.why = v, ""
+	a.hedge = t.inFlight > 0
+	t.inFlight++
 	if p.spec.H2C {
 		t.h2c = append(slices.DeleteFunc(t.h2c, func(a *attempt) bool { return !a.flying.Load() }), a)
 	}
@@ -273,9 +276,10 @@ func (t *targetPicker) recordFailover(from, to *provider, why string) {
 	if to != own { // the request may move back to the provider that was asked for
 		own.stats.failovers.Add(1)
 	}
+	r.recordFailover(from, to, why)
 	own.upstream.history.failedOver(Failover{Time: now, From: from.spec.Name, To: to.spec.Name, Why: why})
 	r.g.emit(retry.Event{
-		Kind: retry.FailedOver, Time: now, Name: own.title(),
+		Kind: retry.FailedOver, Time: now, Name: own.title(), Call: r.call,
 		Note: from.spec.Name + " → " + to.spec.Name + ": " + why,
 	}, slog.String("request", r.g.redact(r.route)))
 }
@@ -285,6 +289,7 @@ func (t *targetPicker) recordFailure(a *attempt, failure error, o retry.Outcome)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v := a.target
+	t.inFlight--
 	if errors.Is(failure, retryhttp.ErrBody) && !t.notKept {
 		t.notKept = true
 		t.request.asked.stats.notKept.Add(1)
@@ -303,6 +308,7 @@ func (t *targetPicker) recordFinal(a *attempt) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v := a.target
+	t.inFlight--
 	if v.success = a.result.kind == succeeded; !v.success {
 		recordRejection(a)
 		return

@@ -241,7 +241,7 @@ func (r *request) logWithheld() {
 		return
 	}
 	if first, more := r.g.sampleEvent(&retry.Event{Kind: retry.FailedOver, Name: r.asked.title(), Note: withheldWhy}); first {
-		r.g.log.Warn("a fallback was not used: "+withheldWhy, "provider", r.asked.spec.Name, "request", r.g.redact(r.route), "suppressed", more)
+		r.g.log.Warn("a fallback was not used: "+withheldWhy, "provider", r.asked.spec.Name, "call", r.call, "request", r.g.redact(r.route), "suppressed", more)
 	}
 }
 

@@ -165,6 +165,7 @@ func (p *provider) observe(ev retry.Event) {
 		}
 		p.stats.retries.add(ev.By.String(), 1)
 		p.stats.waits.add(ev.By.String(), ev.Delay.Seconds())
+		p.gateway.records.observe(&ev)
 	case retry.HedgeStarted:
 		p.stats.hedges.Add(1)
 	default:

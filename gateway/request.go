@@ -28,8 +28,16 @@ type request struct {
 	route string
 	began time.Time
 
+	call       uint64    // its id, see headerCall
+	callHeader [1]string // the id as the value of a header; see setCall
+	number     uint64    // in the order of arrival
+	method     string
+	timeline   atomic.Pointer[timeline] // nil means that there is nothing to record so far
+	ended      atomic.Bool
+
 	upload  upload
 	body    watchedBody            // the body that the caller sends
+	sending responseBody           // the body that the caller gets
 	bodyErr atomic.Pointer[error]  // error of reading the body
 	model   atomic.Pointer[string] // the model that the request names; nil means not read
 
@@ -59,10 +67,14 @@ func requestFrom(ctx context.Context) *request {
 
 // newRequest returns a request for the provider, and counts it in the statistics.
 func newRequest(g *Gateway, p *provider, method string, in incoming) *request {
-	r := &request{incoming: in, g: g, asked: p, route: routeOf(method, in.path), began: time.Now()}
+	r := &request{incoming: in, g: g, asked: p, route: routeOf(method, in.path), method: method, began: time.Now()}
+	r.identify(g.callIDs)
 	r.picker.init(r)
 	r.response.request = r
 	p.stats.requests.Add(1)
+	if p.stats.takeSample(r.began.Sub(g.started)) {
+		r.keep()
+	}
 	return r
 }
 
@@ -90,14 +102,6 @@ func (r *request) scope() scope {
 		s.model = *model
 	}
 	return s
-}
-
-// waited adds the time since a reading of the clock to the statistics of waits. what is
-// the cause of the wait.
-func (r *request) waited(what string, since time.Duration) {
-	if d := clock.Now() - since; d > time.Millisecond {
-		r.asked.stats.waits.add(what, d.Seconds())
-	}
 }
 
 // watchBody limits the size of the request's body and records an error of reading it,
@@ -138,6 +142,7 @@ func (b *watchedBody) Read(p []byte) (int, error) {
 	}
 	u.begin()
 	n, err := b.ReadCloser.Read(p)
+	u.bytes.Add(int64(n))
 	if u.end(); err != nil {
 		u.ended.Store(true)
 	}
@@ -155,6 +160,7 @@ type upload struct {
 
 	since atomic.Int64 // reading of the clock when the current wait began; 0 means no wait
 	total atomic.Int64 // duration of all finished waits
+	bytes atomic.Int64 // bytes that were read
 
 	ended   atomic.Bool // the body was read to its end, or failed
 	stopped atomic.Bool // stop has ended the wait, so the server cancels the request's context
@@ -178,6 +184,41 @@ func (u *upload) waited() time.Duration {
 		total += int64(clock.Now()) - since
 	}
 	return time.Duration(total)
+}
+
+// responseBody is the body of a response on its way to the caller. It counts the bytes.
+type responseBody struct {
+	io.ReadCloser
+	request *request
+	resp    *http.Response
+	bytes   atomic.Int64
+}
+
+// Read implements [io.Reader].
+func (b *responseBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.bytes.Add(int64(n))
+	if t := b.request.timeline.Load(); t != nil {
+		t.readTokens(p[:n], err != nil)
+	}
+	if err != nil && len(b.resp.Trailer) > 0 {
+		delete(b.resp.Trailer, headerCall)
+	}
+	return n, err
+}
+
+// watchResponse makes the request count the bytes of its response. It does not change the
+// connection of a 101.
+func (r *request) watchResponse(resp *http.Response) {
+	if resp.StatusCode == http.StatusSwitchingProtocols || resp.Body == nil {
+		return
+	}
+	delete(resp.Trailer, headerCall)
+	if t := r.timeline.Load(); t != nil && wantsTokens(resp) {
+		t.wantTokens()
+	}
+	r.sending.ReadCloser, r.sending.request, r.sending.resp = resp.Body, r, resp
+	resp.Body = &r.sending
 }
 
 // drainTime is how long the server may read the rest of a body before it answers that
@@ -210,6 +251,52 @@ type response struct {
 	whole    bool     // the caller got all of the response
 	over     bool     // the request has ended
 	gaveUp   string   // why the gateway gave up on a better response; "" means that it did not give up
+	status   int      // status that the caller gets; 0 means none so far
+	problem  *problem // error response of the gateway itself; nil means none
+}
+
+// outcome returns how the request ended, as one of Outcomes.
+func (s *response) outcome() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case !s.over:
+		return InProgress
+	case s.gaveUp != "" && s.request.picker.sent.Load() == 0:
+		return RequestRejected
+	case s.gaveUp != "":
+		return RequestFailed
+	case s.brokeOff.Load():
+		return RequestCutShort
+	case s.answered && s.whole && s.status >= http.StatusBadRequest:
+		return RequestFailed
+	case s.answered && s.whole:
+		return RequestSucceeded
+	default:
+		return RequestCanceled
+	}
+}
+
+// describe sets the fields of a record that are about the response.
+func (s *response) describe(i *RequestInfo) {
+	i.Outcome = s.outcome()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i.Status, i.Reason = s.status, s.gaveUp
+	if s.answered {
+		i.From = s.last.p.spec.Name
+	}
+	if p := s.problem; p != nil {
+		i.Code, i.Error = p.code, recordText(s.request.g.redact(p.message), maxRecordText)
+	}
+}
+
+// lastAttempt returns the attempt that was judged last, or that brought the response; nil if
+// there was none.
+func (s *response) lastAttempt() *attempt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
 }
 
 // judged records the result of an attempt. accepted means that no retry would change its
@@ -233,11 +320,12 @@ func (s *response) complete() {
 	s.whole = true
 }
 
-// giveUp records why the caller gets no response of a provider.
-func (s *response) giveUp(why string) {
+// giveUp records why the caller gets no response of a provider. status is that of the response
+// that the caller gets instead; 0 means none.
+func (s *response) giveUp(p *problem, status int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.gaveUp = why
+	s.gaveUp, s.problem, s.status = cmp.Or(p.reason, p.code), p, status
 }
 
 // finish ends the request and counts its result.
@@ -257,16 +345,17 @@ func (s *response) finish() {
 		r.logWithheld()
 	case s.brokeOff.Load():
 		n.cutShort.Add(1)
-		r.g.log.Warn("response was cut off", "provider", r.asked.spec.Name, "route", r.route)
+		r.g.log.Warn("response was cut off", "provider", r.asked.spec.Name, "call", r.call, "route", r.route)
 	case answered && whole: // even if the caller has disconnected by now
 		n.succeeded.Add(1)
 	default:
 		n.canceled.Add(1)
 	}
+	r.finishRecord()
 }
 
 // answer records that the caller gets the response of a provider, and sets the provider's
-// name in its headers. It returns the provider, and why the gateway gave up, or "".
+// name and the id of the request in its headers. It returns the provider, and why the gateway gave up, or "".
 func (s *response) answer(resp *http.Response) (from *provider, gaveUp string) {
 	gave, ok := retryhttp.GaveUp(resp)
 	s.mu.Lock()
@@ -274,8 +363,9 @@ func (s *response) answer(resp *http.Response) (from *provider, gaveUp string) {
 	if ok {
 		s.gaveUp = gave.Reason.String()
 	}
-	s.answered = true
+	s.answered, s.status = true, resp.StatusCode
 	resp.Header[headerProvider] = s.last.p.named
+	s.request.setCall(resp.Header)
 	return s.last.p, s.gaveUp
 }
 
@@ -300,6 +390,7 @@ func (s *response) modify(resp *http.Response) error {
 		resp.Header[shouldRetry] = doNotRetry
 	}
 	s.rewriteURLs(resp.Header, &from.spec)
+	r.watchResponse(resp)
 	if len(resp.Trailer) > 0 {
 		// HTTP/1 allows trailers only after a body of unknown length.
 		resp.Header.Del("Content-Length")
@@ -312,6 +403,7 @@ func (s *response) modify(resp *http.Response) error {
 func (s *response) writeError(w http.ResponseWriter, err error) {
 	r := s.request
 	if r.callerGone() && errors.Is(r.caller.Err(), context.Canceled) {
+		r.setCall(w.Header())
 		w.WriteHeader(statusGone) // only for the log: the caller has disconnected
 		return
 	}
@@ -327,7 +419,8 @@ const statusGone = 499
 
 // writeProblem sends an error response of the gateway itself.
 func (s *response) writeProblem(w http.ResponseWriter, p *problem) {
-	s.giveUp(cmp.Or(p.reason, p.code))
+	s.giveUp(p, p.status)
+	s.request.setCall(w.Header())
 	p.write(w)
 }
 

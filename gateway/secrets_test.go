@@ -51,8 +51,12 @@ func TestSecretsStaySecret(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		records, err := json.Marshal(r.Requests(RequestFilter{}))
+		if err != nil || len(records) < 1000 {
+			t.Fatalf("the records of requests: %s, %v", records, err)
+		}
 		for what, text := range map[string]string{
-			"the status": string(status), "the metrics": fmt.Sprintf("%+v", r.Stats()), "logs and events": r.output(), "our answers": answers.String(),
+			"the records of requests": string(records), "the status": string(status), "the metrics": fmt.Sprintf("%+v", r.Stats()), "logs and events": r.output(), "our answers": answers.String(),
 			"the providers": fmt.Sprintf("%+v %v", r.table.Load().providers["main"].spec, r.options),
 		} {
 			for _, s := range secrets {

@@ -62,6 +62,7 @@ type stats struct {
 	sent                                            atomic.Uint64 // sent to any provider for its own requests
 	throttled, failovers, probes, hedges, notKept   atomic.Uint64
 	outages, late                                   atomic.Uint64
+	nextSample                                      atomic.Int64 // when a request may be sampled again, as time since the start of the gateway
 
 	retries labelled // by source of the delay
 	waits   labelled // seconds, by cause
@@ -71,6 +72,13 @@ type stats struct {
 	mu    sync.Mutex
 	keys  map[string]*keyStats
 	moves map[pair]uint64 // failovers of its own requests
+}
+
+// takeSample reports whether a request that arrives now is one of the sample for the record of
+// requests.
+func (s *stats) takeSample(now time.Duration) bool {
+	next := s.nextSample.Load()
+	return int64(now) >= next && s.nextSample.CompareAndSwap(next, int64(now+sampleInterval))
 }
 
 // moved counts a failover of one of its requests.

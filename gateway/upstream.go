@@ -256,13 +256,15 @@ func (p *pace) mean() float64 {
 
 // waitForLimits waits for the limits. waited reports whether it had to wait, and slot
 // whether it acquired a slot, also if it returns an error.
-func (u *upstream) waitForLimits(ctx context.Context, r *request) (slot, waited bool, err error) {
+func (p *provider) waitForLimits(ctx context.Context, r *request) (slot, waited bool, err error) {
+	u := &p.upstream
 	began := clock.Now()
 	if u.slots != nil {
 		if !u.slots.TryAcquire() {
 			waited = true
+			step := r.startWait(WaitSlot, p)
 			err = u.slots.Acquire(ctx)
-			r.waited("slot", began)
+			r.endWait(WaitSlot, step, began)
 		}
 		if err != nil {
 			return false, waited, err
@@ -273,7 +275,9 @@ func (u *upstream) waitForLimits(ctx context.Context, r *request) (slot, waited 
 		return slot, waited, nil
 	}
 	began = clock.Now()
-	if u.rate != nil {
+	step := 0
+	if u.rate != nil && !u.rate.Allow() {
+		step = r.startWait(WaitRate, p)
 		err = u.rate.Wait(ctx)
 	}
 	if err == nil && u.send != nil {
@@ -283,7 +287,11 @@ func (u *upstream) waitForLimits(ctx context.Context, r *request) (slot, waited 
 	}
 	if clock.Now()-began > time.Millisecond {
 		waited = true
-		r.waited("rate", began)
+	}
+	if step > 0 {
+		r.endWait(WaitRate, step, began)
+	} else {
+		r.waitedFor(WaitRate, p, began)
 	}
 	return slot, waited, err
 }
@@ -425,7 +433,7 @@ func (p *provider) newTransport(policy retry.Policy) (*retryhttp.Transport, erro
 	policy.AttemptTimeout = cmp.Or(policy.AttemptTimeout, known.attemptTimeout())
 	opts := []retryhttp.Option{
 		retryhttp.WithRouter(router{}),
-		retryhttp.WithRetry(retry.WithName(p.title()), retry.WithTroubleObserver(p.observe)),
+		retryhttp.WithRetry(retry.WithName(p.title()), retry.WithTroubleObserver(p.observe), retry.WithCallID(callOf)),
 		retryhttp.WithStreams(p.streams(policy.AttemptTimeout)),
 		retryhttp.WithAttemptHeaders("gateway"),
 		retryhttp.WithDeadlineHeaders(known.deadline),

@@ -157,8 +157,9 @@ func (t *targetPicker) queue(ctx context.Context, v *requestTarget, met []blocke
 			defer timer.Stop()
 		}
 	}
+	step := t.request.startWait(WaitGate, v.p)
 	pass, err := v.p.upstream.gate.wait(ctx)
-	t.request.waited("gate", began)
+	t.request.endWait(WaitGate, step, began)
 	if err != nil && errors.Is(context.Cause(ctx), errWake) {
 		return pass, errWake
 	}
@@ -181,7 +182,8 @@ func (w *waiter) sleep(ctx context.Context, b *blocker) error {
 	}
 	p.upstream.countWaiting(w.request.class, 1)
 	defer p.upstream.countWaiting(w.request.class, -1)
-	defer w.request.waited("key", began)
+	step := w.request.startWait(WaitKey, p)
+	defer func() { w.request.endWait(WaitKey, step, began) }()
 	spread := min(b.wait/5, 30*time.Second)
 	if b.next < b.wait {
 		spread = 0 // only one request may go as a probe

@@ -55,7 +55,7 @@ func (r *Runner) run(ctx context.Context, s State, op func(context.Context) erro
 	}
 	var c call
 	c.r, c.state, c.spent = r, s, s.Elapsed
-	c.begin()
+	c.begin(ctx)
 	defer c.end()
 	if ctx.Err() != nil {
 		return c.giveUp(ctx, StopCanceled, nil, nil)
@@ -86,9 +86,9 @@ func (r *Runner) misuse(ctx context.Context, op func(context.Context) error) err
 	return nil
 }
 
-func (c *call) begin() {
+func (c *call) begin(ctx context.Context) {
 	if c.r.observed {
-		c.id = c.r.calls.Add(1)
+		c.id = c.r.callID(ctx)
 	}
 	if c.r.budget != nil {
 		c.budget = c.r.budget.Begin()
@@ -96,6 +96,16 @@ func (c *call) begin() {
 	if c.r.timed {
 		c.startClock()
 	}
+}
+
+// callID returns the id of a new call, for its events.
+func (r *Runner) callID(ctx context.Context) uint64 {
+	if r.identify != nil {
+		if id := r.identify(ctx); id != 0 {
+			return id
+		}
+	}
+	return r.calls.Add(1)
 }
 
 // startClock reads the clock if the call has not read it yet. A runner that needs the

@@ -59,7 +59,7 @@ type Event struct {
 	Kind     EventKind
 	Time     time.Time
 	Name     string        // the runner's or the breaker's name
-	Call     uint64        // distinguishes the calls of one runner
+	Call     uint64        // identifies the call: a count of the runner, or see WithCallID
 	Attempt  int           // number of the attempt, from 1
 	Attempts int           // the policy's limit; Unlimited if it has none
 	Delay    time.Duration // the wait, or how long a breaker is open

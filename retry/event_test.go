@@ -179,3 +179,24 @@ func TestTroubleObserverSeesOnlyTrouble(t *testing.T) {
 		}
 	}
 }
+
+// A caller that has ids of its own finds them in the events; the runner counts the other calls.
+func TestCallIDsOfTheCaller(t *testing.T) {
+	t.Parallel()
+	type key struct{}
+	var seen []uint64
+	r := Must("fixed(0s) attempts=2", WithTroubleObserver(func(e Event) { seen = append(seen, e.Call) }),
+		WithCallID(func(ctx context.Context) uint64 {
+			id, _ := ctx.Value(key{}).(uint64)
+			return id
+		}))
+	for _, ctx := range []context.Context{context.WithValue(t.Context(), key{}, uint64(4711)), t.Context()} {
+		_ = r.Do(ctx, func(context.Context) error { return Permanent(errors.New("x")) })
+	}
+	if want := []uint64{4711, 4711, 1, 1}; !slices.Equal(seen, want) {
+		t.Errorf("the events have the calls %v, want %v", seen, want)
+	}
+	if _, err := New(Policy{}, WithCallID(nil)); err == nil {
+		t.Error("WithCallID(nil) is accepted")
+	}
+}

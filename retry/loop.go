@@ -17,7 +17,7 @@ func (r *Runner) again(ctx context.Context, op func(context.Context) error, err 
 	var c call
 	c.r, c.state.Attempt = r, 1
 	if !r.direct || r.timed { // otherwise begin and end have nothing to do
-		c.begin()
+		c.begin(ctx)
 		defer c.end()
 	}
 	c.judge(ctx, err)

@@ -96,6 +96,14 @@ func WithTroubleObserver(observe func(Event)) Option {
 	})
 }
 
+// WithCallID sets the function that returns the Call of a call's events from the context of
+// the call, for a caller that has ids of its own. The runner counts a call for which it
+// returns 0, as it does without this option. It is called once for each call, and not at all
+// by a runner without observers.
+func WithCallID(id func(context.Context) uint64) Option {
+	return option.Given(id != nil, "WithCallID", func(s *settings) { s.identify = id })
+}
+
 // WithLogger logs one line for each retry, with the attempt, the delay, the source
 // of the delay and the error, and one line when the runner gives up.
 func WithLogger(l *slog.Logger) Option {

@@ -47,6 +47,7 @@ type settings struct {
 	review      func(context.Context, Review) Decision
 	onRetry     []func(context.Context, Event) error
 	observers   []func(Event)
+	identify    func(context.Context) uint64
 	chatty      bool // an observer wants all events, not only those about failures
 	random      func() uint64
 	grace       time.Duration

@@ -54,6 +54,7 @@ type router struct {
 	events    eventStream
 	sessions  sessionsHandler
 	providers providersHandler
+	requests  requestsHandler
 	system    systemHandler
 }
 
@@ -63,7 +64,7 @@ func New(o Options) http.Handler {
 	c := o.Control
 	a := &router{
 		engine: c.Runs != nil, logger: cmp.Or(o.Logger, slog.Default()),
-		runs: runsHandler{c.Runs}, signals: signalsHandler{c.Runs, c.Callbacks}, providers: providersHandler{c.Providers, c.System}, system: systemHandler{c.System},
+		runs: runsHandler{c.Runs}, signals: signalsHandler{c.Runs, c.Callbacks}, providers: providersHandler{c.Providers, c.System}, requests: requestsHandler{c.Requests}, system: systemHandler{c.System},
 		sessions: sessionsHandler{cmp.Or(c.Sessions, &control.Sessions{SessionManager: new(session.Manager)})}, // an empty manager has no sessions
 	}
 	if a.engine {
@@ -176,12 +177,15 @@ func (a *router) routes() []route {
 		{"POST", "providers/{id}/close", a.providers.apply(gateway.Close)},
 		{"POST", "providers/{id}/reset", a.providers.apply(gateway.Reset)},
 		{"POST", "providers/{id}/drain", a.providers.apply(gateway.Drain)},
+		{"GET", "requests", a.requests.list},
+		{"GET", "requests/{id}", getOne(a.requests.show)},
 	}
 }
 
 // needsEngine reports whether the route exists only on a server with an engine.
 func (t *route) needsEngine() bool {
-	return t.path != "healthz" && t.path != "openapi.yaml" && t.path != "providers" && !strings.HasPrefix(t.path, "providers/")
+	first, _, _ := strings.Cut(t.path, "/")
+	return !slices.Contains([]string{"healthz", "openapi.yaml", "providers", "requests"}, first)
 }
 
 // match reports whether the route matches the path, and returns the parts of the path that have names
@@ -241,7 +245,7 @@ func (a *router) serve(w http.ResponseWriter, r *http.Request) (any, error) {
 		case !ok:
 		case !a.engine && t.needsEngine():
 			return nil, control.NewError(control.CodeNoEngine, "this server has no engine",
-				"a gateway has only providers (tideover providers) and audit.jsonl in its data folder; for runs and events use the address of a tideover serve")
+				"a gateway has only providers (tideover providers), requests (tideover requests) and audit.jsonl in its data folder; for runs and events use the address of a tideover serve")
 		case t.method != method:
 			allowed = append(allowed, t.method)
 		case t.isLong():

@@ -176,7 +176,7 @@ func (f *fixture) listen(address string) {
 	}
 	f.tcp = tcp.Addr().String()
 	o := newOptions(control.Config{
-		Engine: f.engine, Version: "v1.2.3", Data: f.dir, Logger: quiet(), Sessions: f.sessions, Providers: f.providers,
+		Engine: f.engine, Version: "v1.2.3", Data: f.dir, Logger: quiet(), Sessions: f.sessions, Providers: f.providers, Requests: recordedRequests{},
 		CallbackKey: secret.New(callbackKey), Place: func() notify.Place { return notify.Place{Page: "http://" + f.tcp + "/"} },
 		Doctor: func() control.Diagnosis {
 			return control.Diagnosis{Engine: "the folder " + f.dir, Findings: doctor.Folder{Path: f.dir, Keeps: true, Lazy: true}.Check()}

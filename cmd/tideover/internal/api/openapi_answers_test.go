@@ -152,6 +152,9 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		{"POST", "providers/claude/close", "", 200},
 		{"POST", "providers/plain/reset", "", 200},
 		{"POST", "providers/plain/drain", "", 200},
+		{"GET", "requests?provider=claude&outcome=failed&status=5xx&min_duration=1s&limit=5", "", 200},
+		{"GET", "requests/4711", "", 200},
+		{"GET", "requests/4712", "", 404},
 	} {
 		switch tt.path { // these requests need a state that is reached only after a while
 		case "runs/cancel":

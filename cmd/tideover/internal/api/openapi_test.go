@@ -208,6 +208,7 @@ func TestTheDescriptionHasEveryWord(t *testing.T) {
 		{"states of runs", d.enum("State", ""), control.States()},
 		{"states of sessions", d.enum("Session", "state"), session.States},
 		{"states of providers", d.enum("Provider", "state"), gateway.States},
+		{"outcomes of requests", d.enum("Request", "outcome"), gateway.Outcomes},
 		{"kinds of events", d.enum("Kind", ""), kinds},
 		{"reasons of events", d.enum("Event", "reason"), reasons},
 		{"fields of events", d.properties("Event"), slices.Sorted(slices.Values(append(fields, "seq", "message", "member")))},

@@ -69,7 +69,7 @@ func (c systemCalls) Doctor(ctx context.Context) (control.Diagnosis, error) {
 	return get[control.Diagnosis](ctx, c.connection, "doctor", nil)
 }
 
-// providerCalls are the operations on providers.
+// providerCalls are the operations on providers and their requests.
 type providerCalls struct{ *connection }
 
 // Providers returns the state of the providers in the order of the configuration, and the result
@@ -81,6 +81,18 @@ func (c providerCalls) Providers(ctx context.Context) (control.ProviderList, err
 // Provider returns the state of a provider.
 func (c providerCalls) Provider(ctx context.Context, name string) (gateway.Status, error) {
 	return get[gateway.Status](ctx, c.connection, pathOf("providers", name), nil)
+}
+
+// Requests returns the requests of the gateway that the filter selects, newest first.
+func (c providerCalls) Requests(ctx context.Context, f gateway.RequestFilter) (control.RequestList, error) {
+	return get[control.RequestList](ctx, c.connection, "requests", queryOf(map[string]any{
+		"provider": f.Provider, "outcome": f.Outcome, "status": f.Status, "min_duration": f.Least, "limit": f.Limit,
+	}))
+}
+
+// Request returns a request of the gateway by its id.
+func (c providerCalls) Request(ctx context.Context, id string) (gateway.RequestInfo, error) {
+	return get[gateway.RequestInfo](ctx, c.connection, pathOf("requests", id), nil)
 }
 
 // ApplyProvider applies one of [gateway.Actions] to a provider, and returns the new state.

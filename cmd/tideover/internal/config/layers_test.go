@@ -59,6 +59,7 @@ func TestWithoutAFileThereAreDefaults(t *testing.T) {
 	want := []string{
 		"alarm.amplification = 2 from default", "alarm.for = 30s from default", "alarm.min-attempts = 50 from default",
 		"audit.file = /home/me/.local/state/tideover/audit.jsonl from default", "audit.keep = 5 from default", "audit.max-size = 10MB from default",
+		"gateway.keep-requests = 2000 from default",
 		"gateway.listen = 127.0.0.1:7878 from default",
 		"server.concurrency = 64 from default", "server.data = /home/me/.local/state/tideover from default",
 		"server.dead-retention = 90d from default", "server.durability = full from default",

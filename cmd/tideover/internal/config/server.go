@@ -194,6 +194,8 @@ func (e environment) home() string {
 type Gateway struct {
 	Token  *template.SecretText // clients must send it; nil means that only clients on this machine can connect
 	Listen string               // host:port for `tideover gateway`; `tideover serve` uses Server.Listen
+
+	KeepRequests int // how many recent requests are kept for the page; 0 means none
 }
 
 // readGateway reads the section gateway; environment variables and flags override the file.
@@ -211,5 +213,7 @@ func gatewayKeys(r *sharedReader, g *Gateway) []key {
 			"Token that clients must send, as a reference: ${env:NAME} or ${file:path}. Without a token only clients on this machine can connect."),
 		strictyaml.Parsed(&g.Listen, "listen", defaultListen, listenSchema, parseListen,
 			"Address that tideover gateway listens on; tideover serve uses server.listen. An address that is not loopback requires a token."),
+		strictyaml.Int(&g.KeepRequests, "keep-requests", "2000", 0,
+			"How many recent requests are kept in memory for the page, the API and tideover requests: those that failed, waited or moved, and a sample of the others. 0 keeps none."),
 	}
 }

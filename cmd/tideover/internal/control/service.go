@@ -20,6 +20,7 @@ type Service struct {
 	Callbacks *Callbacks // nil without an engine
 	Sessions  *Sessions  // nil if the server can't run sessions
 	Providers *Providers
+	Requests  *Requests
 	Messages  *Messages // nil without an engine
 	System    *System
 }
@@ -30,6 +31,7 @@ type Config struct {
 	Clustered bool           // the engine shares its work with other processes
 	Sessions  SessionManager // nil means no sessions
 	Providers Gateway        // nil means no providers
+	Requests  RequestRecord  // nil means that no requests are recorded
 
 	CallbackKey secret.String // signs callback URLs; zero means that there are none
 
@@ -51,8 +53,8 @@ func New(c Config) *Service {
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	version, _, _ := strings.Cut(strings.TrimPrefix(c.Version, "tideover "), " ")
 	s := &Service{
-		Providers: NewProviders(c.Providers, c.Logger),
-		System:    &System{config: c, engine: c.Engine, version: strings.TrimSuffix(version, ","), started: time.Now()},
+		Providers: NewProviders(c.Providers, c.Logger), Requests: &Requests{c.Requests, time.Now()},
+		System: &System{config: c, engine: c.Engine, version: strings.TrimSuffix(version, ","), started: time.Now()},
 	}
 	if c.Engine != nil {
 		s.Runs = &Runs{engine: c.Engine}

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/connlimit"
+	"github.com/tideover/tideover/gateway"
 )
 
 // connections limits the connections of both listeners.
@@ -54,10 +56,11 @@ func (c *connections) streams() (tcp, local int) {
 }
 
 // tooManyRequests answers requests to the gateway that exceed the limit of concurrent requests.
-var tooManyRequests = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Retry-After", "1")
-	http.Error(w, "The server has too many requests at once: try again later.", http.StatusServiceUnavailable)
-})
+func tooManyRequests(g *gateway.Gateway) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		g.Reject(w, r, http.StatusServiceUnavailable, "busy", "the server has too many requests at once: try again later", time.Second)
+	})
+}
 
 var (
 	metricConnections        = prometheus.NewDesc("tideover_connections", "Open connections.", []string{"listener"}, nil)

@@ -19,7 +19,7 @@ import (
 func (s *server) newControl() *control.Service {
 	p := s.parts
 	c := control.Config{
-		Engine: p.engine, Clustered: p.cluster != nil, Providers: p.gateway, Storms: p.observer.alarm.Storms,
+		Engine: p.engine, Clustered: p.cluster != nil, Providers: p.gateway, Requests: p.gateway, Storms: p.observer.alarm.Storms,
 		Data: s.cfg.Server.Data, Version: s.options.Version, Logger: s.options.Log,
 		Settings: s.reloader.settings, ConfigFile: s.reloader.file, Place: s.addresses.place,
 		Doctor: p.diagnose, Findings: p.machineFindings, CallbackKey: s.callbackKey,
@@ -54,7 +54,7 @@ func (s *server) handler(addr net.Addr) http.Handler {
 	metrics := httpserver.Timely(httpserver.Guard(guard, metricsHandler(s.collectors())))
 	gateway := s.parts.gateway
 	local := httpserver.ProgressTimeout(gateway, httpserver.DefaultProgressTimeout)
-	providers := s.connections.tcp.LimitRequests(local, tooManyRequests)
+	providers := s.connections.tcp.LimitRequests(local, tooManyRequests(gateway))
 	unknown := httpserver.Timely(gateway) // answers with an error that lists the paths of the gateway
 	// This is not a ServeMux, which would redirect a path whose key contains two slashes.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

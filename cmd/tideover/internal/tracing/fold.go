@@ -55,6 +55,9 @@ func (f *Fold) Add(ev retry.Event) (spans []Span) {
 	if !ok {
 		return nil
 	}
+	if f.open[s.key] == nil && (ev.Kind == retry.FailedOver || ev.Kind == retry.HedgeStarted) {
+		return nil // a request that then succeeds at its first attempt has no event for its end
+	}
 	t := f.trace(s.key, &ev)
 	over := ev.Step == "" && (ev.Kind == retry.Succeeded || ev.Kind == retry.GaveUp || ev.Kind == retry.Canceled)
 	switch ev.Kind {

@@ -126,3 +126,15 @@ func TestACancellationIsNoFailure(t *testing.T) {
 		t.Errorf("%s, %v", text, err)
 	}
 }
+
+// A request that fails over before its first attempt, or is hedged, and then succeeds has no
+// event for its end. It must not stay open.
+func TestSuccessesAtOnceAreForgotten(t *testing.T) {
+	t.Parallel()
+	f := NewFold("salt")
+	for _, kind := range []retry.EventKind{retry.FailedOver, retry.HedgeStarted} {
+		if spans := f.Add(at(1, retry.Event{Kind: kind, Name: "gateway/openai", Call: 8})); len(spans) != 0 || len(f.open) != 0 {
+			t.Errorf("%v: %d spans, and %d traces are left", kind, len(spans), len(f.open))
+		}
+	}
+}

@@ -49,6 +49,7 @@ func (h *Site) navigation() (list []navEntry) {
 	add(work, navEntry{"schedules", "Schedules", "/schedules", "t"})
 	add(work && h.control.Sessions != nil, navEntry{"sessions", "Sessions", "/sessions", "s"})
 	add(true, navEntry{"providers", "Providers", "/providers", "p"})
+	add(true, navEntry{"requests", "Requests", "/requests", "q"})
 	add(work, navEntry{"policies", "Policies", "/policies", "l"})
 	add(work, navEntry{"notifications", "Notifications", "/notifications", "n"})
 	add(work && h.clustered(), navEntry{"cluster", "Cluster", "/cluster", "c"})

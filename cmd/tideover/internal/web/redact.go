@@ -95,6 +95,13 @@ func (redact redactor) provider(st gateway.Status) gateway.Status {
 	return st
 }
 
+// request removes secrets from the record of a request of the gateway.
+func (redact redactor) request(r gateway.RequestInfo) gateway.RequestInfo {
+	r.Route, r.Model, r.Error = redact(r.Route), redact(r.Model), redact(r.Error)
+	r.Steps = changed(r.Steps, func(s *gateway.RequestStep) { s.Why = redact(s.Why) })
+	return r
+}
+
 // session removes secrets from the state of a session.
 func (redact redactor) session(s session.Status) session.Status {
 	s.WaitFor, s.Error, s.NoResume, s.AccountLimit = redact(s.WaitFor), redact(s.Error), redact(s.NoResume), redact(s.AccountLimit)

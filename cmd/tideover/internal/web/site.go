@@ -79,6 +79,10 @@ func (h *Site) routes() {
 	h.live("/providers", "", always(providers.loadList), providerTexts)
 	h.live("/providers/{provider}", "", byName("provider", providers.load), nil)
 	h.form("/providers/{provider}/{action}", providers.question, providers.act)
+	requests := requestsPage{h}
+	h.mux.HandleFunc("GET /requests", requests.serve)
+	h.mux.HandleFunc("GET /live/requests", requests.live)
+	h.live("/requests/{call}", "", byName("call", requests.load), nil)
 	h.live("/health", unrelated, always(healthPage{h}.load), nil)
 	h.mux.HandleFunc("GET /keys", h.serveKeys)
 	h.mux.HandleFunc("GET /display", h.setDisplay)
@@ -187,7 +191,7 @@ func (h *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if id := r.PathValue("id"); id != "" && status != http.StatusNotFound {
 		p.Back = runURL(id)
 	}
-	for name, list := range map[string]string{"session": "/sessions", "provider": "/providers", "notifier": "/notifications", "workflow": "/workflows", "schedule": "/schedules"} {
+	for name, list := range map[string]string{"session": "/sessions", "provider": "/providers", "call": "/requests", "notifier": "/notifications", "workflow": "/workflows", "schedule": "/schedules"} {
 		if r.PathValue(name) != "" {
 			p.Back = list
 		}

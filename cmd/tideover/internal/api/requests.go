@@ -1,0 +1,41 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/gateway"
+)
+
+// requestsHandler handles requests about the requests of the gateway.
+type requestsHandler struct{ requests *control.Requests }
+
+func (h requestsHandler) list(r *request) (any, error) {
+	q := r.query("provider", "outcome", "status", "min_duration", "limit")
+	f := gateway.RequestFilter{
+		Provider: q.values["provider"], Outcome: q.values["outcome"], Status: q.values["status"],
+		Least: q.duration("min_duration"), Limit: q.number("limit", control.DefaultRequests, control.MaxRequests),
+	}
+	if q.err != nil {
+		return nil, q.err
+	}
+	return h.requests.List(f)
+}
+
+func (h requestsHandler) show(_ context.Context, id string) (gateway.RequestInfo, error) {
+	return h.requests.Get(id)
+}
+
+// duration parses a duration such as 2s. It returns 0 if the parameter is missing.
+func (q *query) duration(name string) time.Duration {
+	text := q.values[name]
+	if text == "" {
+		return 0
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		q.fail(name, "%q is not a duration such as 500ms or 2s", control.Excerpt(text))
+	}
+	return d
+}
