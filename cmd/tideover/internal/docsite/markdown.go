@@ -33,6 +33,7 @@ func (p *page) parse() (problems []error) {
 	var content strings.Builder
 	finish := func() {
 		if current.text = strings.Join(strings.Fields(content.String()), " "); current.text != "" || current.heading != "" {
+			current.lowerHeading, current.lowerText = strings.ToLower(current.heading), strings.ToLower(current.text)
 			p.sections = append(p.sections, current)
 		}
 		content.Reset()

@@ -14,6 +14,9 @@ type section struct {
 	heading string
 	anchor  string
 	text    string
+
+	lowerHeading string
+	lowerText    string
 }
 
 // Limits of a search.
@@ -36,6 +39,7 @@ type result struct {
 	Heading string // "" for the beginning of a page
 	URL     string
 	Excerpt []excerptPart
+	section *section
 	score   int
 }
 
@@ -57,14 +61,19 @@ func (s *site) search(query string) (list []result) {
 	}
 	for _, p := range s.pages {
 		title := strings.ToLower(p.Title + " " + p.Label)
-		for _, part := range p.sections {
-			if n := scoreOf(words, title, strings.ToLower(part.heading), strings.ToLower(part.text)); n > 0 {
-				list = append(list, result{Page: p.Title, Heading: part.heading, URL: s.url(searchPath, p.Path) + "#" + part.anchor, Excerpt: excerpt(part.text, words), score: n})
+		for i := range p.sections {
+			part := &p.sections[i]
+			if n := scoreOf(words, title, part.lowerHeading, part.lowerText); n > 0 {
+				list = append(list, result{Page: p.Title, Heading: part.heading, URL: s.url(searchPath, p.Path) + "#" + part.anchor, section: part, score: n})
 			}
 		}
 	}
 	slices.SortStableFunc(list, func(a, b result) int { return cmp.Compare(b.score, a.score) })
-	return list[:min(len(list), maxResults)]
+	list = list[:min(len(list), maxResults)]
+	for i := range list {
+		list[i].Excerpt = excerpt(list[i].section.text, words)
+	}
+	return list
 }
 
 // scoreOf returns how well a section matches, or 0 if the section lacks a word. All texts are in

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
 
@@ -18,10 +19,17 @@ import (
 // top is the folder of the repository.
 var top = filepath.Join("..", "..", "..", "..")
 
-// loadTest renders the documentation.
+// loadWritten renders the documentation for files, once for all tests.
+var loadWritten = sync.OnceValues(func() (*site, error) { return load(tideover.Docs, order, true) })
+
+// loadTest returns the documentation. Tests must not change it.
 func loadTest(t *testing.T, static bool) *site {
 	t.Helper()
-	s, err := load(tideover.Docs, order, static)
+	loaded := loadServed
+	if static {
+		loaded = loadWritten
+	}
+	s, err := loaded()
 	if err != nil {
 		t.Fatal(err)
 	}
