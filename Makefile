@@ -11,6 +11,7 @@ FAULTS    ?= 1000
 SOAK      ?= 10m
 SUITES    ?= nethttp h2spec connect grpc
 VERSION   ?=
+DOCS      ?= dist/docs
 BIN       := bin/tideover
 
 # The race detector finds nothing in SQLite, which is translated from C, nor in regexp, and takes most of the time of those
@@ -27,7 +28,7 @@ PEERS      = $(shell $(TESTED) | grep -E '$(OTHERS)')
 TEST       = TIDEOVER_TEST_COMMAND=$(CURDIR)/$(BIN) GOGC=400 $(GO) test -vet=off
 export GORACE ?= atexit_sleep_ms=0
 
-.PHONY: help run test test-race test-more stress vet bench bench-durable bench-waiting bench-gateway bench-cluster anchors mutate science lint fuzz build clean crash faults crash-cluster soak soak-page interop suites man licenses release release-check
+.PHONY: help run test test-race test-more stress vet bench bench-durable bench-waiting bench-gateway bench-cluster anchors mutate science lint fuzz build clean crash faults crash-cluster soak soak-page interop suites man docs licenses release release-check
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -121,6 +122,9 @@ lint: ## the full lint; installs the pinned linter when it is missing
 
 man: build ## the manual pages, into dist/man
 	@$(BIN) man dist/man
+
+docs: build ## the documentation as HTML that works without a server, into DOCS
+	@$(BIN) docs $(DOCS)
 
 licenses: ## write THIRD_PARTY_LICENSES anew, from what the command links
 	@$(GO) run ./cmd/tideover/internal/release licenses cmd/tideover > THIRD_PARTY_LICENSES.new

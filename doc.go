@@ -1,7 +1,7 @@
 // Package tideover gets work through failure: the same retry policy in Go code,
 // in the shell, in HTTP traffic and in jobs that survive a crash.
 //
-// This package is only the map. The library has no dependencies, and each of
+// This package is only the map, and has the documentation as [Docs]. The library has no dependencies, and each of
 // its packages can be used alone:
 //
 //   - [github.com/tideover/tideover/retry]: policies, the decision, the runner

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"unicode/utf8"
 )
 
 // documents returns the texts of the pages, by their paths.
@@ -185,5 +186,31 @@ func TestTheTargetsThatPagesNameExist(t *testing.T) {
 	}
 	if n < 20 {
 		t.Errorf("the pages name %d targets", n)
+	}
+}
+
+// maxLine limits lines of prose in the pages, in characters.
+const maxLine = 120
+
+// TestLinesOfThePagesAreShort checks the lines of the README and of docs, except tables, code blocks
+// and the destinations of links, which can't be broken.
+func TestLinesOfThePagesAreShort(t *testing.T) {
+	t.Parallel()
+	unbreakable := regexp.MustCompile(`\]\([^)]*\)`)
+	for file, text := range documents(t) {
+		if file != "README.md" && filepath.Dir(file) != "docs" {
+			continue
+		}
+		n, isCode := 0, false
+		for line := range strings.Lines(text) {
+			n++
+			if strings.HasPrefix(strings.TrimSpace(line), "```") {
+				isCode = !isCode
+			}
+			length := utf8.RuneCountInString(strings.TrimRight(unbreakable.ReplaceAllString(line, "]"), "\n"))
+			if !isCode && !strings.HasPrefix(line, "|") && !strings.HasPrefix(line, "    ") && length > maxLine {
+				t.Errorf("%s:%d has %d characters, the limit is %d", file, n, length, maxLine)
+			}
+		}
 	}
 }

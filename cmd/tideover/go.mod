@@ -21,6 +21,7 @@ require (
 	github.com/tideover/tideover/engine v0.0.0
 	github.com/tideover/tideover/gateway v0.0.0
 	github.com/tideover/tideover/nostr v0.0.0
+	github.com/yuin/goldmark v1.8.7
 	golang.org/x/sys v0.49.0
 	golang.org/x/term v0.47.0
 )

@@ -27,6 +27,7 @@ func sendRequest(t *testing.T, method, url string, header ...string) (status int
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
+	req.Host = req.Header.Get("Host")
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -67,6 +68,12 @@ func TestABaseURLWithoutAProviderIsTold(t *testing.T) {
 			{"a browser", "GET", "v1/models", []string{"Accept", "text/html"}, 401, "text/plain; charset=utf-8", "Follow the link that '" + command + "' has printed"},
 			{"a page without a browser", "GET", "providers", nil, 401, "text/plain; charset=utf-8", "'" + command + "'"},
 			{"the metrics", "GET", "metrics", nil, 401, "text/plain; charset=utf-8", "send Authorization: Bearer TOKEN. The token is in the file 'token' of the data folder"},
+			{"the documentation", "GET", "docs", nil, 200, "text/html; charset=utf-8", "<article>"},
+			{"a search of it", "GET", "docs/search?q=install", nil, 200, "text/html; charset=utf-8", "/docs/install#install"},
+			{"a change of it", "POST", "docs", nil, 405, "text/plain; charset=utf-8", "can only be read"},
+			{"the documentation under another name", "GET", "docs", []string{"Host", "evil.example"}, 421, "application/problem+json", "not a name of this server"},
+			{"a path like that of the documentation", "GET", "docsx", []string{"Accept", "text/html"}, 401, "text/plain; charset=utf-8", "token"},
+			{"the documentation with a wrong token", "GET", "docs?token=x", nil, 401, "text/plain; charset=utf-8", "token"},
 			{"the metrics in a browser", "GET", "metrics", []string{"Accept", "text/html"}, 401, "text/plain; charset=utf-8", "Authorization: Bearer TOKEN"},
 		} {
 			status, kind, text := sendRequest(t, tt.method, s.address()+tt.path, tt.header...)

@@ -93,7 +93,7 @@ func TestPathsLeadNowhereElse(t *testing.T) {
 	f := newAttackedServer(t)
 	for _, path := range []string{
 		"/../../../../etc/passwd", "/static/../../../../etc/passwd", "/static/../site.go", "/static/%2e%2e/site.go", "/static/..%2f..%2f..%2fetc%2fpasswd", "/static/..%5c..%5cetc", `/static/..\..\etc`,
-		"/static//etc/passwd", "/static/%00", "/static/.%00./x", "//evil.example/", "///evil.example", "/%2f%2fevil.example/", "/%5cevil.example", `/\evil.example`, "/runs/../../etc/passwd", "/runs/%00", "/runs/..%2f..%2fx",
+		"/docs/../../../etc/passwd", "/docs/..%2f..%2fetc%2fpasswd", "/docs/static/../README.md", "/docs//evil.example", "/docs/%00", "/static//etc/passwd", "/static/%00", "/static/.%00./x", "//evil.example/", "///evil.example", "/%2f%2fevil.example/", "/%5cevil.example", `/\evil.example`, "/runs/../../etc/passwd", "/runs/%00", "/runs/..%2f..%2fx",
 		"/runs/%2e%2e/%2e%2e/x", "/live/../../etc/passwd", "/api/v1/../../../etc/passwd", "/api//v1/status", "/api/v1//status", "/api/v1/runs/%2e%2e%2f%2e%2e", "/api/v1/runs/%00", "/api/v1/status/", "/api/v1/status/..", "/API/v1/status",
 		"/p/up/../peer/x", "/p/up/../../api/v1/status", "/p/up/%2e%2e/peer/x", "/p/up/..%2fpeer/x", "/p/up/..%252fpeer/../x", `/p/up/..\peer\x`, "/p/up/..%5cpeer", "/p/up/..;/peer", "/p/up/%2e%2e;a=b/peer", "/p/up/./x", "/p/../p/up/x", "/p//up/x",
 		"/p/%2e%2e/up", "/p/up%2f..%2fpeer/x", "/p/UP/x", "/p/up%00/x", "/p/", "/p/..", "/" + strings.Repeat("a", 100<<10), "/runs/" + strings.Repeat("%61", 10<<10), "http://evil.example/runs", "http://evil.example/p/up/x", "*", "runs", "",

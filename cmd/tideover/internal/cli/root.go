@@ -80,7 +80,7 @@ succeed or another attempt is pointless.`,
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.AddCommand(newExec(io), newPlan(io), newAdvise(io), newDetect(io), newWatch(io), newNotify(io), newServe(io), newGateway(io), newConfig(io), newSchema(io), newVersion(io), newPolicyHelp(), newGuard())
 	root.AddCommand(newRun(io), newRuns(io), newShow(io), newRetry(io), newCancel(io), newUndo(io), newWake(io), newSignal(io), newCallback(io), newApprove(io), newReject(io), newAnswer(io), newDead(io), newEvents(io),
-		newWorkflows(io), newSchedules(io), newStatus(io), newBackup(io), newSessions(io), newProviders(io), newRequests(io), newCluster(io), newDoctor(io), newMove(io), newHealth(io), newMan())
+		newWorkflows(io), newSchedules(io), newStatus(io), newBackup(io), newSessions(io), newProviders(io), newRequests(io), newCluster(io), newDoctor(io), newMove(io), newHealth(io), newMan(), newDocs(io))
 	root.AddCommand(newChaos(io), newSim(io), newNIP90(io), newInit(io))
 	improveUsageErrors(root)
 	groupCommands(root)

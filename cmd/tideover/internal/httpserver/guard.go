@@ -60,6 +60,10 @@ type GuardOptions struct {
 	// MaxBody limits request bodies, in bytes. 0 means DefaultMaxBody.
 	MaxBody int64
 
+	// Public reports whether a path needs no token over TCP. Nil means that no path is public,
+	// except the health check and callback URLs.
+	Public func(path string) bool
+
 	// Command is the command that prints the link with the token, for error messages. Empty means
 	// "tideover serve".
 	Command string
@@ -126,6 +130,7 @@ type guard struct {
 	hosts   hosts.Set
 	maxBody int64
 	cross   *http.CrossOriginProtection
+	public  func(path string) bool
 	command string // the command that prints the link with the token
 }
 
@@ -141,7 +146,7 @@ type guard struct {
 func Guard(o GuardOptions, next http.Handler) http.Handler {
 	g := &guard{
 		next: next, token: o.Token, maxBody: cmp.Or(o.MaxBody, DefaultMaxBody), cross: http.NewCrossOriginProtection(),
-		command: cmp.Or(o.Command, "tideover serve"), hosts: hosts.New(o.Hosts), users: append([]User{{Token: o.Token}}, o.Users...),
+		public: o.Public, command: cmp.Or(o.Command, "tideover serve"), hosts: hosts.New(o.Hosts), users: append([]User{{Token: o.Token}}, o.Users...),
 	}
 	g.cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		rejection{Status: http.StatusForbidden, Code: "forbidden", Message: "the request comes from the page of another site"}.write(w)
@@ -237,6 +242,9 @@ func (g *guard) admit(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	if r.URL.Query().Has("token") && !isAPI && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 		g.login(w, r)
 		return ctx, false
+	}
+	if g.public != nil && g.public(r.URL.Path) {
+		return ctx, true
 	}
 	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
 		if u := g.withToken(strings.TrimSpace(token)); u != nil {

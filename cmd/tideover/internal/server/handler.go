@@ -11,6 +11,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/docsite"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/cmd/tideover/internal/web"
 )
@@ -33,7 +34,7 @@ func (s *server) newControl() *control.Service {
 	return control.New(c)
 }
 
-// handler returns the handler of the gateway, the API, the page and the metrics.
+// handler returns the handler of the gateway, the API, the page, the documentation and the metrics.
 func (s *server) handler(addr net.Addr) http.Handler {
 	guard := httpserver.GuardOptions{
 		Token: s.token, Users: s.users, Hosts: append([]string{addr.String(), s.addresses.listen()}, s.cfg.Server.Hosts...), MaxBody: s.cfg.Server.MaxBody,
@@ -52,6 +53,9 @@ func (s *server) handler(addr net.Addr) http.Handler {
 	site := web.New(web.Options{Control: &shown, Redact: s.options.Source.Redactor.String})
 	page := httpserver.Timely(httpserver.Guard(guard, site))
 	metrics := httpserver.Timely(httpserver.Guard(guard, metricsHandler(s.collectors())))
+	readable := guard
+	readable.Public = docsite.Has
+	docs := httpserver.Timely(httpserver.Guard(readable, docsite.Handler()))
 	gateway := s.parts.gateway
 	local := httpserver.ProgressTimeout(gateway, httpserver.DefaultProgressTimeout)
 	providers := s.connections.tcp.LimitRequests(local, tooManyRequests(gateway))
@@ -67,6 +71,8 @@ func (s *server) handler(addr net.Addr) http.Handler {
 			rest.ServeHTTP(w, r)
 		case path == httpserver.MetricsPath:
 			metrics.ServeHTTP(w, r)
+		case docsite.Has(path):
+			docs.ServeHTTP(w, r)
 		case acceptsHTML(r) || site.Has(r):
 			page.ServeHTTP(w, r)
 		default: // probably a client of the gateway whose base URL names no provider

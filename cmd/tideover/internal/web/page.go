@@ -54,6 +54,7 @@ func (h *Site) navigation() (list []navEntry) {
 	add(work, navEntry{"notifications", "Notifications", "/notifications", "n"})
 	add(work && h.clustered(), navEntry{"cluster", "Cluster", "/cluster", "c"})
 	add(true, navEntry{"health", "Health", "/health", "h"})
+	add(true, navEntry{"docs", "Docs", "/docs", "m"})
 	return list
 }
 

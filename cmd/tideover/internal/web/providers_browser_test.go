@@ -192,7 +192,7 @@ func (v visitor) providerAlone() {
 	x := v.open(p.testSite)
 	x.visit("/")
 	x.Wait("the page is live", `location.pathname === "/providers" && document.getElementById("link").dataset.state === "live"`)
-	if got := eval[string](x, `document.querySelector("nav").innerText.trim()`); got != "Providers\nRequests\nHealth" {
+	if got := eval[string](x, `document.querySelector("nav").innerText.trim()`); got != "Providers\nRequests\nHealth\nDocs" {
 		v.Errorf("the navigation has %q", got)
 	}
 	p.fleet.change("openai", func(st *gateway.Status) { st.State = gateway.Throttled })

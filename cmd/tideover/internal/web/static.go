@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/theme"
 )
 
 //go:embed static
@@ -47,6 +49,8 @@ var loadAssets = sync.OnceValue(func() assets {
 		js = append(append(js, a[name].body...), ";\n"...)
 	}
 	a.add("page.js", js)
+	a.add("page.css", append([]byte(theme.CSS), a["page.css"].body...))
+	a.add("icon.svg", []byte(theme.Icon))
 	return a
 })
 

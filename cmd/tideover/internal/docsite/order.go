@@ -1,0 +1,94 @@
+package docsite
+
+import (
+	"path"
+	"strings"
+)
+
+// group is a part of the table of contents.
+type group struct {
+	title string
+	files []entry
+}
+
+// entry is a page of the table of contents.
+type entry struct {
+	file  string // path in the repository
+	label string // in the table of contents
+}
+
+// decisions is the folder of the architecture decisions. Its pages follow the last group, in the
+// order of their numbers.
+const decisions = "docs/adr/"
+
+// order is the reading order of the pages.
+var order = []group{
+	{"Start", []entry{
+		{"README.md", "Overview"},
+		{"docs/README.md", "Pages by task"},
+		{"docs/install.md", "Install"},
+		{"docs/exec.md", "Commands: exec"},
+		{"docs/sessions.md", "Sessions: watch"},
+		{"docs/detect.md", "Messages: detect"},
+		{"docs/faq.md", "Questions"},
+	}},
+	{"Library", []entry{
+		{"docs/library.md", "Retrying in Go"},
+		{"docs/http.md", "HTTP requests"},
+		{"docs/health.md", "Choosing destinations"},
+		{"docs/contend.md", "Writers that collide"},
+	}},
+	{"Policies", []entry{
+		{"docs/policy.md", "Policies: plan"},
+		{"docs/advise.md", "Finding a policy: advise"},
+		{"docs/sim.md", "Simulating failures: sim"},
+		{"docs/chaos.md", "Failing on purpose: chaos"},
+	}},
+	{"Workflows", []entry{
+		{"docs/engine.md", "Engine"},
+		{"docs/workflows.md", "Workflows as code"},
+		{"docs/serve.md", "Server: serve"},
+		{"docs/recipes.md", "Recipes"},
+		{"docs/notify.md", "Notifications"},
+		{"docs/nip90.md", "Tasks over Nostr"},
+	}},
+	{"Gateway", []entry{
+		{"docs/gateway.md", "Gateway"},
+		{"docs/gateway-go.md", "In a Go program"},
+	}},
+	{"Cluster and operation", []entry{
+		{"docs/cluster.md", "Several servers"},
+		{"docs/operations.md", "Operating a server"},
+		{"docs/metrics.md", "Metrics and traces"},
+		{"docs/security.md", "Security"},
+	}},
+	{"Reference", []entry{
+		{"docs/api.md", "API"},
+		{"docs/guarantees.md", "Guarantees"},
+		{"docs/changed-messages.md", "Changed messages"},
+		{"docs/glossary.md", "Glossary"},
+	}},
+	{"Background", []entry{
+		{"docs/comparison.md", "Comparison"},
+		{"docs/science.md", "Science of backoff"},
+		{"docs/benchmarks.md", "Benchmarks"},
+		{"docs/durable-benchmarks.md", "Benchmarks of the engine"},
+		{"docs/gateway-benchmarks.md", "Benchmarks of the gateway"},
+		{decisions + "README.md", "Decisions"},
+	}},
+}
+
+// pagePath returns the path of a page below /docs, or "" for the first page. The file is a path in
+// the repository.
+func pagePath(file string) string {
+	switch name := strings.TrimSuffix(strings.TrimPrefix(file, "docs/"), ".md"); {
+	case file == "README.md":
+		return ""
+	case file == "docs/README.md":
+		return "tasks"
+	case path.Base(name) == "README":
+		return path.Dir(name)
+	default:
+		return name
+	}
+}

@@ -1,0 +1,111 @@
+package docsite
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"sync"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/theme"
+)
+
+//go:embed templates
+var templates embed.FS
+
+// loadTemplate parses the template of all pages at the first call.
+var loadTemplate = sync.OnceValue(func() *template.Template {
+	return template.Must(template.ParseFS(templates, "templates/page.html"))
+})
+
+var (
+	//go:embed static/docs.css
+	styles string
+	//go:embed static/docs.js
+	script string
+)
+
+// assets are the style sheet, the script and the icon, by name.
+var assets = map[string][]byte{
+	"docs.css": []byte(theme.CSS + styles), "docs.js": []byte(script), "icon.svg": []byte(theme.Icon),
+}
+
+// view is the data of the template.
+type view struct {
+	site *site
+
+	Path    string // of the page below /docs
+	Title   string
+	Page    *page  // nil for the search and for an error
+	Search  bool   // it is the page of the search
+	Query   string // of the search
+	Results []result
+	Problem string // sentence about a request that failed; "" for none
+}
+
+// Static reports whether the page is a file.
+func (v view) Static() bool { return v.site.static }
+
+// Contents returns the table of contents.
+func (v view) Contents() []pageGroup { return v.site.contents(v.Page) }
+
+// URL returns the URL of a path below /docs.
+func (v view) URL(to string) string { return v.site.url(v.Path, to) }
+
+// Asset returns the URL of an asset. On a server it contains a checksum of the asset, so that
+// browsers can cache the asset without a time limit.
+func (v view) Asset(name string) string {
+	u := v.site.url(v.Path, assetPath+name)
+	if !v.site.static {
+		u += "?v=" + checksum(assets[name])
+	}
+	return u
+}
+
+// MaxQuery returns the limit of a query, in bytes.
+func (view) MaxQuery() int { return maxQuery }
+
+func checksum(body []byte) string {
+	sum := sha256.Sum256(body)
+	return hex.EncodeToString(sum[:6])
+}
+
+// html renders a page.
+func (v view) html() ([]byte, error) {
+	var b bytes.Buffer
+	if err := loadTemplate().Execute(&b, v); err != nil {
+		return nil, fmt.Errorf("render %s: %w", v.Title, err)
+	}
+	return b.Bytes(), nil
+}
+
+// pageView returns the data for a page.
+func (s *site) pageView(p *page) view { return view{site: s, Path: p.Path, Title: p.Title, Page: p} }
+
+// searchView returns the data for the page of the search.
+func (s *site) searchView(query string) view {
+	return view{site: s, Path: searchPath, Title: "Search", Search: true, Query: query, Results: s.search(query)}
+}
+
+// indexScript returns a script with the index of the search. It is a script because a page that
+// was opened as a file can't load JSON.
+func (s *site) indexScript() ([]byte, error) {
+	type entry struct {
+		Page    string `json:"page"`
+		Label   string `json:"label"`
+		Heading string `json:"heading"`
+		URL     string `json:"url"`
+		Text    string `json:"text"`
+	}
+	var list []entry
+	for _, p := range s.pages {
+		for _, part := range p.sections {
+			list = append(list, entry{p.Title, p.Label, part.heading, s.url(searchPath, p.Path) + "#" + part.anchor, part.text})
+		}
+	}
+	text, err := json.Marshal(list)
+	return fmt.Appendf(nil, "window.docsIndex = %s;\n", text), err
+}

@@ -1,0 +1,61 @@
+package docsite
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/tideover/tideover"
+)
+
+// Write writes the documentation into the folder, as HTML that needs no server: the pages refer to
+// each other by relative paths, and a script searches an index. index.html is the first page. Write
+// returns the number of pages.
+func Write(folder string) (pages int, err error) {
+	s, err := load(tideover.Docs, order, true)
+	if err != nil {
+		return 0, err
+	}
+	files, err := s.renderAll()
+	if err != nil {
+		return 0, err
+	}
+	for name, body := range files {
+		file := filepath.Join(folder, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			return 0, fmt.Errorf("write the documentation: %w", err)
+		}
+		if err := os.WriteFile(file, body, 0o644); err != nil { //nolint:gosec // everyone may read it
+			return 0, fmt.Errorf("write the documentation: %w", err)
+		}
+	}
+	return len(s.pages), nil
+}
+
+// indexFile is the script with the index of the search.
+const indexFile = "search-index.js"
+
+// renderAll returns all files of the site by their paths in its folder.
+func (s *site) renderAll() (map[string][]byte, error) {
+	files := map[string][]byte{}
+	for name, body := range s.files {
+		files[name] = body
+	}
+	for name, body := range assets {
+		files[assetPath+name] = body
+	}
+	views := []view{s.searchView("")}
+	for _, p := range s.pages {
+		views = append(views, s.pageView(p))
+	}
+	for _, v := range views {
+		body, err := v.html()
+		if err != nil {
+			return nil, err
+		}
+		files[s.url("", v.Path)] = body
+	}
+	index, err := s.indexScript()
+	files[assetPath+indexFile] = index
+	return files, err
+}
