@@ -92,13 +92,15 @@ func (f *attackedServer) changing(run string) (requests []string) {
 	}
 	values := func(path string) map[string][]string {
 		v := map[string][]string{"id": {run}, "session": {"kept"}, "provider": {"up"}, "notifier": {"told"}, "action": actions[strings.Split(path, "/")[1]]}
-		for _, name := range []string{"name", "workflow", "key", "question", "token"} {
+		for _, name := range []string{"name", "workflow", "schedule", "key", "question", "token"} {
 			v[name] = []string{"x"}
 		}
 		if strings.Contains(path, "/sessions/{id}") {
 			v["id"] = v["session"]
 		} else if strings.Contains(path, "/providers/{id}") {
 			v["id"] = v["provider"]
+		} else if strings.Contains(path, "/schedules/{id}") {
+			v["id"] = v["schedule"]
 		}
 		return v
 	}

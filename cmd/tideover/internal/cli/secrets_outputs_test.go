@@ -50,13 +50,14 @@ func (v *fullServer) checkAllOutputs() {
 func (v *fullServer) values(ids []string) map[string][]string {
 	return map[string][]string{
 		"id": ids, "session": {"kept"}, "provider": {"up", "spare", "open", "gone"}, "notifier": {"ntfy", "slack", "hook", "lost", "mail", "script"},
+		"workflow": {"step-ok", "fails", "user"}, "schedule": {"x"}, "job": {"x"},
 	}
 }
 
 // actions has the values of the placeholder {action}, by the first word of the path.
 var actions = map[string][]string{
 	"runs": {"cancel", "retry", "wake", "rerun", "replay", "latest", "answer"}, "bulk": {"retry", "latest", "cancel"}, "providers": {"open", "close", "reset", "drain"},
-	"sessions": {"pause", "resume", "retry-now", "stop", "reset"},
+	"sessions": {"pause", "resume", "retry-now", "stop", "reset"}, "schedules": {"run", "pause", "resume"},
 }
 
 var brace = regexp.MustCompile(`\{(\w+)\}`)
