@@ -81,15 +81,14 @@ func TestBranchesRunSideBySide(t *testing.T) {
 // TestBranchesSuspend has waits of all kinds in branches: the function is suspended, and called
 // again when one of them is over.
 func TestBranchesSuspend(t *testing.T) {
-	var calls, deferred int
-	var got []string
+	var calls, deferred atomic.Int32
 	child := engine.MustFlow("child", func(f *engine.Flow, _ int) (string, error) { return "born", engine.Sleep(f, "hours", 4*time.Hour) })
 	w := engine.MustFlow("parent", func(f *engine.Flow, _ int) (string, error) {
-		calls++
-		got = nil
+		calls.Add(1)
+		var got []string // without a lock
 		wait := func(name string, do func(*engine.Flow) (string, error)) engine.FlowBranch {
 			return engine.Branch(name, func(f *engine.Flow) error {
-				defer func() { deferred++ }()
+				defer deferred.Add(1)
 				text, err := do(f)
 				got = append(got, text)
 				return err
@@ -116,18 +115,19 @@ func TestBranchesSuspend(t *testing.T) {
 		return strings.Join(got, " "), err
 	})
 	for _, crash := range []bool{false, true} {
-		calls, deferred = 0, 0
+		calls.Store(0)
+		deferred.Store(0)
 		enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
 			id := startFlow(t, e, w, 1)
-			next := func(wait time.Duration, want int) {
+			next := func(wait time.Duration, want int32) {
 				t.Helper()
 				time.Sleep(wait)
 				if crash {
 					e.Crash()
 				}
 				time.Sleep(time.Minute)
-				if flowRun(t, e, id); calls != want || deferred != 5*calls {
-					t.Errorf("%d calls, want %d; %d deferred calls", calls, want, deferred)
+				if flowRun(t, e, id); calls.Load() != want || deferred.Load() != 5*want {
+					t.Errorf("%d calls, want %d; %d deferred calls", calls.Load(), want, deferred.Load())
 				}
 			}
 			next(time.Minute, 1)
@@ -142,8 +142,8 @@ func TestBranchesSuspend(t *testing.T) {
 			next(time.Hour, 4)
 			next(time.Hour, 5)
 			wantRun(t, endOfFlow(t, e, id), engine.StateSucceeded, "approve born done gone slept")
-			if calls != 6 || deferred != 30 {
-				t.Errorf("%d calls, %d deferred calls", calls, deferred)
+			if calls.Load() != 6 || deferred.Load() != 30 {
+				t.Errorf("%d calls, %d deferred calls", calls.Load(), deferred.Load())
 			}
 		}, w, child)
 	}
@@ -198,11 +198,11 @@ func TestBranchFailsWhileOthersWait(t *testing.T) {
 		} {
 			t.Run(name+" and "+next, func(t *testing.T) {
 				d.list = nil
-				deferred := 0
+				var deferred atomic.Int32
 				w := engine.MustFlow("fails", func(f *engine.Flow, _ int) (string, error) {
 					err := engine.Branches(f,
 						engine.Branch("slow", func(f *engine.Flow) error {
-							defer func() { deferred++ }()
+							defer deferred.Add(1)
 							if err := wait(f); err != nil {
 								return err
 							}
@@ -231,8 +231,8 @@ func TestBranchFailsWhileOthersWait(t *testing.T) {
 						e.Crash()
 					}
 					wantRun(t, endOfFlow(t, e, id), engine.StateSucceeded, "handled")
-					if got := d.String(); strings.Contains(got, "never") || !strings.HasSuffix(got, "handle, end") || deferred < 2 {
-						t.Errorf("the operations did %s; %d deferred calls", got, deferred)
+					if got := d.String(); strings.Contains(got, "never") || !strings.HasSuffix(got, "handle, end") || deferred.Load() < 2 {
+						t.Errorf("the operations did %s; %d deferred calls", got, deferred.Load())
 					}
 				}, w, child)
 			})
@@ -395,18 +395,18 @@ func TestAThousandBranches(t *testing.T) {
 func TestBranchesAreCanceled(t *testing.T) {
 	for _, how := range []string{"cancel", "timeout", "pause and cancel", "crash and cancel"} {
 		t.Run(how, func(t *testing.T) {
-			deferred, after := 0, 0
+			var deferred, after atomic.Int32
 			w := engine.MustFlow("waits", func(f *engine.Flow, _ int) (string, error) {
-				defer func() { deferred++ }()
+				defer deferred.Add(1)
 				branch := func(name string, do func(*engine.Flow) error) engine.FlowBranch {
 					return engine.Branch(name, func(f *engine.Flow) error {
 						defer func() {
-							if deferred++; !errors.Is(engine.Sleep(f, "deferred-"+name, time.Hour), engine.ErrFlowOver) {
-								after++
+							if deferred.Add(1); !errors.Is(engine.Sleep(f, "deferred-"+name, time.Hour), engine.ErrFlowOver) {
+								after.Add(1)
 							}
 						}()
 						err := do(f)
-						after++
+						after.Add(1)
 						return err
 					})
 				}
@@ -419,7 +419,7 @@ func TestBranchesAreCanceled(t *testing.T) {
 			enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
 				id := startFlow(t, e, w, 1)
 				time.Sleep(time.Hour)
-				calls, state := 1, engine.StateCanceled
+				calls, state := int32(1), engine.StateCanceled
 				switch how {
 				case "timeout":
 					time.Sleep(3 * day)
@@ -440,8 +440,8 @@ func TestBranchesAreCanceled(t *testing.T) {
 					}
 				}
 				wantRun(t, endOfFlow(t, e, id), state, "")
-				if synctest.Wait(); deferred != 4*calls || after != 0 {
-					t.Errorf("%d deferred calls, want %d; %d calls after the end", deferred, 4*calls, after)
+				if synctest.Wait(); deferred.Load() != 4*calls || after.Load() != 0 {
+					t.Errorf("%d deferred calls, want %d; %d calls after the end", deferred.Load(), 4*calls, after.Load())
 				}
 			}, w)
 		})
@@ -692,7 +692,8 @@ func TestPanicInABranchWhileTheRunUndoes(t *testing.T) {
 				engine.Branch("slow", func(f *engine.Flow) error {
 					_, err := engine.DoUndo(f, "slow", func(ctx context.Context) (int, error) {
 						<-ctx.Done()
-						time.Sleep(time.Second) // virtual
+						// real clock: it runs in a bubble
+						time.Sleep(time.Second)
 						d.add("slow has ended")
 						return 0, context.Cause(ctx)
 					}, func(context.Context, *int) error { d.add("undo slow"); return nil })
@@ -844,10 +845,10 @@ func TestBranchMistakes(t *testing.T) {
 // TestMapBesideASleep has a map in one branch and a sleep in another one. The function is suspended when
 // only the sleep is left.
 func TestMapBesideASleep(t *testing.T) {
-	calls := 0
+	var calls atomic.Int32
 	d := new(deeds)
 	w := engine.MustFlow("map", func(f *engine.Flow, _ int) (string, error) {
-		calls++
+		calls.Add(1)
 		return "ok", engine.Branches(f,
 			engine.Branch("sleep", func(f *engine.Flow) error { return engine.Sleep(f, "day", day) }),
 			engine.Branch("map", func(f *engine.Flow) error {
@@ -868,8 +869,8 @@ func TestMapBesideASleep(t *testing.T) {
 		run := e.Run(w, 1)
 		wantRun(t, run, engine.StateSucceeded, "ok")
 		d.wantSorted(t, "1, 2, 3, 4, after")
-		if took := run.Ended.Sub(run.Created); took != day || calls != 2 {
-			t.Errorf("the run took %v and %d calls", took, calls)
+		if took := run.Ended.Sub(run.Created); took != day || calls.Load() != 2 {
+			t.Errorf("the run took %v and %d calls", took, calls.Load())
 		}
 	}, w)
 }
@@ -884,7 +885,8 @@ func TestBranchesNeedPlaces(t *testing.T) {
 				for k := range 3 {
 					_, err := engine.Do(f, "op", func(context.Context) (int, error) {
 						most.Store(max(most.Load(), now.Add(1)))
-						time.Sleep(time.Second) // virtual
+						// real clock: it runs in a bubble
+						time.Sleep(time.Second)
 						return int(now.Add(-1)), nil
 					}, engine.ForKey(fmt.Sprint(i, "-", k)))
 					if err != nil {
