@@ -43,8 +43,8 @@ func (r *workflowReader) formKeys(d *stepDraft) []key {
 	return []key{
 		strictyaml.Func("for-each", "", forEachSchema, func(at place) { r.forEach(at, d) },
 			"List whose items the step is executed for: a list, or one template whose value is a list. Templates of the step use .item and .index. The result is a list."),
-		strictyaml.IntUpTo(&d.Parallel, "parallel", "16", maxParallel, `[1-9][0-9]{0,2}|1000`,
-			"Most items of for-each at the same time."),
+		strictyaml.IntUpTo(&d.Parallel, "parallel", "", maxParallel, `[1-9][0-9]{0,2}|1000`,
+			"Most items of for-each at the same time. Default: 16."),
 		strictyaml.Func("when", "", strictyaml.ScalarSchema, func(at place) { r.when(at, d) },
 			"Condition, a template: the step is skipped if its value is false, 0, empty, null or the text false. A skipped step counts as succeeded, and its output is null."),
 		strictyaml.Func("sleep", "", strictyaml.ScalarSchema, func(at place) { r.sleep(at, d) },

@@ -510,3 +510,29 @@ workflows:
 		}
 	})
 }
+
+// A step of a workflow of plain steps is stored as releases before the forms store it, so that they
+// can read it.
+func TestPlainStepsAreStoredAsBefore(t *testing.T) {
+	cfg, err := config.Load(config.Source{Path: "/x.yaml", Environ: []string{}, Data: []byte(`version: 1
+server: {data: /nowhere}
+workflows: {w: {steps: [{id: a, run: [x, "{{ .input }}"]}, {id: b, needs: [a], http: {get: "https://a.example"}}], on-give-up: {run: [x]}}}
+`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := cfg.OrderedWorkflows()[0]
+	if w.IsFlow() {
+		t.Error("the workflow is a flow")
+	}
+	for s, want := range map[*steps.Step]string{
+		w.Steps[0]: `{"id":"a","policy":"fixed(1s..5m) attempts=3","base":"/","dir":"/","run":["x","{{ .input }}"],"env_inherit":[],"output_limit":65536}`,
+		w.Steps[1]: `{"id":"b","needs":["a"],"after":["a"],"policy":"POLICY","base":"/","output_limit":65536,"method":"GET","url":"https://a.example"}`,
+		w.OnGiveUp: `{"id":"on-give-up","after":["a","b"],"give_up":true,"policy":"fixed(1s..5m) attempts=3","base":"/","dir":"/","run":["x"],"env_inherit":[],"output_limit":65536}`,
+	} {
+		want = strings.Replace(want, "POLICY", w.Steps[1].Policy.String(), 1)
+		if text, err := json.Marshal(s); err != nil || string(text) != want {
+			t.Errorf("%s, %v, want\n%s", text, err, want)
+		}
+	}
+}
