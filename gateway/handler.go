@@ -69,6 +69,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		caller: ctx, path: path, query: req.URL.RawQuery, class: class,
 		deadline: limited, host: req.Host, secure: req.TLS != nil,
 	})
+	r.writer = w
 	defer r.response.finish()
 	if most := p.spec.MaxBody; most > 0 && req.ContentLength > most {
 		r.response.writeProblem(w, r.newProblem(http.StatusRequestEntityTooLarge, codeTooLarge, 0, fmt.Sprintf("the body has %d bytes, at most %d are allowed", req.ContentLength, most)))

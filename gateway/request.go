@@ -28,6 +28,8 @@ type request struct {
 	route string
 	began time.Time
 
+	writer http.ResponseWriter // of the caller's response; nil for a caller in this process
+
 	call       uint64    // its id, see headerCall
 	callHeader [1]string // the id as the value of a header; see setCall
 	number     uint64    // in the order of arrival
@@ -365,7 +367,13 @@ func (s *response) answer(resp *http.Response) (from *provider, gaveUp string) {
 	}
 	s.answered, s.status = true, resp.StatusCode
 	resp.Header[headerProvider] = s.last.p.named
-	s.request.setCall(resp.Header)
+	if w := s.request.writer; w != nil {
+		// Not in resp, whose headers the proxy adds to those of w: that would cost an allocation.
+		delete(resp.Header, headerCall)
+		s.request.setCall(w.Header())
+	} else {
+		s.request.setCall(resp.Header)
+	}
 	return s.last.p, s.gaveUp
 }
 
