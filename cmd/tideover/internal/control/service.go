@@ -8,6 +8,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
+	"github.com/tideover/tideover/cmd/tideover/internal/output"
 	"github.com/tideover/tideover/cmd/tideover/internal/storm"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/secret"
@@ -30,6 +31,9 @@ type Config struct {
 	Clustered bool           // the engine shares its work with other processes
 	Sessions  SessionManager // nil means no sessions
 	Providers Gateway        // nil means no providers
+
+	Outputs  *output.Store    // outputs of attempts; nil means that none are stored
+	Redactor *secret.Redactor // masks secrets in outputs; nil means none
 
 	CallbackKey secret.String // signs callback URLs; zero means that there are none
 
@@ -55,7 +59,7 @@ func New(c Config) *Service {
 		System:    &System{config: c, engine: c.Engine, version: strings.TrimSuffix(version, ","), started: time.Now()},
 	}
 	if c.Engine != nil {
-		s.Runs = &Runs{engine: c.Engine}
+		s.Runs = &Runs{engine: c.Engine, outputs: outputs{c.Outputs, c.Engine, cmp.Or(c.Redactor, new(secret.Redactor))}}
 		s.Callbacks = &Callbacks{engine: c.Engine, key: c.CallbackKey, place: c.Place}
 		s.Messages = &Messages{runs: s.Runs, settings: s.System.Settings, place: c.Place}
 	}

@@ -16,24 +16,24 @@ type Attempt struct {
 	Number int    `json:"attempt"` // among all attempts of the step, from 1
 }
 
-// Record is the output of an attempt.
+// Record is the output of an attempt. Members of a cluster send it to each other as JSON.
 type Record struct {
 	Attempt
-	Ended   time.Time
-	Exit    *int   // exit code of a command; nil if it is unknown or the attempt was a request
-	Status  string // of the response to a request, such as "HTTP/1.1 503 Service Unavailable"
-	Streams []Stream
+	Ended   time.Time `json:"ended"`
+	Exit    *int      `json:"exit,omitempty"`   // exit code of a command; nil if it is unknown or the attempt was a request
+	Status  string    `json:"status,omitempty"` // of the response to a request, such as "HTTP/1.1 503 Service Unavailable"
+	Streams []Stream  `json:"streams"`
 }
 
 // Stream is a stream of an output. Bytes between Head and Tail are omitted if Size is more than the
 // bytes of both.
 type Stream struct {
-	Name  string // stdout, stderr or body
-	Size  int64  // bytes of the whole stream, with secrets masked
-	Lines int64  // line ends in the whole stream
-	More  bool   // the whole stream is longer than Size: it was not read to its end
-	Head  []byte
-	Tail  []byte
+	Name  string `json:"name"`           // stdout, stderr or body
+	Size  int64  `json:"size"`           // bytes of the whole stream, with secrets masked
+	Lines int64  `json:"lines"`          // line ends in the whole stream
+	More  bool   `json:"more,omitempty"` // the whole stream is longer than Size: it was not read to its end
+	Head  []byte `json:"head,omitempty"`
+	Tail  []byte `json:"tail,omitempty"`
 }
 
 // Omitted returns how many bytes between Head and Tail are omitted.
