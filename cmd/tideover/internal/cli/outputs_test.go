@@ -171,3 +171,38 @@ func TestOutputsInACluster(t *testing.T) {
 	a.signal(syscall.SIGTERM)
 	wantCode(t, a.wait(), 0)
 }
+
+// A file in the place of the folder makes every write fail. No attempt fails with it.
+func TestOutputsThatCantBeWritten(t *testing.T) {
+	t.Parallel()
+	s := serveFile(t, "version: 1\nworkflows:\n  hello:\n    steps:\n      - {id: say, run: [echo, hello]}\n", "")
+	folder := filepath.Join(s.data, "outputs")
+	wantStored := func(key string) {
+		t.Helper()
+		wantCode(t, s.runCommand("run", "hello", "--wait", "--key", key), 0)
+		wantIn(t, "an output", s.runCommand("show", key, "--output").out, "\nhello\n")
+	}
+	wantStored("first")
+	if err := os.RemoveAll(folder); err != nil {
+		t.Fatal(err)
+	}
+	write(t, folder, "")
+	for _, key := range []string{"second", "third"} {
+		wantCode(t, s.runCommand("run", "hello", "--wait", "--key", key), 0)
+		lost := s.runCommand("show", key, "--output")
+		wantCode(t, lost, codeNoRun)
+		wantIn(t, "an output that was not stored", lost.stderr, "it could not be written: ")
+		wantIn(t, "the page", s.read("/runs/"+s.show(key).ID), "The output was not kept: ")
+	}
+	if got := strings.Count(s.out.String(), "outputs of attempts can't be stored"); got != 1 {
+		t.Errorf("the problem is logged %d times, want once", got)
+	}
+	wantIn(t, "the health check", s.read("/healthz"), `"ok":true`)
+	wantIn(t, "the health check", s.read("/healthz"), "outputs of attempts can't be stored, 2 are lost")
+	if err := os.Remove(folder); err != nil {
+		t.Fatal(err)
+	}
+	wantStored("fourth")
+	s.signal(syscall.SIGTERM)
+	wantCode(t, s.wait(), 0)
+}
