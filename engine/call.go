@@ -45,6 +45,7 @@ const (
 	opChildEnded op = "child-ended"
 	opUndo       op = "undo"
 	opAbandon    op = "abandon"
+	opMember     op = "member" // a request to a member: see Engine.AskMembers
 
 	opPauseSchedule  op = "pause-schedule"
 	opResumeSchedule op = "resume-schedule"
@@ -128,6 +129,7 @@ type answer struct {
 	Schedules  []Schedule      `json:"schedules,omitempty"`
 	Over       bool            `json:"over,omitempty"` // the run that the caller waits for has ended
 	Events     *remoteEvents   `json:"happened,omitempty"`
+	Reply      json.RawMessage `json:"reply,omitempty"` // of a member
 }
 
 // longestWait is how long performForOthers waits for the end of a run before it answers.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"sync"
@@ -53,7 +54,7 @@ func join(ctx context.Context, e *Engine, log journal.Cluster) (*cluster, error)
 	}
 	err := checkUnmoved(ctx, log)
 	if err == nil {
-		err = log.Serve(cl.calls.answerWith(cl.follower.perform))
+		err = log.Serve(cl.calls.answerWith(cl.performAsMember))
 	}
 	if err != nil {
 		cl.halt()
@@ -178,6 +179,63 @@ type ShardInfo struct {
 	Waiting  int       `json:"timers"`         // pending waits and deadlines
 	Behind   int       `json:"view_behind"`    // changed runs that are not in the view yet
 	Troubles []Trouble `json:"troubles,omitempty"`
+}
+
+// performAsMember answers requests to the process as a whole, not to one of its shards.
+func (cl *cluster) performAsMember(ctx context.Context, c *call) (a answer, err error) {
+	if c.Op != opMember || cl.e.cfg.AnswerMember == nil {
+		return cl.follower.perform(ctx, c)
+	}
+	a.Reply, err = cl.e.cfg.AnswerMember(ctx, c.Input)
+	return a, err
+}
+
+// MemberReply is the answer of a member to [Engine.AskMembers].
+type MemberReply struct {
+	Member journal.Member
+	Reply  json.RawMessage // what its Config.AnswerMember has returned
+	Err    error           // the error of that function, or why the member did not answer
+}
+
+// AskMembers sends a request to all other members of the cluster at once, and returns their
+// answers in the order of their names. It returns nothing if the engine is not part of a
+// cluster. A member of an older release answers with an error.
+func (e *Engine) AskMembers(ctx context.Context, request json.RawMessage) ([]MemberReply, error) {
+	if e.cluster == nil {
+		return nil, nil
+	}
+	log := e.cluster.log
+	status, err := log.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(&call{Op: opMember, Input: request})
+	if err != nil {
+		return nil, err
+	}
+	var list []MemberReply
+	for _, m := range status.Members {
+		if m.ID != log.Member() {
+			list = append(list, MemberReply{Member: m})
+		}
+	}
+	var asked sync.WaitGroup
+	for i := range list {
+		asked.Go(func() {
+			r := &list[i]
+			var a answer
+			text, err := log.Ask(ctx, r.Member.ID, text)
+			if err == nil {
+				err = json.Unmarshal(text, &a)
+			}
+			if err == nil {
+				err = a.Error.err()
+			}
+			r.Reply, r.Err = a.Reply, err
+		})
+	}
+	asked.Wait()
+	return list, nil
 }
 
 // Cluster returns the members and shards of the cluster. ok is false if the engine is not

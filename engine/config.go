@@ -2,6 +2,8 @@ package engine
 
 import (
 	"cmp"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -74,6 +76,10 @@ type Config struct {
 	// nil means that traces end at the start. Package otel of tideover has a propagator for
 	// OpenTelemetry.
 	Propagator Propagator
+
+	// AnswerMember answers the requests that other members of the cluster send by
+	// [Engine.AskMembers]. Request and answer are JSON. nil means that they are refused.
+	AnswerMember func(ctx context.Context, request json.RawMessage) (json.RawMessage, error)
 
 	// Rand returns random numbers for waits and ids. nil means a random seed. Tests set
 	// it to get the same numbers every time. Calls never overlap.

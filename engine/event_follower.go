@@ -126,7 +126,7 @@ func (f *eventFollower) askEvents(ctx context.Context, id string, after uint64) 
 	return a.Events, err
 }
 
-// perform answers requests to the process as a whole, not to one of its shards.
+// perform answers requests for the events of the process.
 func (f *eventFollower) perform(ctx context.Context, c *call) (a answer, err error) {
 	if c.Op != opEvents {
 		return a, errCall

@@ -149,6 +149,7 @@ func (a *router) routes() []route {
 		{"GET", "runs/{id}", getOne(a.runs.runs.Lookup)},
 		{"GET", "runs/{id}/result", a.runs.result},
 		{"GET", "runs/{id}/events", a.events.follow},
+		{"GET", "runs/{id}/output", a.runs.output},
 		{"POST", "runs/{id}/cancel", a.runs.change((*control.Runs).Cancel)},
 		{"POST", "runs/{id}/abandon", a.runs.change((*control.Runs).Abandon)},
 		{"POST", "runs/{id}/undo", a.runs.change((*control.Runs).Undo)},

@@ -23,6 +23,7 @@ import (
 	commands "github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
+	"github.com/tideover/tideover/cmd/tideover/internal/output"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/testwait"
@@ -66,6 +67,8 @@ type fixture struct {
 
 	sessions  control.SessionManager
 	providers control.Gateway
+	outputs   *output.Store
+	redactor  *secret.Redactor
 	judge     *judge
 }
 
@@ -137,7 +140,8 @@ func newOptions(c control.Config) Options {
 // serve starts a server for the test. The functions change the configuration of its engine.
 func serve(t *testing.T, change ...func(*fixture, *engine.Config)) *fixture {
 	t.Helper()
-	f := &fixture{t: t, dir: t.TempDir(), gate: make(chan struct{}), failed: map[string]int{}}
+	f := &fixture{t: t, dir: t.TempDir(), gate: make(chan struct{}), failed: map[string]int{}, redactor: new(secret.Redactor)}
+	f.outputs = output.New(output.Config{Dir: filepath.Join(f.dir, "outputs"), Logger: quiet()})
 	cfg := engine.Config{Dir: f.dir, Durability: engine.OS, Workflows: f.workflows(), Logger: quiet(), Grace: time.Minute}
 	for _, c := range change {
 		c(f, &cfg)
@@ -157,6 +161,7 @@ func serve(t *testing.T, change ...func(*fixture, *engine.Config)) *fixture {
 		if err := e.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
+		_ = f.outputs.Close()
 		_ = os.RemoveAll(dir)
 	})
 	f.listen("127.0.0.1:0")
@@ -177,6 +182,7 @@ func (f *fixture) listen(address string) {
 	f.tcp = tcp.Addr().String()
 	o := newOptions(control.Config{
 		Engine: f.engine, Version: "v1.2.3", Data: f.dir, Logger: quiet(), Sessions: f.sessions, Providers: f.providers, Requests: recordedRequests{},
+		Outputs: f.outputs, Redactor: f.redactor,
 		CallbackKey: secret.New(callbackKey), Place: func() notify.Place { return notify.Place{Page: "http://" + f.tcp + "/"} },
 		Doctor: func() control.Diagnosis {
 			return control.Diagnosis{Engine: "the folder " + f.dir, Findings: doctor.Folder{Path: f.dir, Keeps: true, Lazy: true}.Check()}

@@ -90,6 +90,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		k.over(id)
 	}
 	k.listed("dead", 2)
+	k.keepOutput(good, "do", 1, "stdout\n", "stderr")
 	asked := map[string]bool{}
 	for _, tt := range []struct {
 		method, path, body string
@@ -119,6 +120,9 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		{"GET", "runs/" + bad + "/result", "", 409},
 		{"GET", "runs/" + waiting + "/result", "", 202},
 		{"GET", "runs/" + good + "/events", "", 200},
+		{"GET", "runs/" + good + "/output?step=do&attempt=1", "", 200},
+		{"GET", "runs/" + good + "/output?step=do&attempt=1&download=true", "", 200},
+		{"GET", "runs/" + bad + "/output", "", 404},
 		{"POST", "runs/" + waiting + "/wake", "", 200},
 		{"POST", "runs/" + waiting + "/signals/go", `{"a": 1}`, 409}, // its workflow is not code
 		{"POST", "workflows/echo/keys/k/signals/go", "", 409},

@@ -35,6 +35,7 @@ var schemaTypes = map[string]reflect.Type{
 	"RunOperations": reflect.TypeFor[engine.OpCounts](), "RunWait": reflect.TypeFor[engine.WaitInfo](), "RunNote": reflect.TypeFor[engine.Note](), "RetryAccount": reflect.TypeFor[engine.RetryInfo](),
 	"RunPage": reflect.TypeFor[engine.Page](), "Trouble": reflect.TypeFor[engine.Trouble](), "Schedule": reflect.TypeFor[engine.Schedule](), "RefusedStart": reflect.TypeFor[engine.RefusedStart](),
 	"Reply": reflect.TypeFor[control.Reply](), "Signaled": reflect.TypeFor[control.Signaled](), "Callback": reflect.TypeFor[control.Callback](), "RunQuestion": reflect.TypeFor[engine.Question](),
+	"Output": reflect.TypeFor[control.Output](), "OutputStream": reflect.TypeFor[control.OutputStream](),
 	"LeftOut": reflect.TypeFor[move.LeftOut](), "Member": reflect.TypeFor[journal.Member](), "Shard": reflect.TypeFor[engine.ShardInfo](),
 }
 

@@ -147,7 +147,7 @@ func (j *judge) verdict(r *http.Request, status int, header http.Header, text st
 	switch {
 	case !ok:
 		return fmt.Errorf("with status %d the type %q is not described: %s", status, kind, text)
-	case r.Method == http.MethodHead || kind == "application/yaml":
+	case r.Method == http.MethodHead || kind == "application/yaml" || kind == "text/plain; charset=utf-8":
 		return nil
 	case kind == "text/event-stream":
 		return j.messages(text)

@@ -50,6 +50,26 @@ func (h runsHandler) start(r *request) (any, error) {
 	return r.started(h.runs.Start(r.Context(), st, who))
 }
 
+// maxAttempt is more than the number of any attempt.
+const maxAttempt = 1<<31 - 1
+
+// output answers with the output of an attempt: as JSON or, with download, as text. The text can be
+// requested in parts, by the header Range.
+func (h runsHandler) output(r *request) (any, error) {
+	q := r.query("step", "attempt", "download")
+	find := control.OutputQuery{Run: r.id, Step: q.values["step"], Attempt: q.number("attempt", 0, maxAttempt)}
+	download := q.yes("download", false)
+	if q.err != nil {
+		return nil, q.err
+	}
+	o, err := h.runs.Output(r.Context(), find)
+	if err != nil || !download {
+		return o, err
+	}
+	httpserver.WriteDownload(r.w, r.Request, o.FileName(), o.Text())
+	return alreadyAnswered{}, nil
+}
+
 // started returns the response for a run: 201 if it was started, 200 if a run with the key existed.
 func (r *request) started(run control.Started, err error) (any, error) {
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/client"
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/output"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/textfmt"
 )
@@ -22,26 +24,100 @@ set it, the input and the output. Of a workflow that is code, it shows the opera
 of its function; of a map, the items that failed or have not ended, and some others.
 If the run asks a question, it shows the choices, who may answer, and how.
 
+With --output it prints the output of an attempt instead: what its command wrote to
+standard output and standard error, or the response to its request. Of a long output,
+the beginning and the end are stored. Without --step and --attempt it is the last
+attempt of the step that failed or ran last.
+
 RUN is an id, the beginning of one, or the key of the run. With --json, delays are in
 nanoseconds.`
 
 const showExample = `  tideover show 01k9v3q0h2f8
   tideover show order-4711
+  tideover show order-4711 --output
+  tideover show order-4711 --output --step fetch --attempt 2
   tideover show order-4711 --json | jq '.steps[].attempts[] | select(.error)'`
 
 func newShow(io Streams) *cobra.Command {
 	o := newRemote(io)
-	return o.command(&cobra.Command{
+	var showsOutput bool
+	var which control.OutputQuery
+	show := query(&o, func(ctx context.Context, c *client.Client, args []string) (*engine.Info, error) {
+		return c.Get(ctx, args[0])
+	}, renderShow)
+	showOutput := query(&o, func(ctx context.Context, c *client.Client, args []string) (control.Output, error) {
+		which.Run = args[0]
+		return c.Output(ctx, which)
+	}, renderOutput)
+	cmd := &cobra.Command{
 		Use:               "show [flags] RUN",
-		Short:             "Show a run with its history",
+		Short:             "Show a run with its history, or the output of an attempt",
 		Long:              showLong,
 		Example:           showExample,
 		Args:              exactlyOne("run"),
 		ValidArgsFunction: single(o.completeRuns()),
-		RunE: query(&o, func(ctx context.Context, c *client.Client, args []string) (*engine.Info, error) {
-			return c.Get(ctx, args[0])
-		}, renderShow),
-	}, remoteHelp)
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch flags := cmd.Flags(); {
+			case showsOutput && flags.Changed("attempt") && which.Attempt < 1:
+				return fmt.Errorf("--attempt: %d is not the number of an attempt: want 1 or more", which.Attempt)
+			case showsOutput:
+				return showOutput(cmd, args)
+			case flags.Changed("step") || flags.Changed("attempt"):
+				return errors.New("--step and --attempt need --output")
+			}
+			return show(cmd, args)
+		},
+	}
+	cmd.Flags().BoolVar(&showsOutput, "output", false, "print the output of an attempt")
+	cmd.Flags().StringVar(&which.Step, "step", "", "with --output: the `STEP` or operation; default the one that failed or ran last")
+	cmd.Flags().IntVar(&which.Attempt, "attempt", 0, "with --output: the number `N` of the attempt; default the last that has ended")
+	return o.command(cmd, remoteHelp)
+}
+
+// renderOutput returns the output of an attempt as lines, without escape sequences and with other
+// control characters made visible.
+func renderOutput(o control.Output, s *screen) []string {
+	end := optional(", ", o.Status, "")
+	if o.Exit != nil {
+		end = fmt.Sprintf(", exit code %d", *o.Exit)
+	}
+	title := fmt.Sprintf("%s, attempt %d, ended %s%s%s", o.Step, o.Attempt, s.stamp(o.Ended), end, optional(", stored by ", o.Member, ""))
+	lines := []string{s.paint("1", visible(title))}
+	for i := range o.Streams {
+		st := &o.Streams[i]
+		if st.Size == 0 && !st.More {
+			continue
+		}
+		lines = append(lines, "", s.paint("1", visible(st.Name))+", "+textfmt.Plural(int(st.Size), "byte"))
+		lines = append(lines, outputLines(st.Head)...)
+		switch {
+		case st.Omitted > 0:
+			lines = append(lines, s.paint("33", "… "+textfmt.Plural(int(st.Omitted), "byte")+" omitted …"))
+		case st.More:
+			lines = append(lines, s.paint("33", "… the rest was not read"))
+		}
+		lines = append(lines, outputLines(st.Tail)...)
+	}
+	if len(lines) == 1 {
+		lines = append(lines, "no output")
+	}
+	return lines
+}
+
+// outputLines returns the lines of a part of an output.
+func outputLines(text string) []string {
+	if text == "" {
+		return nil
+	}
+	lines := strings.Split(strings.TrimSuffix(output.Plain([]byte(text)), "\n"), "\n")
+	for i, line := range lines {
+		cells := strings.Split(line, "\t") // visible would escape tabs, which are harmless here
+		for k, cell := range cells {
+			cells[k] = visible(cell)
+		}
+		lines[i] = strings.Join(cells, "\t")
+	}
+	return lines
 }
 
 // details builds the text that describes one run, session or provider.

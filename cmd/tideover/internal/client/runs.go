@@ -32,6 +32,11 @@ func (c runCalls) Get(ctx context.Context, id string) (*engine.Info, error) {
 	return get[*engine.Info](ctx, c.connection, pathOf("runs", id), nil)
 }
 
+// Output returns the output of an attempt of a run.
+func (c runCalls) Output(ctx context.Context, q control.OutputQuery) (control.Output, error) {
+	return get[control.Output](ctx, c.connection, pathOf("runs", q.Run, "output"), queryOf(map[string]any{"step": q.Step, "attempt": q.Attempt}))
+}
+
 // Cancel ends a run and its attempts.
 func (c runCalls) Cancel(ctx context.Context, id string) (control.Outcome, error) {
 	return post[control.Outcome](ctx, c.connection, pathOf("runs", id, "cancel"), nil)

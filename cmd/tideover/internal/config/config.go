@@ -82,20 +82,22 @@ func (c *Config) Secrets() secret.Resolver { return c.secrets }
 
 // Server has the settings of `tideover serve`.
 type Server struct {
-	Listen        string               // host:port
-	Hosts         []string             // further host names and IP addresses that requests may name, without port
-	Socket        string               // path of the unix socket
-	Data          string               // folder of all state
-	Token         *template.SecretText // nil means that serve generates one in Data
-	Users         []User               // further users, sorted by name
-	CallbackKey   *template.SecretText // signs callback URLs; nil means that serve generates one in Data
-	TLS           ServerTLS            // for Listen, and for Gateway.Listen if the gateway runs alone
-	Retention     time.Duration        // how long ended runs are kept
-	DeadRetention time.Duration        // how long runs that gave up are kept
-	Concurrency   int                  // most handlers at the same time
-	Durability    string               // "full" syncs a start to disk before it is acknowledged, "os" only writes it
-	MaxBody       int64                // most bytes in the body of an API request
-	Inherit       guard.Inherit        // variables that all commands of steps, jobs and notifiers get
+	Listen          string               // host:port
+	Hosts           []string             // further host names and IP addresses that requests may name, without port
+	Socket          string               // path of the unix socket
+	Data            string               // folder of all state
+	Token           *template.SecretText // nil means that serve generates one in Data
+	Users           []User               // further users, sorted by name
+	CallbackKey     *template.SecretText // signs callback URLs; nil means that serve generates one in Data
+	TLS             ServerTLS            // for Listen, and for Gateway.Listen if the gateway runs alone
+	Retention       time.Duration        // how long ended runs are kept
+	DeadRetention   time.Duration        // how long runs that gave up are kept
+	OutputStorage   int64                // most bytes of the outputs of attempts
+	OutputRetention time.Duration        // how long the outputs of attempts are kept
+	Concurrency     int                  // most handlers at the same time
+	Durability      string               // "full" syncs a start to disk before it is acknowledged, "os" only writes it
+	MaxBody         int64                // most bytes in the body of an API request
+	Inherit         guard.Inherit        // variables that all commands of steps, jobs and notifiers get
 
 	MaxConnections           int // most open TCP connections; 0 means as many as the file descriptors of the process allow
 	MaxConnectionsPerAddress int // most open TCP connections from one address; 0 means half of MaxConnections

@@ -309,7 +309,7 @@ func TestTheSampleIsReadAsItIsMeant(t *testing.T) {
 		{"statuses", fmt.Sprint(stepOf(w, "send").Expected(207), stepOf(w, "send").Expected(201), stepOf(w, "a-get").Expected(204), stepOf(w, "a-get").Expected(404)), "true false true false"},
 		{"schedule", w.Schedule.Cron + w.Schedule.TimeZone + w.Schedule.Missed, "0 3 * * *Europe/Berlinonce"},
 		{"output limit", fmt.Sprint(fetch.OutputLimit, w.OnGiveUp.OutputLimit), "196608 1024"},
-		{"server", fmt.Sprint(cfg.Server.Concurrency, cfg.Server.MaxBody, cfg.Server.Durability, cfg.Server.Retention, cfg.Server.DeadRetention), "64 1048576full336h0m0s 2160h0m0s"},
+		{"server", fmt.Sprint(cfg.Server.Concurrency, cfg.Server.MaxBody, cfg.Server.Durability, cfg.Server.Retention, cfg.Server.DeadRetention, cfg.Server.OutputStorage, cfg.Server.OutputRetention), "64 1048576full336h0m0s 2160h0m0s 2147483648 168h0m0s"},
 		{"default output limit", fmt.Sprint(stepOf(w, "render").OutputLimit), "65536"},
 		{"hosts", fmt.Sprint(cfg.Server.Hosts), "[tideover.example.com 192.0.2.7 2001:db8::7]"},
 		{"token", cfg.Server.Token.String(), "${file:./token}"},

@@ -64,6 +64,7 @@ func TestWithoutAFileThereAreDefaults(t *testing.T) {
 		"server.concurrency = 64 from default", "server.data = /home/me/.local/state/tideover from default",
 		"server.dead-retention = 90d from default", "server.durability = full from default",
 		"server.listen = 127.0.0.1:7878 from default", "server.max-body = 1MiB from default",
+		"server.output-retention = 14d from default", "server.output-storage = 1GiB from default",
 		"server.retention = 14d from default", "server.socket = /home/me/.local/state/tideover/tideover.sock from default",
 	}
 	var list []string

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/output"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/internal/hosts"
@@ -79,6 +80,10 @@ func (r serverReader) serverKeys(s *Server) []key {
 		strictyaml.Duration(&s.Retention, "retention", "14d", "How long ended runs are kept."),
 		strictyaml.Duration(&s.DeadRetention, "dead-retention", "90d",
 			"How long runs that gave up are kept."),
+		strictyaml.Field(&s.OutputStorage, "output-storage", "1GiB", strictyaml.SizeSchema, readOutputStorage,
+			"Most bytes on disk of the outputs of attempts, at least 1MiB. The oldest outputs are removed first."),
+		strictyaml.Duration(&s.OutputRetention, "output-retention", "14d",
+			"How long the outputs of attempts are kept, at most until output-storage is full."),
 		strictyaml.Int(&s.Concurrency, "concurrency", "64", 1,
 			"Most commands and requests at the same time."),
 		strictyaml.Word(&s.Durability, "durability", "full", []string{"full", "os"},
@@ -91,6 +96,14 @@ func (r serverReader) serverKeys(s *Server) []key {
 		strictyaml.Int(&s.MaxConnectionsPerAddress, "max-connections-per-address", "", 1,
 			"Most open connections from one IP address, or from one /64 network of IPv6. Default: half of max-connections."),
 	}
+}
+
+func readOutputStorage(at place) int64 {
+	n := strictyaml.ReadSize(at)
+	if n > 0 && n < output.MinLimit {
+		at.Bad("%q is too little: the outputs of attempts need at least %dMiB", at.Node.Text, output.MinLimit>>20)
+	}
+	return n
 }
 
 func listenSchema() *jsonschema.Schema {

@@ -16,7 +16,10 @@ import (
 )
 
 // Runs has the operations on runs and workflows.
-type Runs struct{ engine *engine.Engine }
+type Runs struct {
+	engine  *engine.Engine
+	outputs outputs
+}
 
 // Find returns the id of the run that text names. The text may be the id, the beginning of the id,
 // or the key of the run. If several runs match, the error has the code [CodeAmbiguous].

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
+	"github.com/tideover/tideover/cmd/tideover/internal/output"
 	"github.com/tideover/tideover/cmd/tideover/internal/storm"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/secret"
@@ -33,6 +34,9 @@ type Config struct {
 	Providers Gateway        // nil means no providers
 	Requests  RequestRecord  // nil means that no requests are recorded
 
+	Outputs  *output.Store    // outputs of attempts; nil means that none are stored
+	Redactor *secret.Redactor // masks secrets in outputs; nil means none
+
 	CallbackKey secret.String // signs callback URLs; zero means that there are none
 
 	Data    string // data folder of the server; no backup may be stored in it; empty means unknown
@@ -57,7 +61,7 @@ func New(c Config) *Service {
 		System: &System{config: c, engine: c.Engine, version: strings.TrimSuffix(version, ","), started: time.Now()},
 	}
 	if c.Engine != nil {
-		s.Runs = &Runs{engine: c.Engine}
+		s.Runs = &Runs{engine: c.Engine, outputs: outputs{c.Outputs, c.Engine, cmp.Or(c.Redactor, new(secret.Redactor))}}
 		s.Callbacks = &Callbacks{engine: c.Engine, key: c.CallbackKey, place: c.Place}
 		s.Messages = &Messages{runs: s.Runs, settings: s.System.Settings, place: c.Place}
 	}

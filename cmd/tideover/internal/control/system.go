@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
@@ -77,11 +78,26 @@ func (s *System) Health() Health {
 	for _, t := range s.engine.Warnings() {
 		h.Warnings = append(h.Warnings, t.What)
 	}
+	if text := s.OutputProblem(); text != "" {
+		h.Warnings = append(h.Warnings, text)
+	}
 	if s.engine.Err() != nil {
 		h.Troubles = append(h.Troubles, "the engine has stopped")
 	}
 	h.OK = len(h.Troubles) == 0
 	return h
+}
+
+// OutputProblem returns a sentence if outputs of attempts can't be stored at the moment; "" otherwise.
+func (s *System) OutputProblem() string {
+	if s.config.Outputs == nil {
+		return ""
+	}
+	failed, err := s.config.Outputs.Problem()
+	if err == nil {
+		return ""
+	}
+	return fmt.Sprintf("outputs of attempts can't be stored, %d are lost: %v", failed, err)
 }
 
 // Status returns the state of the server.

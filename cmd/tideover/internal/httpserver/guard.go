@@ -1,6 +1,7 @@
 package httpserver
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/hmac"
@@ -187,6 +188,14 @@ func WriteJSON(w http.ResponseWriter, status int, kind string, v any) error {
 	w.WriteHeader(status)
 	_, _ = w.Write(append(text, '\n')) // the client may have disconnected
 	return nil
+}
+
+// WriteDownload sends text that a browser saves to a file, whatever the text contains, or the part of
+// it that the header Range of the request names.
+func WriteDownload(w http.ResponseWriter, r *http.Request, name string, text []byte) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Content-Disposition", `attachment; filename="`+name+`"`)
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(text))
 }
 
 // ServeHTTP implements [http.Handler].

@@ -24,6 +24,7 @@ func (s *server) newControl() *control.Service {
 		Data: s.cfg.Server.Data, Version: s.options.Version, Logger: s.options.Log,
 		Settings: s.reloader.settings, ConfigFile: s.reloader.file, Place: s.addresses.place,
 		Doctor: p.diagnose, Findings: p.machineFindings, CallbackKey: s.callbackKey,
+		Outputs: p.outputs, Redactor: s.options.Source.Redactor,
 	}
 	if p.nip90 != nil {
 		c.Relays = p.nip90.Relays

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/metrics"
 	"github.com/tideover/tideover/cmd/tideover/internal/nip90"
 	"github.com/tideover/tideover/cmd/tideover/internal/outbox"
+	"github.com/tideover/tideover/cmd/tideover/internal/output"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/engine"
@@ -47,6 +49,7 @@ type parts struct {
 	outbox    *outbox.Outbox
 	runSteps  *steps.Runner
 	nip90     *nip90.Service
+	outputs   *output.Store
 	cluster   *jetstream.Log    // nil without a cluster
 	schedules *clusterSchedules // nil without a cluster
 	sessions  *session.Manager  // nil in a cluster
@@ -91,7 +94,7 @@ func (p *parts) closeEngine(hurry context.Context) error {
 	}
 	limit, cancel := context.WithTimeout(hurry, Grace)
 	defer cancel()
-	return p.engine.Close(limit)
+	return errors.Join(p.engine.Close(limit), p.outputs.Close())
 }
 
 // handlers returns the handlers of steps, messages, NIP-90 jobs and, without a cluster, sessions. self
@@ -100,6 +103,7 @@ func (p *parts) handlers(self, locks string) map[string]engine.Handler {
 	p.runSteps = &steps.Runner{
 		Self: self, Locks: locks, Secrets: func() secret.Resolver { return p.current().Secrets() }, Hidden: p.hiddenVariables,
 		Redactor: p.redactor, Provider: p.gateway.RoundTripper, Inherit: p.cfg.Server.Inherit, Accounts: p.accounts,
+		Outputs: p.outputs,
 	}
 	runner := p.runSteps
 	if p.cfg.Engine.Clustered() {
@@ -162,6 +166,7 @@ func (p *parts) run(ctx context.Context, page string, start func(name string, f 
 			}
 		})
 		start("nip90", func() error { return p.nip90.Run(ctx) })
+		start("outputs", func() error { p.outputs.Run(ctx); return nil })
 	}
 	if p.cluster != nil {
 		start("schedules", func() error { return p.schedules.run(ctx) })

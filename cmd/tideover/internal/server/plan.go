@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/cmd/tideover/internal/nip90"
 	"github.com/tideover/tideover/cmd/tideover/internal/outbox"
+	"github.com/tideover/tideover/cmd/tideover/internal/output"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/engine"
@@ -146,11 +148,15 @@ func (p *parts) openEngine(ctx context.Context) error {
 	if err := guard.Sweep(ctx, locks, steps.Grace, p.log); err != nil {
 		return err
 	}
+	p.outputs = output.New(output.Config{
+		Dir: filepath.Join(p.cfg.Server.Data, "outputs"), Limit: p.cfg.Server.OutputStorage, Retention: p.cfg.Server.OutputRetention, Logger: p.log,
+	})
 	handlers := p.handlers(self, locks)
 	ec := engine.Config{
 		Dir: p.cfg.Server.Data, Workflows: n.workflows, Handlers: handlers, Functions: p.runSteps.Functions(),
 		Concurrency: p.cfg.Server.Concurrency, Retention: p.cfg.Server.Retention, DeadRetention: p.cfg.Server.DeadRetention,
 		MaxPayload: steps.MaxPayload, Logger: p.log, Redact: p.redactor.String, Observer: p.observer.observe,
+		AnswerMember: control.AnswerMember(p.outputs),
 	}
 	if p.cfg.Server.Durability == "os" {
 		ec.Durability = engine.OS

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/output"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/textfmt"
@@ -54,8 +55,13 @@ func (r *Runner) request(ctx context.Context, s *Step, d Data, t *engine.Task) (
 		return result{}, unanswered(ctx, req, err)
 	}
 	defer resp.Body.Close()
-	body, err := r.read(resp.Body, limitOf(s))
-	res := result{Status: resp.StatusCode, Stdout: body.text(), Truncated: body.over}
+	body, ended, err := r.read(resp.Body, limitOf(s))
+	res := result{Status: resp.StatusCode}
+	res.Stdout, res.Truncated = beginning(body)
+	res.Truncated = res.Truncated || !ended
+	r.keepOutput(t, &output.Record{
+		Status: r.Redactor.String(resp.Proto + " " + resp.Status), Streams: []output.Stream{bodyStream(body, ended && err == nil)},
+	})
 	if s.Expected(resp.StatusCode) {
 		if err != nil {
 			return res, fmt.Errorf("read the response: %w", err)
@@ -72,17 +78,26 @@ func (r *Runner) request(ctx context.Context, s *Step, d Data, t *engine.Task) (
 }
 
 // read reads a body and keeps at most limit bytes of it, with secrets masked. It reads up
-// to twice the limit, because a mask may be shorter than the secret.
-func (r *Runner) read(body io.Reader, limit int) (*capped, error) {
-	kept, some := &capped{limit: limit}, &io.LimitedReader{R: body, N: int64(2 * limit)}
+// to twice the limit, because a mask may be shorter than the secret. ended is false if there
+// is more.
+func (r *Runner) read(body io.Reader, limit int) (kept *output.Capture, ended bool, err error) {
+	kept, some := &output.Capture{Limit: limit}, &io.LimitedReader{R: body, N: int64(2 * limit)}
 	masked := r.Redactor.NewWriter(kept)
-	_, err := io.Copy(masked, some)
+	_, err = io.Copy(masked, some)
 	if some.N > 0 {
 		_ = masked.Close() // can't fail: it writes to memory
-	} else {
-		kept.over = true // masked is not closed: the bytes that it still holds may begin a secret
+		return kept, true, err
 	}
-	return kept, err
+	return kept, false, err // masked is not closed: the bytes that it still holds may begin a secret
+}
+
+// bodyStream returns a body as a stream: only its beginning if it was not read to its end.
+func bodyStream(c *output.Capture, ended bool) output.Stream {
+	if ended {
+		return c.Stream("body")
+	}
+	head, _ := c.Beginning()
+	return output.Stream{Name: "body", Head: head, Size: int64(len(head)), More: true}
 }
 
 // send sends the request by the named provider, or to the host of its URL if provider is "".

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/output"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
 )
 
@@ -106,22 +107,8 @@ func decode(text []byte) (v any, err error) {
 	return v, nil
 }
 
-// capped keeps the first limit bytes that are written to it.
-type capped struct {
-	data  []byte
-	limit int
-	over  bool // more bytes were written
+// beginning returns the first bytes of a stream as valid UTF-8, up to the limit, and whether there were more.
+func beginning(c *output.Capture) (text string, more bool) {
+	b, more := c.Beginning()
+	return strings.ToValidUTF8(string(b), "\uFFFD"), more
 }
-
-func (c *capped) Write(p []byte) (int, error) {
-	if room := c.limit - len(c.data); room < len(p) {
-		c.over = true
-		c.data = append(c.data, p[:max(room, 0)]...)
-	} else {
-		c.data = append(c.data, p...)
-	}
-	return len(p), nil
-}
-
-// text returns the kept bytes as valid UTF-8.
-func (c *capped) text() string { return strings.ToValidUTF8(string(c.data), "\uFFFD") }

@@ -17,6 +17,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/account"
 	"github.com/tideover/tideover/cmd/tideover/internal/exitcode"
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
+	"github.com/tideover/tideover/cmd/tideover/internal/output"
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/engine"
@@ -52,6 +53,10 @@ type Runner struct {
 
 	// Redactor masks the values of secrets in stored outputs.
 	Redactor *secret.Redactor
+
+	// Outputs stores the output of each attempt, also of those that fail; nil means that it is not
+	// stored.
+	Outputs *output.Store
 
 	// Hold returns the error of an attempt of a flow's step, or one that postpones the step; nil
 	// means that all errors stay as they are. Handlers of other steps are wrapped instead.
@@ -125,7 +130,7 @@ func (r *Runner) command(ctx context.Context, s *Step, d Data, t *engine.Task) (
 		return result{}, held
 	}
 	defer use.release()
-	stdout, stderr, last := &capped{limit: limitOf(s)}, &capped{limit: limitOf(s)}, &guard.Tail{Size: 2 << 10}
+	stdout, stderr, last := &output.Capture{Limit: limitOf(s)}, &output.Capture{Limit: limitOf(s)}, &guard.Tail{Size: 2 << 10}
 	// Mask secrets before the output is truncated: a truncated secret is not recognised.
 	out, errs := r.Redactor.NewWriter(stdout), r.Redactor.NewWriter(io.MultiWriter(stderr, last))
 	end, err := guard.Run(ctx, guard.Command{
@@ -133,7 +138,14 @@ func (r *Runner) command(ctx context.Context, s *Step, d Data, t *engine.Task) (
 		Env: r.environment(s, t, env), Stdin: strings.NewReader(stdin), Stdout: out, Stderr: errs,
 	})
 	_, _ = out.Close(), errs.Close() // can't fail: they write to memory
-	res := result{Stdout: stdout.text(), Stderr: stderr.text(), Truncated: stdout.over || stderr.over, Whole: !stdout.over}
+	var over1, over2 bool
+	var res result
+	res.Stdout, over1 = beginning(stdout)
+	res.Stderr, over2 = beginning(stderr)
+	res.Truncated, res.Whole = over1 || over2, !over1
+	if err == nil || stdout.Size()+stderr.Size() > 0 {
+		r.keepOutput(t, &output.Record{Exit: exitCode(end, err), Streams: []output.Stream{stdout.Stream("stdout"), stderr.Stream("stderr")}})
+	}
 	switch {
 	case errors.Is(err, syscall.E2BIG):
 		return res, retry.Permanent(fmt.Errorf("%w: %s", err, guard.TooBig))
@@ -150,6 +162,24 @@ func (r *Runner) command(ctx context.Context, s *Step, d Data, t *engine.Task) (
 		return res, nil
 	}
 	return res, failure(s, end.Code, said)
+}
+
+// exitCode returns the exit code of a command; nil if it is unknown or the guard has ended the command.
+func exitCode(end guard.Result, err error) *int {
+	if err != nil || end.Told {
+		return nil
+	}
+	return &end.Code
+}
+
+// keepOutput stores the output of an attempt. If that fails, the attempt goes on: the store reports the
+// problem.
+func (r *Runner) keepOutput(t *engine.Task, o *output.Record) {
+	if r.Outputs == nil {
+		return
+	}
+	o.Attempt, o.Ended = output.Attempt{Run: t.Run, Step: t.Step, Number: t.Total}, time.Now()
+	_ = r.Outputs.Append(o) // see above
 }
 
 // failure returns the error for an exit code, marked as permanent, throttled or

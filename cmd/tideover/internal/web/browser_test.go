@@ -10,6 +10,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/browsertest"
+	"github.com/tideover/tideover/cmd/tideover/internal/output"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/testwait"
 )
@@ -90,7 +91,10 @@ func (v visitor) open(b *testSite) *tab { return &tab{b, v.tab} }
 // the fact that no earlier subtest has left a run that is dead or waits.
 func TestBrowser(t *testing.T) {
 	t.Parallel()
-	b, tab := newTestSite(t), browsertest.Open(t)
+	store := output.New(output.Config{Dir: t.TempDir()})
+	t.Cleanup(func() { _ = store.Close() })
+	b, tab := newTestSite(t, withOutputs(store)), browsertest.Open(t)
+	b.outputs = store
 	for _, c := range []struct {
 		name string
 		do   func(visitor, *testSite)
@@ -105,6 +109,7 @@ func TestBrowser(t *testing.T) {
 		{"pages load without errors", visitor.loads},
 		{"filters are in the address", visitor.filters},
 		{"planted scripts do not run", visitor.hostile},
+		{"the output of an attempt", visitor.outputs},
 		{"a broken connection comes back", visitor.reconnects},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.do(visitor{t, tab.With(t)}, b.with(t)) })

@@ -30,6 +30,7 @@ type healthBody struct {
 	Facts    []fact
 	Disk     []fact
 	Reload   reloadRow
+	Outputs  string // why outputs of attempts can't be stored; "" if they can
 }
 
 type finding struct {
@@ -87,13 +88,14 @@ func (h healthPage) addEngine(ctx context.Context, b *healthBody) {
 	}
 	b.Facts = append(b.Facts, ofEngine(&b.Totals.Stats)...)
 	b.Disk = h.disk()
+	b.Outputs = h.redact(h.control.System.OutputProblem())
 }
 
 // wrong counts the problems of the engine and the configuration.
 func (b *healthBody) wrong() (n int) {
 	s := &b.Totals.Stats
 	n = len(s.Troubles) + len(s.Warnings) + len(s.Missing)
-	for _, bad := range []bool{b.Error != "", s.Stuck > 0, len(s.Silent) > 0, len(b.Reload.Problems) > 0} {
+	for _, bad := range []bool{b.Error != "", s.Stuck > 0, len(s.Silent) > 0, len(b.Reload.Problems) > 0, b.Outputs != ""} {
 		if bad {
 			n++
 		}

@@ -58,8 +58,9 @@ type attempt struct {
 	engine.AttemptInfo
 	ID      string // of the HTML element
 	Took    time.Duration
-	Waiting bool   // the wait after it is the current one
-	Why     string // why no attempt follows, in words
+	Waiting bool           // the wait after it is the current one
+	Why     string         // why no attempt follows, in words
+	Output  *attemptOutput // nil if none is stored
 }
 
 // runPage shows one run.
@@ -104,6 +105,7 @@ func (h runPage) load(ctx context.Context, id string, all bool, now time.Time) (
 	if _, ok := h.control.Runs.Definition(i.Workflow); ok {
 		b.Workflows = workflowURL(i.Workflow)
 	}
+	h.addOutputs(i, b.Steps)
 	p.data.Body = b
 	return p, nil
 }

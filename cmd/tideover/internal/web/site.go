@@ -109,6 +109,8 @@ func (h *Site) engineRoutes() {
 	h.live("/progress/{job}", unrelated, byName("job", progressPage{h}.load), nil)
 	h.mux.HandleFunc("GET /runs/{id}", runPage{h}.serve)
 	h.mux.HandleFunc("GET /live/runs/{id}", runPage{h}.live)
+	h.mux.HandleFunc("GET /runs/{id}/output", outputPage{h}.serve)
+	h.mux.HandleFunc("GET /runs/{id}/output.txt", outputPage{h}.download)
 	h.form("/runs/{id}/{action}", runActions{h}.question, runActions{h}.act)
 	h.mux.HandleFunc("GET /dead", deadPage{h}.serve)
 	h.mux.HandleFunc("GET /live/dead", deadPage{h}.live)

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/output"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
@@ -82,6 +83,8 @@ type testSite struct {
 	h   *Site
 	srv *httptest.Server
 	w   map[string]*engine.Workflow
+
+	outputs *output.Store // nil if the site shows none
 
 	away *atomic.Bool // the server closes connections without an answer
 }

@@ -1,0 +1,290 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/output"
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/secret"
+)
+
+// OutputQuery names the output of an attempt.
+type OutputQuery struct {
+	Run     string // as in [Runs.Find]
+	Step    string // or operation; "" means the step of the run that failed or ran last
+	Attempt int    // 0 means the last attempt that has ended
+}
+
+// Output is the output of an attempt.
+type Output struct {
+	Run     string         `json:"run"`
+	Step    string         `json:"step"`
+	Attempt int            `json:"attempt"`
+	Ended   time.Time      `json:"ended"`
+	Exit    *int           `json:"exit,omitempty"`   // exit code of a command
+	Status  string         `json:"status,omitempty"` // of a response, such as "HTTP/1.1 503 Service Unavailable"
+	Member  string         `json:"member,omitempty"` // name of the member of the cluster that has stored it, if that is another one
+	Streams []OutputStream `json:"streams"`
+
+	record *output.Record
+}
+
+// OutputStream is a stream of an output. Its texts are valid UTF-8.
+type OutputStream struct {
+	Name    string `json:"name"`              // stdout, stderr or body
+	Size    int64  `json:"size"`              // bytes of the whole stream
+	Omitted int64  `json:"omitted,omitempty"` // bytes between head and tail
+	More    bool   `json:"more,omitempty"`    // the stream is longer than size; it was not read to its end
+	Head    string `json:"head"`
+	Tail    string `json:"tail,omitempty"`
+}
+
+// Text returns the output as text, as [output.Record.WriteText] does. The bytes of commands are
+// unchanged.
+func (o *Output) Text() []byte {
+	var b bytes.Buffer
+	o.record.WriteText(&b)
+	return b.Bytes()
+}
+
+// FileName returns a name for a file with the text. It has only letters, digits, dots, dashes and
+// underscores.
+func (o *Output) FileName() string {
+	name := fmt.Sprintf("%s-%s-%d.txt", o.Run, o.Step, o.Attempt)
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(".-_", r) {
+			return r
+		}
+		return '_'
+	}, name)
+}
+
+// Record returns the output with the bytes that are stored.
+func (o *Output) Record() *output.Record { return o.record }
+
+// newOutput returns an output for the API.
+func newOutput(r *output.Record, member string) *Output {
+	o := &Output{
+		Run: r.Run, Step: r.Step, Attempt: r.Number, Ended: r.Ended, Exit: r.Exit, Status: r.Status, Member: member,
+		Streams: []OutputStream{}, record: r,
+	}
+	for i := range r.Streams {
+		s := &r.Streams[i]
+		o.Streams = append(o.Streams, OutputStream{
+			Name: s.Name, Size: s.Size, Omitted: s.Omitted(), More: s.More,
+			Head: strings.ToValidUTF8(string(s.Head), "\uFFFD"), Tail: strings.ToValidUTF8(string(s.Tail), "\uFFFD"),
+		})
+	}
+	return o
+}
+
+// Output returns the output of an attempt. If none is stored, the error has the code [CodeNotFound] and
+// says why.
+func (r *Runs) Output(ctx context.Context, q OutputQuery) (*Output, error) {
+	info, err := r.Lookup(ctx, q.Run)
+	if err != nil {
+		return nil, err
+	}
+	step, err := stepOfOutput(info, q.Step)
+	if err != nil {
+		return nil, err
+	}
+	number, err := attemptOfOutput(step, q.Attempt)
+	if err != nil {
+		return nil, err
+	}
+	return r.outputs.get(ctx, output.Attempt{Run: info.ID, Step: step.Name, Number: number})
+}
+
+// stepOfOutput returns the named step of a run. "" means the step that failed or ran last.
+func stepOfOutput(info *engine.Info, name string) (*engine.StepInfo, error) {
+	if name != "" {
+		if err := hasStep("step", info.Workflow, info.Steps, name); err != nil {
+			return nil, err
+		}
+	}
+	var last *engine.StepInfo
+	for i := range info.Steps {
+		s := &info.Steps[i]
+		switch {
+		case name != "" && s.Name == name, name == "" && s.Name == info.Step && len(s.Attempts) > 0:
+			return s, nil
+		case len(s.Attempts) > 0 && (last == nil || s.Attempts[len(s.Attempts)-1].Started.After(last.Attempts[len(last.Attempts)-1].Started)):
+			last = s
+		}
+	}
+	if last == nil {
+		return nil, NewError(CodeNotFound, "the run has made no attempt", "")
+	}
+	return last, nil
+}
+
+// attemptOfOutput returns the number of an attempt of a step. 0 means the last one that has ended.
+func attemptOfOutput(s *engine.StepInfo, number int) (int, error) {
+	last := 0
+	for i := range s.Attempts {
+		a := &s.Attempts[i]
+		switch {
+		case a.Outcome != "running":
+			last = a.Number
+		case a.Number == number:
+			return 0, NewError(CodeNotFound, fmt.Sprintf("attempt %d of step %s is running", number, s.Name), "its output is stored when it ends")
+		}
+	}
+	if number != 0 {
+		return number, nil
+	}
+	if last == 0 {
+		return 0, NewError(CodeNotFound, fmt.Sprintf("step %s has no attempt that has ended", s.Name), "")
+	}
+	return last, nil
+}
+
+// OutputEnd is the end of the output of an attempt, for lists.
+type OutputEnd struct {
+	*output.Record       // with the last bytes of each stream
+	Lost           error // why it could not be stored; nil if it is stored
+}
+
+// OutputEnds returns the ends of the outputs of a run that this process has stored, at most that many
+// bytes of each stream, and those of the given attempts that it could not store.
+func (r *Runs) OutputEnds(i *engine.Info, most int) map[output.Attempt]OutputEnd {
+	ends := map[output.Attempt]OutputEnd{}
+	if r.outputs.store == nil {
+		return ends
+	}
+	list, err := r.outputs.store.Ends(i.ID, most)
+	if err != nil {
+		return ends // the pages work without them, and System.Health reports a lasting problem
+	}
+	for _, o := range list {
+		r.outputs.mask(o)
+		ends[o.Attempt] = OutputEnd{Record: o}
+	}
+	for s := range i.Steps {
+		for a := range i.Steps[s].Attempts {
+			at := output.Attempt{Run: i.ID, Step: i.Steps[s].Name, Number: i.Steps[s].Attempts[a].Number}
+			if _, stored := ends[at]; stored {
+				continue
+			}
+			if why := r.outputs.store.Lost(at); why != nil {
+				ends[at] = OutputEnd{&output.Record{Attempt: at}, why}
+			}
+		}
+	}
+	return ends
+}
+
+// outputs reads the outputs of attempts, from this process and from other members of the cluster.
+type outputs struct {
+	store    *output.Store // nil if none are stored
+	engine   *engine.Engine
+	redactor *secret.Redactor
+}
+
+// mask masks the secrets that became known after the output was stored.
+func (o outputs) mask(r *output.Record) {
+	for i := range r.Streams {
+		s := &r.Streams[i]
+		omitted := s.Omitted()
+		s.Head, s.Tail = o.redactor.Bytes(s.Head), o.redactor.Bytes(s.Tail)
+		s.Size = int64(len(s.Head)+len(s.Tail)) + omitted
+	}
+}
+
+// get returns an output that this process or another member of the cluster has stored.
+func (o outputs) get(ctx context.Context, a output.Attempt) (*Output, error) {
+	if o.store == nil {
+		return nil, notStored(a, "this server stores no outputs")
+	}
+	r, err := o.store.Get(a)
+	if err == nil {
+		o.mask(r)
+		return newOutput(r, ""), nil
+	}
+	if !errors.Is(err, output.ErrNotStored) {
+		return nil, fmt.Errorf("read the output: %w", err)
+	}
+	if why := o.store.Lost(a); why != nil {
+		return nil, notStored(a, fmt.Sprintf("it could not be written: %v", why))
+	}
+	return o.askMembers(ctx, a)
+}
+
+// hintRemoved is the hint if it is not known why an output is not stored.
+const hintRemoved = "it was removed because of server.output-retention or server.output-storage, the server ended during the attempt, or the attempt had no output"
+
+func notStored(a output.Attempt, hint string) *Error {
+	return NewError(CodeNotFound, fmt.Sprintf("no output of attempt %d of step %s is stored", a.Number, a.Step), hint)
+}
+
+// memberTimeout is how long the other members of a cluster may take to send an output.
+const memberTimeout = 5 * time.Second
+
+// askMembers asks the other members of the cluster for an output. Each output is stored only by the
+// member that made the attempt.
+func (o outputs) askMembers(ctx context.Context, a output.Attempt) (*Output, error) {
+	ctx, cancel := context.WithTimeout(ctx, memberTimeout)
+	defer cancel()
+	request, err := json.Marshal(memberRequest{Output: &a})
+	if err != nil {
+		return nil, err
+	}
+	replies, err := o.engine.AskMembers(ctx, request)
+	if err != nil {
+		return nil, fmt.Errorf("ask the other members of the cluster for the output: %w", err)
+	}
+	var silent, answered []string
+	for _, reply := range replies {
+		r := new(output.Record)
+		switch {
+		case reply.Err != nil || json.Unmarshal(reply.Reply, &r) != nil:
+			silent = append(silent, reply.Member.Name)
+		case r == nil || r.Attempt != a:
+			answered = append(answered, reply.Member.Name)
+		default:
+			o.mask(r)
+			return newOutput(r, reply.Member.Name), nil
+		}
+	}
+	switch {
+	case len(silent) > 0:
+		e := notStored(a, "ask again later: the member that made the attempt has it")
+		e.Message = fmt.Sprintf("%s here, and these members of the cluster did not answer: %s", e.Message, strings.Join(silent, ", "))
+		return nil, e
+	case len(answered) > 0:
+		return nil, notStored(a, "this member and "+strings.Join(answered, ", ")+" do not have it: it is on a member that has left the cluster, or "+hintRemoved)
+	}
+	return nil, notStored(a, hintRemoved)
+}
+
+// memberRequest is a request of another member of the cluster. Releases that run side by side must
+// understand it.
+type memberRequest struct {
+	Output *output.Attempt `json:"output,omitempty"`
+}
+
+// AnswerMember returns a function that answers the requests of other members of the cluster for outputs
+// in the store. It answers null if the output is not stored.
+func AnswerMember(store *output.Store) func(ctx context.Context, request json.RawMessage) (json.RawMessage, error) {
+	return func(_ context.Context, request json.RawMessage) (json.RawMessage, error) {
+		var m memberRequest
+		if err := json.Unmarshal(request, &m); err != nil {
+			return nil, err
+		}
+		if m.Output == nil {
+			return nil, errors.New("unknown request, which a newer version may know")
+		}
+		r, err := store.Get(*m.Output)
+		if err != nil && !errors.Is(err, output.ErrNotStored) {
+			return nil, err
+		}
+		return json.Marshal(r)
+	}
+}

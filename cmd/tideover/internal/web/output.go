@@ -1,0 +1,160 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
+	"github.com/tideover/tideover/cmd/tideover/internal/output"
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/textfmt"
+)
+
+const (
+	endSize    = 800  // bytes of the end of each stream that the page of a run reads
+	endLines   = 6    // lines of it that the page shows
+	foundLines = 1000 // lines that the page of an output shows as the result of a search
+	foundWidth = 400  // characters of each of them
+)
+
+// attemptOutput is the output of an attempt on the page of a run.
+type attemptOutput struct {
+	ID    string // of the HTML element
+	URL   string // of the page with the whole output
+	Label string // what there is, in words
+	End   string // its last lines
+	Lost  string // why it is not stored; "" if it is
+}
+
+// outputURL returns the URL of the page with the output of an attempt.
+func outputURL(a output.Attempt, page string) string {
+	return runURL(a.Run) + "/" + page + "?" + url.Values{"step": {a.Step}, "attempt": {strconv.Itoa(a.Number)}}.Encode()
+}
+
+// addOutputs adds the outputs to the attempts of the steps. In a cluster, another member may have the
+// output of an attempt: then there is only a link.
+func (h runPage) addOutputs(i *engine.Info, steps []step) {
+	ends := h.control.Runs.OutputEnds(i, endSize)
+	for s := range steps {
+		for k := range steps[s].Attempts {
+			a := &steps[s].Attempts[k]
+			at := output.Attempt{Run: i.ID, Step: steps[s].Name, Number: a.Number}
+			end, known := ends[at]
+			elsewhere := h.clustered() && (a.Outcome == "failed" || a.Outcome == "succeeded")
+			if !known && !elsewhere {
+				continue
+			}
+			a.Output = &attemptOutput{ID: a.ID + "-output", URL: outputURL(at, "output"), Label: "Output"}
+			switch {
+			case end.Lost != nil:
+				a.Output.Lost = h.redact(end.Lost.Error())
+			case known:
+				a.Output.Label, a.Output.End = sizesText(end.Record), h.redact(lastLines(end.Record))
+			}
+		}
+	}
+}
+
+// sizesText describes the streams of an output, such as "Output: 12 kB on stdout, 3 B on stderr".
+func sizesText(r *output.Record) string {
+	var parts []string
+	for i := range r.Streams {
+		if s := &r.Streams[i]; s.Size > 0 || s.More {
+			parts = append(parts, textfmt.RoundedSize(uint64(s.Size))+" in "+s.Name)
+		}
+	}
+	if len(parts) == 0 {
+		return "No output"
+	}
+	return "Output: " + strings.Join(parts, ", ")
+}
+
+// lastLines returns the last lines of the last stream that is not empty.
+func lastLines(r *output.Record) string {
+	for i := len(r.Streams) - 1; i >= 0; i-- {
+		if text := strings.TrimSpace(output.Plain(r.Streams[i].Tail)); text != "" {
+			lines := strings.Split(text, "\n")
+			return strings.Join(lines[max(0, len(lines)-endLines):], "\n")
+		}
+	}
+	return ""
+}
+
+// outputBody is the content of the page of an output.
+type outputBody struct {
+	*control.Output
+	RunURL   string
+	Download string // URL of the text
+	Action   string // URL of the search form
+	Search   string // text to search for; "" for none
+	Lines    []output.Line
+	Found    int // lines that contain the text
+	Parts    []outputPart
+}
+
+// outputPart is a stream of an output on its page.
+type outputPart struct {
+	Name, Size, Head, Omitted, Tail string
+}
+
+// outputPage shows the output of an attempt.
+type outputPage struct{ *Site }
+
+// load returns the output that a request names by the parameters step and attempt.
+func (h outputPage) load(r *http.Request) (*control.Output, error) {
+	q := control.OutputQuery{Run: r.PathValue("id"), Step: r.URL.Query().Get("step")}
+	if text := r.URL.Query().Get("attempt"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return nil, control.Invalid("attempt", "%q is not the number of an attempt", control.Excerpt(text))
+		}
+		q.Attempt = n
+	}
+	return h.control.Runs.Output(r.Context(), q)
+}
+
+func (h outputPage) serve(w http.ResponseWriter, r *http.Request) {
+	o, err := h.load(r)
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	h.show(w, r, http.StatusOK, "output", h.page(r.Context(), o, r.URL.Query().Get("q")))
+}
+
+func (h outputPage) page(ctx context.Context, o *control.Output, search string) page {
+	record := o.Record()
+	b := outputBody{
+		Output: o, RunURL: runURL(o.Run), Download: outputURL(record.Attempt, "output.txt"), Action: runURL(o.Run) + "/output", Search: search,
+	}
+	if search != "" {
+		b.Lines, b.Found = record.Search(search, foundLines)
+		for i := range b.Lines {
+			b.Lines[i].Text = h.redact(textfmt.ClipWithin(b.Lines[i].Text, foundWidth, "…"))
+		}
+	} else {
+		for i := range record.Streams {
+			s := &record.Streams[i]
+			b.Parts = append(b.Parts, outputPart{
+				Name: s.Name, Size: textfmt.Plural(int(s.Size), "byte"), Omitted: s.OmittedText(),
+				Head: h.redact(output.Plain(s.Head)), Tail: h.redact(output.Plain(s.Tail)),
+			})
+		}
+	}
+	return page{Title: fmt.Sprintf("Output of %s, attempt %d", o.Step, o.Attempt), Place: "run", Dead: h.deadCount(ctx), Body: b}
+}
+
+// download sends the output as text.
+func (h outputPage) download(w http.ResponseWriter, r *http.Request) {
+	o, err := h.load(r)
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	httpserver.WriteDownload(w, r, o.FileName(), o.Text())
+}
