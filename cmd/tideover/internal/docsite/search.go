@@ -133,7 +133,7 @@ const (
 // words of the query marked.
 func excerpt(text string, words []string) (parts []excerptPart) {
 	lower := strings.ToLower(text)
-	if len(lower) != len(text) {
+	if strings.ContainsFunc(text, func(c rune) bool { return utf8.RuneLen(unicode.ToLower(c)) != utf8.RuneLen(c) }) {
 		text = lower // so that indexes are the same
 	}
 	first := len(text)
