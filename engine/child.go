@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
@@ -242,7 +243,10 @@ func (c *childOf) parent() (p machine.Parent, err error) {
 	}
 	p.Number = c.Number
 	p.Run, err = machine.ParseID(c.Run)
-	return p, err
+	if err != nil || c.Number < 1 || c.Number > math.MaxInt32 {
+		return p, fmt.Errorf("%w: a child of operation %d of run %.100q", errCall, c.Number, c.Run)
+	}
+	return p, nil
 }
 
 // tellFamily does what follows from the end of a run: it cancels its children, and tells its
@@ -369,7 +373,7 @@ func (c *commands) childEnded(ctx context.Context, asked *call) error {
 		if _, err := t.o.m.Read(id); err != nil {
 			return err
 		}
-		if end.Parent.Run != id || len(end.Output) > c.sh.cfg.MaxPayload {
+		if end.Parent.Run != id || len(end.Output) > c.sh.cfg.MaxPayload || end.Reason == 0 && !json.Valid(end.Output) {
 			return fmt.Errorf("%w: the end of a child of run %s with %d bytes", errCall, end.Parent.Run, len(end.Output))
 		}
 		t.endChild(end)

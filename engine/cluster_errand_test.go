@@ -1,7 +1,10 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -215,6 +218,58 @@ func TestChildIsNotStartedAgainElsewhere(t *testing.T) {
 		}
 		if len(started) != 4 {
 			t.Errorf("%d children were started", len(started))
+		}
+	})
+}
+
+// TestMembersRefuseMalformedCalls sends calls about families as a process with a bug would: they
+// change nothing.
+func TestMembersRefuseMalformedCalls(t *testing.T) {
+	t.Parallel()
+	together(t, func(t *testing.T, s *memlog.Store) {
+		f := &distantFamily{executed: map[int]int{}}
+		parent, child := f.workflows()
+		cfg := Config{Workflows: []*Workflow{parent, child}}
+		a, b := joined(t, s, "a", cfg), joined(t, s, "b", cfg)
+		settled(t, a, b)
+		id := distantParent(t, a.Engine, parent, 1)
+		time.Sleep(30 * time.Second)
+		before := must(json.Marshal(must(a.Get(t.Context(), id))))
+		owner := cmp.Or(a.cluster.calls.shards.get(shardOf(id)), b.cluster.calls.shards.get(shardOf(id)))
+		run := must(machine.ParseID(id))
+		end := func(change func(*machine.ChildEnd)) []byte {
+			e := &machine.ChildEnd{Parent: machine.Parent{Run: run, Number: 1}, Output: []byte(`"wrong"`)}
+			change(e)
+			return must(json.Marshal(e))
+		}
+		other := machine.NewID(1, 2, 3).In(run.Slot())
+		childStart := func(change func(*start)) *call {
+			st := &start{ID: newID(shardOf(id)), Definition: child.def.Text(), Input: []byte("1"), Again: true, Parent: &childOf{Run: id, Number: 1}, def: child.def}
+			change(st)
+			return &call{Op: opStartFlow, Start: st}
+		}
+		for name, c := range map[string]*call{
+			"the end of a child, not JSON":          {Op: opChildEnded, ID: id, Input: []byte(`{"Parent":`)},
+			"the end of a child of another run":     {Op: opChildEnded, ID: id, Input: end(func(e *machine.ChildEnd) { e.Parent.Run = other })},
+			"the end of a child that is too large":  {Op: opChildEnded, ID: id, Input: end(func(e *machine.ChildEnd) { e.Output = []byte(`"` + strings.Repeat("x", 1<<20) + `"`) })},
+			"the end of a child that is not JSON":   {Op: opChildEnded, ID: id, Input: end(func(e *machine.ChildEnd) { e.Output = []byte("wrong") })},
+			"the start of a child without a parent": childStart(func(s *start) { s.Parent.Run = "nothing" }),
+			"the start of a child of operation -1":  childStart(func(s *start) { s.Parent.Number = -1 }),
+			"a start without anything":              {Op: opStartFlow},
+			"a signal without a name":               {Op: opSignal, ID: id, Signal: &signal{ID: "x", Data: []byte("1")}},
+			"a signal that is not JSON":             {Op: opSignal, ID: id, Signal: &signal{Name: "go", ID: "x", Data: []byte("x")}},
+			"a call without a signal":               {Op: opSignal, ID: id},
+			"an answer that is not JSON":            {Op: opAnswer, ID: id, Step: "boss", Input: []byte("x")},
+		} {
+			if _, err := owner.commands.performForOthers(t.Context(), c); !errors.Is(err, errCall) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if after := must(json.Marshal(must(a.Get(t.Context(), id)))); string(after) != string(before) {
+			t.Errorf("the run has changed: %s", after)
+		}
+		if n := countRuns(t, a.Engine, "child", StateWaiting); n == 0 {
+			t.Error("no child waits")
 		}
 	})
 }
