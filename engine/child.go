@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/retry"
@@ -122,9 +123,6 @@ func (f *Flow) performStarted(g *opGroup, workflow string) error {
 	return f.perform(g)
 }
 
-// errandPolicy is the retry policy of telling other shards about children and parents.
-var errandPolicy = retry.Must("decorrelated(100ms..10s) attempts=unlimited")
-
 // placeChildren determines the shard of the children. In a cluster, all runs of a workflow with a
 // limit are in one shard. The others are in that of their parent.
 func (sh *shard) placeChildren(c *flowCall, w *Workflow, to *childStarts) error {
@@ -237,65 +235,10 @@ func (c *childOf) parent() (p machine.Parent, err error) {
 	}
 	p.Number = c.Number
 	p.Run, err = machine.ParseID(c.Run)
-	return p, err
-}
-
-// errand is a task that one shard has with another one. It is repeated until it is done or the
-// shard is closed. The state of the shard has all errands: the next owner does them again.
-type errand struct {
-	sh  *shard
-	ctx context.Context
-}
-
-// maxErrands limits how many errands of a process are being done.
-const maxErrands = 64
-
-// begin does the errand in a goroutine of its own.
-func (sh *shard) begin(do func(*errand)) {
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() {
-		defer cancel()
-		select {
-		case <-sh.stop:
-		case <-sh.done:
-		case <-ctx.Done():
-		}
-	}()
-	sh.attempts.Add(1)
-	go func() {
-		defer sh.attempts.Done()
-		defer cancel()
-		select {
-		case sh.errandPlaces <- struct{}{}:
-			defer func() { <-sh.errandPlaces }()
-			do(&errand{sh, ctx})
-		case <-ctx.Done():
-		}
-	}()
-}
-
-// until repeats f until it succeeds or returns an error that another shard has decided.
-func (e *errand) until(f func(context.Context) error) error {
-	var final error
-	_ = errandPolicy.Do(e.ctx, func(ctx context.Context) error {
-		err := f(ctx)
-		switch {
-		case err == nil:
-			return nil
-		case isUnreachable(err), errors.Is(err, ErrAway), errors.Is(err, ErrClosed), errors.Is(err, ErrOldMember), errors.Is(err, errBusy), ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded):
-			return err
-		}
-		final = err
-		return nil
-	})
-	return final
-}
-
-// report has the owner call f, unless the shard is closed.
-func (e *errand) report(f func(*turn) error) {
-	if e.ctx.Err() == nil {
-		_ = e.sh.do(e.ctx, f) // it is closed: the next owner does the errand again
+	if err != nil || c.Number < 1 || c.Number > math.MaxInt32 {
+		return p, fmt.Errorf("%w: a child of operation %d of run %.100q", errCall, c.Number, c.Run)
 	}
+	return p, nil
 }
 
 // tellFamily does what follows from the end of a run: it cancels its children, and tells its
@@ -422,7 +365,7 @@ func (c *commands) childEnded(ctx context.Context, asked *call) error {
 		if _, err := t.o.m.Read(id); err != nil {
 			return err
 		}
-		if end.Parent.Run != id || len(end.Output) > c.sh.cfg.MaxPayload {
+		if end.Parent.Run != id || len(end.Output) > c.sh.cfg.MaxPayload || end.Reason == 0 && !json.Valid(end.Output) {
 			return fmt.Errorf("%w: the end of a child of run %s with %d bytes", errCall, end.Parent.Run, len(end.Output))
 		}
 		t.endChild(end)

@@ -272,11 +272,11 @@ func (d *dispatcher) act() {
 		d.stops[i] = stop{}
 	}
 	d.stops = d.stops[:0]
-	for i, do := range d.errands {
-		d.sh.begin(do)
-		d.errands[i] = nil
+	if len(d.errands) > 0 {
+		d.sh.beginErrands(d.errands)
+		clear(d.errands)
+		d.errands = d.errands[:0]
 	}
-	d.errands = d.errands[:0]
 	d.suspects.act()
 }
 

@@ -44,11 +44,10 @@ type process struct {
 	members members                                             // nil without a cluster
 	getRun  func(ctx context.Context, id string) (*Info, error) // reads a run from any shard
 
-	errandPlaces chan struct{}                                       // semaphore: limits the errands that are being done
-	childShard   func(ctx context.Context, w *Workflow) (int, error) // the shard of the children of a workflow; nil without a cluster
-	askShard     func(ctx context.Context, shard int, c *call) error
-	askRun       func(ctx context.Context, run string, c *call) error
-	cancelRun    func(ctx context.Context, run, by string) error
+	childShard func(ctx context.Context, w *Workflow) (int, error) // the shard of the children of a workflow; nil without a cluster
+	askShard   func(ctx context.Context, shard int, c *call) error
+	askRun     func(ctx context.Context, run string, c *call) error
+	cancelRun  func(ctx context.Context, run, by string) error
 }
 
 // Open opens an engine and continues all runs that are not finished. In a cluster it
@@ -61,7 +60,6 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	e := &Engine{done: make(chan struct{})}
 	e.cfg = cfg
 	e.getRun, e.askRun, e.cancelRun = e.Get, e.change, e.cancelChain
-	e.errandPlaces = make(chan struct{}, maxErrands)
 	e.router.process = &e.process
 	e.deadlocks.router = &e.router
 	e.hub.init()

@@ -41,6 +41,7 @@ type shard struct {
 	given  atomic.Bool // the shard ends because another process takes it over
 
 	attempts sync.WaitGroup // running handlers
+	errands  errandQueue
 
 	owner      owner
 	dispatcher dispatcher

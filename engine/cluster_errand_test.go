@@ -1,0 +1,275 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/journal/memlog"
+)
+
+// distantShard is where all children of a distantFamily are.
+var distantShard = machine.WorkflowSlot("child") % 8
+
+func shardOf(id string) int { return must(machine.ParseID(id)).Slot() % 8 }
+
+// distantParent starts a run that is in another shard than its children.
+func distantParent(t *testing.T, e *Engine, w *Workflow, input any) string {
+	t.Helper()
+	for n := 0; ; n++ {
+		if key := fmt.Sprint("parent-", n); machine.KeySlot(key)%8 != distantShard {
+			id := started(t, e, w, input, Key(key)).ID
+			if shardOf(id) == distantShard {
+				t.Fatalf("run %s is in the shard of its children", id)
+			}
+			return id
+		}
+	}
+}
+
+// errandGate holds the calls that errands of a member make, until it is opened.
+type errandGate struct {
+	open chan struct{}
+
+	mu     sync.Mutex
+	starts []string // ids of the children that were started
+}
+
+// hold makes errands of the member that cancel or start a child wait for the gate.
+func (g *errandGate) hold(m *member, cancels, starts bool) {
+	cancelRun, askShard := m.cancelRun, m.askShard
+	m.cancelRun = func(ctx context.Context, run, by string) error {
+		if cancels {
+			g.wait(ctx)
+		}
+		return cancelRun(ctx, run, by)
+	}
+	m.askShard = func(ctx context.Context, shard int, c *call) error {
+		if c.Op == opStartFlow {
+			g.mu.Lock()
+			g.starts = append(g.starts, c.Start.ID)
+			g.mu.Unlock()
+			if starts {
+				g.wait(ctx)
+			}
+		}
+		return askShard(ctx, shard, c)
+	}
+}
+
+func (g *errandGate) wait(ctx context.Context) {
+	select {
+	case <-g.open:
+	case <-ctx.Done():
+	}
+}
+
+// TestManyErrandsNeedFewGoroutines cancels a run with 1000 children in another shard.
+func TestManyErrandsNeedFewGoroutines(t *testing.T) {
+	t.Parallel()
+	together(t, func(t *testing.T, s *memlog.Store) {
+		const n = 1000
+		child := MustFlow("child", func(f *Flow, _ int) (string, error) { return Await[string](f, "go") }, MaxRuns(2*n))
+		parent := MustFlow("parent", func(f *Flow, _ int) (string, error) {
+			_, err := Children[int, string](f, "many", child, make([]int, n), Parallel(n))
+			return "", err
+		})
+		cfg := Config{Workflows: []*Workflow{parent, child}}
+		a, b := joined(t, s, "a", cfg), joined(t, s, "b", cfg)
+		settled(t, a, b)
+		gate := &errandGate{open: make(chan struct{})}
+		gate.hold(a, true, false)
+		gate.hold(b, true, false)
+		id := distantParent(t, a.Engine, parent, 1)
+		time.Sleep(time.Hour)
+		if n := countRuns(t, a.Engine, "child", StateWaiting); n != 1000 {
+			t.Fatalf("%d children wait", n)
+		}
+		if err := b.Cancel(t.Context(), id, "tester"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		stacks := make([]byte, 64<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		// Other tests may have some at the same time.
+		if n := strings.Count(string(stacks), "created by github.com/tideover/tideover/engine.(*shard).begin"); n < maxErrands || n > 5*maxErrands {
+			t.Errorf("%d goroutines of errands", n)
+		}
+		close(gate.open)
+		time.Sleep(time.Minute)
+		if run := must(a.Wait(t.Context(), id)); run.State != StateCanceled {
+			t.Errorf("the parent is %s", run.State)
+		}
+		if n := len(gate.starts); countRuns(t, a.Engine, "child", StateCanceled) != 1000 || n != 1000 {
+			t.Errorf("%d children are canceled, and %d were started", countRuns(t, a.Engine, "child", StateCanceled), n)
+		}
+	})
+}
+
+// countRuns returns how many of the first 1000 runs of a workflow are in the state.
+func countRuns(t *testing.T, e *Engine, workflow, state string) int {
+	t.Helper()
+	return len(must(e.List(t.Context(), Filter{Workflow: workflow, States: []string{state}, Limit: 1000, Fresh: true})).Runs)
+}
+
+// TestChildStartedAfterItsParentHasEnded has a start that comes to the other shard after the
+// cancellation: the child does not continue without its parent.
+func TestChildStartedAfterItsParentHasEnded(t *testing.T) {
+	t.Parallel()
+	for _, undoes := range []bool{false, true} {
+		together(t, func(t *testing.T, s *memlog.Store) {
+			child := MustFlow("child", func(f *Flow, _ int) (string, error) { return Await[string](f, "go") }, MaxRuns(10))
+			parent := MustFlow("parent", func(f *Flow, _ int) (string, error) {
+				if undoes {
+					if _, err := DoUndo(f, "a", func(context.Context) (int, error) { return 1, nil }, func(context.Context, *int) error { return nil }); err != nil {
+						return "", err
+					}
+				}
+				return Child[string](f, "one", child, 1)
+			})
+			cfg := Config{Workflows: []*Workflow{parent, child}}
+			a, b := joined(t, s, "a", cfg), joined(t, s, "b", cfg)
+			settled(t, a, b)
+			gate := &errandGate{open: make(chan struct{})}
+			gate.hold(a, false, true)
+			gate.hold(b, false, true)
+			id := distantParent(t, a.Engine, parent, 1)
+			time.Sleep(time.Second)
+			if err := b.Cancel(t.Context(), id, "tester"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			if len(gate.starts) != 1 || countRuns(t, a.Engine, "child", StateWaiting) != 0 {
+				t.Fatalf("%d starts before the gate is open", len(gate.starts))
+			}
+			close(gate.open)
+			if run := must(a.Wait(t.Context(), id)); run.State != StateCanceled {
+				t.Errorf("the parent is %s", run.State)
+			}
+			time.Sleep(time.Minute)
+			if run, err := a.Get(t.Context(), gate.starts[0]); err == nil && run.State != StateCanceled {
+				t.Errorf("undoes %v: the child is %s", undoes, run.State)
+			}
+		})
+	}
+}
+
+// TestChildIsNotStartedAgainElsewhere has a function that is called again while a child works, also by
+// the next owner of its shard: it knows which children were started.
+func TestChildIsNotStartedAgainElsewhere(t *testing.T) {
+	t.Parallel()
+	together(t, func(t *testing.T, s *memlog.Store) {
+		child := MustFlow("child", func(f *Flow, _ int) (string, error) { return Await[string](f, "go") }, MaxRuns(10))
+		parent := MustFlow("parent", func(f *Flow, _ int) (string, error) {
+			got, err := Children[int, string](f, "many", child, []int{0, 1, 2, 3}, Parallel(2))
+			return strings.Join(got, " "), err
+		}, Function(MaxLost(10)))
+		cfg := Config{Workflows: []*Workflow{parent, child}}
+		gate := &errandGate{open: make(chan struct{})}
+		members := []*member{joined(t, s, "a", cfg), joined(t, s, "b", cfg)}
+		settled(t, members...)
+		for _, m := range members {
+			gate.hold(m, false, false)
+		}
+		id := distantParent(t, members[0].Engine, parent, 1)
+		time.Sleep(time.Minute)
+		released := map[string]bool{}
+		for i := range 4 {
+			if i < 2 { // the parent's owner is one of them
+				members[i].kill()
+				members[i] = joined(t, s, fmt.Sprint("again", i), cfg)
+				gate.hold(members[i], false, false)
+				settled(t, members...)
+				time.Sleep(time.Minute)
+			}
+			// The end of the first child that works has the function called, to start the next one.
+			for _, step := range must(members[0].Get(t.Context(), id)).Steps {
+				if step.Child == "" || released[step.Child] {
+					continue
+				}
+				released[step.Child] = true
+				if err := members[0].Signal(t.Context(), step.Child, "go", "now"); err != nil {
+					t.Error(err)
+				}
+				break
+			}
+			time.Sleep(time.Minute)
+		}
+		if run := must(members[0].Wait(t.Context(), id)); string(run.Output) != `"now now now now"` {
+			t.Errorf("the parent is %s with %s", run.State, run.Output)
+		}
+		started := map[string]int{}
+		for _, child := range gate.starts {
+			started[child]++
+		}
+		for child, n := range started {
+			if n != 1 {
+				t.Errorf("child %s was started %d times", child, n)
+			}
+		}
+		if len(started) != 4 {
+			t.Errorf("%d children were started", len(started))
+		}
+	})
+}
+
+// TestMembersRefuseMalformedCalls sends calls about families as a process with a bug would: they
+// change nothing.
+func TestMembersRefuseMalformedCalls(t *testing.T) {
+	t.Parallel()
+	together(t, func(t *testing.T, s *memlog.Store) {
+		f := &distantFamily{executed: map[int]int{}}
+		parent, child := f.workflows()
+		cfg := Config{Workflows: []*Workflow{parent, child}}
+		a, b := joined(t, s, "a", cfg), joined(t, s, "b", cfg)
+		settled(t, a, b)
+		id := distantParent(t, a.Engine, parent, 1)
+		time.Sleep(30 * time.Second)
+		before := must(json.Marshal(must(a.Get(t.Context(), id))))
+		owner := cmp.Or(a.cluster.calls.shards.get(shardOf(id)), b.cluster.calls.shards.get(shardOf(id)))
+		run := must(machine.ParseID(id))
+		end := func(change func(*machine.ChildEnd)) []byte {
+			e := &machine.ChildEnd{Parent: machine.Parent{Run: run, Number: 1}, Output: []byte(`"wrong"`)}
+			change(e)
+			return must(json.Marshal(e))
+		}
+		other := machine.NewID(1, 2, 3).In(run.Slot())
+		childStart := func(change func(*start)) *call {
+			st := &start{ID: newID(shardOf(id)), Definition: child.def.Text(), Input: []byte("1"), Again: true, Parent: &childOf{Run: id, Number: 1}, def: child.def}
+			change(st)
+			return &call{Op: opStartFlow, Start: st}
+		}
+		for name, c := range map[string]*call{
+			"the end of a child, not JSON":          {Op: opChildEnded, ID: id, Input: []byte(`{"Parent":`)},
+			"the end of a child of another run":     {Op: opChildEnded, ID: id, Input: end(func(e *machine.ChildEnd) { e.Parent.Run = other })},
+			"the end of a child that is too large":  {Op: opChildEnded, ID: id, Input: end(func(e *machine.ChildEnd) { e.Output = []byte(`"` + strings.Repeat("x", 1<<20) + `"`) })},
+			"the end of a child that is not JSON":   {Op: opChildEnded, ID: id, Input: end(func(e *machine.ChildEnd) { e.Output = []byte("wrong") })},
+			"the start of a child without a parent": childStart(func(s *start) { s.Parent.Run = "nothing" }),
+			"the start of a child of operation -1":  childStart(func(s *start) { s.Parent.Number = -1 }),
+			"a start without anything":              {Op: opStartFlow},
+			"a signal without a name":               {Op: opSignal, ID: id, Signal: &signal{ID: "x", Data: []byte("1")}},
+			"a signal that is not JSON":             {Op: opSignal, ID: id, Signal: &signal{Name: "go", ID: "x", Data: []byte("x")}},
+			"a call without a signal":               {Op: opSignal, ID: id},
+			"an answer that is not JSON":            {Op: opAnswer, ID: id, Step: "boss", Input: []byte("x")},
+		} {
+			if _, err := owner.commands.performForOthers(t.Context(), c); !errors.Is(err, errCall) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if after := must(json.Marshal(must(a.Get(t.Context(), id)))); string(after) != string(before) {
+			t.Errorf("the run has changed: %s", after)
+		}
+		if n := countRuns(t, a.Engine, "child", StateWaiting); n == 0 {
+			t.Error("no child waits")
+		}
+	})
+}
