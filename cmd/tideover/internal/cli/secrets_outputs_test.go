@@ -167,7 +167,7 @@ func (v *fullServer) runCommands(ids []string) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	for _, args := range [][]string{
-		{"config", "show", "--origin"}, {"config", "show", "--json"}, {"config", "check"}, {"doctor"}, {"doctor", "--json"}, {"notify", "test", "lost"}, {"notify", "test", "lost", "--json"},
+		{"config", "show", "--origin"}, {"config", "show", "--json"}, {"config", "check"}, {"config", "check", "--json"}, {"doctor"}, {"doctor", "--json"}, {"notify", "test", "lost"}, {"notify", "test", "lost", "--json"},
 	} {
 		all.Go(func() { v.run(append(args, "--config", v.s.file, "--data", v.s.data)...) })
 	}

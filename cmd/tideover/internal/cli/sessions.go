@@ -40,13 +40,6 @@ in tideover/watch in $XDG_STATE_HOME or ~/.local/state, or in the folder watch o
 the data folder in the configuration. --server selects a single process: a server,
 or with unix:PATH a watch.`
 
-const sessionsCodes = `
-Exit codes:
-  0      success
-  3      unknown session, or several with the same name
-  125    tideover's own error: a bad flag, no server or watch, a request that was rejected
-  128+n  ended by signal n; the session continues`
-
 func newSessions(io Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "sessions",
@@ -63,7 +56,11 @@ func newSessions(io Streams) *cobra.Command {
 
 // command adds the common flags and help to a command, and returns it.
 func (o *sessionsOptions) command(cmd *cobra.Command) *cobra.Command {
-	o.remote.command(cmd, sessionsPlaces+"\n"+sessionsCodes)
+	codes := []string{"  125    tideover's own error: a bad flag, no server or watch, a request that was rejected", exitBySignal + "; the session continues"}
+	if cmd.ValidArgsFunction != nil {
+		codes = append([]string{"  3      unknown session, or several with the same name"}, codes...)
+	}
+	o.remote.command(cmd, exitHelp(sessionsPlaces, codes...))
 	o.timeout = answerTimeout
 	cmd.Flags().Var(&o.timeout, "timeout", "how long to wait for the answer of the server and of each watch")
 	return cmd

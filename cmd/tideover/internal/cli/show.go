@@ -22,8 +22,8 @@ set it, the input and the output. Of a workflow that is code, it shows the opera
 of its function; of a map, the items that failed or have not ended, and some others.
 If the run asks a question, it shows the choices, who may answer, and how.
 
-RUN is an id, the beginning of one, or the key of the run. With --json, delays are in
-nanoseconds.`
+RUN is an id, the beginning of one, or the key of the run. With --json, names that end
+in _ns are in nanoseconds.`
 
 const showExample = `  tideover show 01k9v3q0h2f8
   tideover show order-4711
@@ -41,7 +41,7 @@ func newShow(io Streams) *cobra.Command {
 		RunE: query(&o, func(ctx context.Context, c *client.Client, args []string) (*engine.Info, error) {
 			return c.Get(ctx, args[0])
 		}, renderShow),
-	}, remoteHelp)
+	}, serverHelp(exitUnknownRun))
 }
 
 // details builds the text that describes one run, session or provider.
