@@ -56,7 +56,7 @@ func (v *fullServer) values(ids []string) map[string][]string {
 // actions has the values of the placeholder {action}, by the first word of the path.
 var actions = map[string][]string{
 	"runs": {"cancel", "retry", "wake", "rerun", "replay", "latest", "answer"}, "bulk": {"retry", "latest", "cancel"}, "providers": {"open", "close", "reset", "drain"},
-	"sessions": {"pause", "resume", "retry-now", "stop", "reset"},
+	"sessions": {"pause", "resume", "wake", "stop", "reset"},
 }
 
 var brace = regexp.MustCompile(`\{(\w+)\}`)

@@ -111,7 +111,7 @@ func (p *details) head() {
 	if i.Omitted > 0 {
 		p.field("history", textfmt.PluralOf(i.Omitted, "entry", "entries")+" in the middle were dropped")
 	}
-	p.field("replay of", i.ReplayOf)
+	p.field("retry of", i.ReplayOf)
 	if i.Origin != i.ReplayOf {
 		p.field("origin", i.Origin)
 	}

@@ -69,6 +69,12 @@ func newHelp() *cobra.Command {
 	}
 }
 
+// verbSynonyms maps words that people try as commands to the command that does it.
+var verbSynonyms = map[string]string{
+	"start": "run", "ls": "runs", "list": "runs", "ps": "runs", "replay": "retry --input", "rerun": "retry --from",
+	"resume": "retry", "stop": "cancel", "discard": "cancel", "kill": "cancel", "retry-now": "wake", "logs": "events", "tail": "events",
+}
+
 // rejectUnknownCommand returns an error for an argument that is not a subcommand, with a
 // suggestion.
 func rejectUnknownCommand(cmd *cobra.Command, args []string) error {
@@ -78,6 +84,9 @@ func rejectUnknownCommand(cmd *cobra.Command, args []string) error {
 	verbs := subcommandNames(cmd)
 	text := fmt.Sprintf("unknown command %q", cmd.CommandPath()+" "+args[0])
 	near := textfmt.Nearest(args[0], verbs)
+	if meant := verbSynonyms[args[0]]; meant != "" && !cmd.HasParent() {
+		near = meant
+	}
 	switch {
 	case near != "":
 		return fmt.Errorf("%s; did you mean %q?", text, cmd.CommandPath()+" "+near)
@@ -104,7 +113,7 @@ var flagSynonyms = map[string][]string{
 	"attempts":        {"retries", "retry", "max-retries", "tries", "count", "times"},
 	"policy":          {"delay", "backoff", "interval", "sleep"},
 	"json":            {"output", "format"},
-	"events":          {"output", "json"},
+	"events":          {"output"},
 	"listen":          {"port", "addr", "address", "bind"},
 	"server":          {"addr", "address", "host", "url"},
 	"config":          {"file"},
