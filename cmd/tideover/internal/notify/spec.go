@@ -127,7 +127,7 @@ func (n *Spec) Argv(fields map[string]any) ([]string, error) {
 }
 
 // TriggerEvents are the words of a notifier's `on`.
-var TriggerEvents = []string{"gave-up", "waiting", "resumed", "breaker-open", "recovered", "dead-letter", "storm", "start-refused", "asked"}
+var TriggerEvents = []string{"gave-up", "waiting", "resumed", "breaker-open", "recovered", "dead-letter", "storm", "start-refused", "asked", "succeeded"}
 
 // Trigger is one kind of event that a notifier sends messages about.
 type Trigger struct {
