@@ -240,18 +240,22 @@ type upstreamState struct {
 type pace struct {
 	mu    sync.Mutex
 	score health.Score
+	last  time.Duration // time of the last observation
 }
 
 func (p *pace) observe(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.score.ObserveAt(clock.Now(), d)
+	p.last = clock.Now()
+	p.score.ObserveAt(p.last, d)
 }
 
+// mean returns the mean at the last observation, in seconds; 0 before the first. It is for people, so
+// it does not fall while there are no requests, as the score for selecting a target does.
 func (p *pace) mean() float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.score.MeanAt(clock.Now())
+	return p.score.MeanAt(p.last)
 }
 
 // waitForLimits waits for the limits. waited reports whether it had to wait, and slot

@@ -141,7 +141,7 @@ func ExampleParse() {
 	// Output:
 	// exponential(1s..32s) jitter=20% attempts=4
 	// exponential(1s..32s) jitter=20% attempts=6 total-timeout=2m
-	// policy "http atempts=6": key "atempts" is unknown; want base, cap, factor, max-doublings, jitter, attempts, attempt-timeout, total-timeout, throttle-base, server-wait, server-slack, reset-after, budget, hedge
+	// policy "http atempts=6": key "atempts" is unknown; did you mean "attempts"?
 }
 
 func ExamplePolicy() {

@@ -195,12 +195,15 @@ func Presets(yield func(name, use string) bool) {
 	}
 }
 
-func presetList() string {
+func presetList() string { return strings.Join(presetNames(), ", ") }
+
+// presetNames returns the names of the presets.
+func presetNames() []string {
 	names := make([]string, len(presets))
 	for i, p := range presets {
 		names[i] = p.name
 	}
-	return strings.Join(names, ", ")
+	return names
 }
 
 // State is what a decision needs to know of the attempts made so far. A program that

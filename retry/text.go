@@ -111,7 +111,7 @@ func parseHead(w string, lookup func(string) (Policy, bool)) (p Policy, seen map
 		return p, seen, nil
 	}
 	if p.Kind, err = backoff.ParseKind(name); err != nil {
-		return p, nil, fmt.Errorf("family %q: want fixed(D), linear(D..CAP), exponential(D..CAP) or decorrelated(D..CAP), in lower case", name)
+		return p, nil, fmt.Errorf("family %q: want fixed(D), linear(D..CAP), exponential(D..CAP) or decorrelated(D..CAP), in lower case%s", name, didYouMean(name, kinds))
 	}
 	args, rest, closed := strings.Cut(args, ")")
 	switch {
@@ -141,7 +141,19 @@ func badHead(w string) error {
 	if strings.Contains(w, "=") {
 		return fmt.Errorf("%q: a policy starts with a family such as exponential(1s..30s) or a preset: %s", w, presetList())
 	}
-	return fmt.Errorf("%q is neither a preset (%s) nor a family such as exponential(1s..30s)", w, presetList())
+	return fmt.Errorf("%q is neither a preset (%s) nor a family such as exponential(1s..30s)%s", w, presetList(), didYouMean(w, slices.Concat(presetNames(), kinds)))
+}
+
+// kinds are the names of the families.
+var kinds = []string{"fixed", "linear", "exponential", "decorrelated"}
+
+// didYouMean returns the end of an error message about an unknown word: the known word that is
+// probably meant. It is empty if none is similar.
+func didYouMean(word string, known []string) string {
+	if near := textfmt.Nearest(word, known); near != "" {
+		return fmt.Sprintf("; did you mean %q?", near)
+	}
+	return ""
 }
 
 // hints maps keys of other tools to ours, for error messages.
@@ -157,6 +169,9 @@ func (p Policy) With(name, value string) (Policy, error) {
 	k, ok := keyNamed(name)
 	if hint := hints[name]; !ok && hint != "" {
 		return p, fmt.Errorf("key %q is unknown; use %s", name, hint)
+	}
+	if near := didYouMean(name, Keys()); !ok && near != "" {
+		return p, fmt.Errorf("key %q is unknown%s", name, near)
 	}
 	if !ok {
 		return p, fmt.Errorf("key %q is unknown; want %s", name, strings.Join(Keys(), ", "))

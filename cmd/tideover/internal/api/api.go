@@ -168,7 +168,8 @@ func (a *router) routes() []route {
 		{"GET", "sessions/{id}/output", a.sessions.output},
 		{"POST", "sessions/{id}/pause", a.sessions.pause},
 		{"POST", "sessions/{id}/resume", a.sessions.change((*control.Sessions).Resume)},
-		{"POST", "sessions/{id}/retry-now", a.sessions.change((*control.Sessions).RetryNow)},
+		{"POST", "sessions/{id}/wake", a.sessions.change((*control.Sessions).RetryNow)},
+		{"POST", "sessions/{id}/retry-now", a.sessions.change((*control.Sessions).RetryNow)}, // former name
 		{"POST", "sessions/{id}/stop", a.sessions.stop},
 		{"POST", "sessions/{id}/reset", a.sessions.change((*control.Sessions).Reset)},
 		{"POST", "sessions/{id}/limit", a.sessions.reportLimit},

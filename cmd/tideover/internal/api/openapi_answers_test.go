@@ -146,6 +146,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		{"POST", "sessions/todo/pause", `{"tonight": true}`, 200},
 		{"POST", "sessions/todo/pause", "", 200},
 		{"POST", "sessions/todo/resume", "", 200},
+		{"POST", "sessions/todo/wake", "", 200},
 		{"POST", "sessions/todo/retry-now", "", 200},
 		{"POST", "sessions/todo/reset", "", 200},
 		{"POST", "sessions/todo/limit", `{"reason": "rate-limit", "line": "x"}`, 409}, // the session has no terminal
@@ -163,7 +164,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		switch tt.path { // these requests need a state that is reached only after a while
 		case "runs/cancel":
 			k.listed("scheduled", 1)
-		case "sessions/todo/retry-now":
+		case "sessions/todo/wake", "sessions/todo/retry-now":
 			k.until("todo", "waiting")
 		}
 		if a := k.ask(false, tt.method, Prefix+tt.path, tt.body); a.status != tt.status {

@@ -97,7 +97,7 @@ func newAdvise(io Streams) *cobra.Command {
 	f.Uint64Var(&o.options.Seed, "seed", 0, "seed of the random numbers; the same seed gives the same advice")
 	f.IntVar(&o.options.Seeds, "seeds", 0, "runs of each finalist (default 8; 400 in scenarios with writers, which have few calls)")
 	f.IntVar(&o.options.Workers, "workers", 0, "number of processors to use (default: all)")
-	f.BoolVar(&o.json, "json", false, "print JSON")
+	f.BoolVarP(&o.json, "json", "j", false, "print JSON")
 	setGroupedHelp(cmd, "The service", "The goal")
 	return cmd
 }

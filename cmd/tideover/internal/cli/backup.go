@@ -24,12 +24,6 @@ and a warning says so. A shard that can be read is never skipped.`
 const backupExample = `  tideover backup /var/backups/tideover-2026-11-15
   tideover backup --without-shard 3 /var/backups/what-is-left`
 
-const backupCodes = `
-Exit codes:
-  0      the backup was written
-  125    tideover's own error: a bad flag, no server, a request that the server rejected
-  128+n  ended by signal n; the backup is not complete`
-
 func newBackup(io Streams) *cobra.Command {
 	o := newRemote(io)
 	var without []int
@@ -54,7 +48,7 @@ func newBackup(io Streams) *cobra.Command {
 			return &b, err
 		}, renderBackup),
 	}
-	o.command(cmd, remoteServer+"\n"+backupCodes)
+	o.command(cmd, exitHelp(remoteServer, exitOwnError, exitBySignal+"; the backup is not complete"))
 	addWithout(cmd, &without)
 	return cmd
 }

@@ -110,7 +110,7 @@ func newChaos(io Streams) *cobra.Command {
 	f.BoolVar(&o.tls, "tls", false, "use TLS with a new self-signed certificate")
 	f.StringVar(&o.cert, "cert", "", "write that certificate to `FILE`, for clients to trust")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not print a line for each request")
-	f.BoolVar(&o.json, "json", false, "print JSON")
+	f.BoolVarP(&o.json, "json", "j", false, "print JSON")
 	_ = cmd.MarkFlagFilename("file", "yaml", "yml", "json", "txt")
 	_ = cmd.MarkFlagFilename("cert", "pem")
 	completeNoFiles(cmd, "listen", "seed")

@@ -95,7 +95,7 @@ func (v *secretServer) runClusterCommands() {
 			[]string{"dead", "--groups"}, []string{"schedules"}, []string{"workflows"}, []string{"backup", filepath.Join(v.dir, "backup")})
 	})
 	for _, args := range [][]string{
-		{"config", "show", "--origin"}, {"config", "show", "--json"}, {"config", "check"}, {"doctor"}, {"doctor", "--json"},
+		{"config", "show", "--origin"}, {"config", "show", "--json"}, {"config", "check"}, {"config", "check", "--json"}, {"doctor"}, {"doctor", "--json"},
 	} {
 		all.Go(func() { v.run(append(args, "--config", v.s.file, "--data", v.s.data)...) })
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -21,6 +22,7 @@ func newConfig(io Streams) *cobra.Command {
 		Short: "Check and show the configuration",
 		Long: `Checks or shows the configuration that 'tideover serve' would use here. Secrets are
 shown as the references in the file, never as values.`,
+		Example: "  tideover config check\n  tideover config show --origin",
 	}
 	cmd.AddCommand(newConfigCheck(io), newConfigShow(io))
 	return cmd
@@ -28,8 +30,9 @@ shown as the references in the file, never as values.`,
 
 func newConfigCheck(io Streams) *cobra.Command {
 	var f configFlags
+	p := resultPrinter{io: io}
 	cmd := &cobra.Command{
-		Use:   "check [file]",
+		Use:   "check [flags] [FILE]",
 		Short: "Check the configuration and list all errors",
 		Long: `Reads the configuration as 'tideover serve' does and prints every error with its
 line. Nothing is started.
@@ -37,14 +40,21 @@ line. Nothing is started.
 A warning marks a valid setting that is probably a mistake, such as a variable that a
 command uses but does not get.
 
+With --json the output is one object: valid, file, contents (the number of entries of
+each section), errors and warnings. Each of these has file, line, column, path and
+message.
+
 Exit codes: 0 the configuration is valid, 125 it is not.`,
-		Example: "  tideover config check tideover.yaml",
-		Args:    cobra.MaximumNArgs(1),
+		Example: "  tideover config check tideover.yaml\n  tideover config check --json | jq -r '.errors[].message'",
+		Args:    atMostOne("file"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				f.path = args[0]
 			}
 			cfg, src, err := f.load(new(secret.Redactor))
+			if p.json {
+				return p.printCheck(cfg, src.Path, err)
+			}
 			if err != nil {
 				return fmt.Errorf("config: %w", err)
 			}
@@ -57,7 +67,57 @@ Exit codes: 0 the configuration is valid, 125 it is not.`,
 	}
 	f.add(cmd)
 	f.addCluster(cmd)
+	cmd.DisableFlagsInUseLine = true // the usage line contains [flags] already
+	cmd.Flags().BoolVarP(&p.json, "json", "j", false, "print JSON")
 	return cmd
+}
+
+// configProblem is an error or a warning about the configuration, in JSON.
+type configProblem struct {
+	File    string `json:"file,omitempty"`
+	Line    int    `json:"line,omitempty"`
+	Column  int    `json:"column,omitempty"`
+	Origin  string `json:"origin,omitempty"` // a variable or a flag, if the value is not in the file
+	Path    string `json:"path,omitempty"`
+	Message string `json:"message"`
+}
+
+func configProblems(list []*strictyaml.FieldError) []configProblem {
+	out := make([]configProblem, len(list))
+	for i, e := range list {
+		out[i] = configProblem{e.File, e.Line, e.Column, e.Origin, e.Path, e.Message}
+	}
+	return out
+}
+
+// configCheck is the JSON output of config check.
+type configCheck struct {
+	Valid    bool            `json:"valid"`
+	File     string          `json:"file,omitempty"` // absent if there is none, and the defaults were checked
+	Contents map[string]int  `json:"contents,omitempty"`
+	Errors   []configProblem `json:"errors"`
+	Warnings []configProblem `json:"warnings"`
+}
+
+// printCheck prints the result of config check as JSON. It returns an exit error if the
+// configuration is not valid. cfg is nil then.
+func (p *resultPrinter) printCheck(cfg *config.Config, file string, err error) error {
+	out := configCheck{Valid: err == nil, File: file, Errors: []configProblem{}, Warnings: []configProblem{}}
+	if problems, ok := errors.AsType[strictyaml.FieldErrors](err); ok {
+		out.Errors = configProblems(problems)
+	} else if err != nil {
+		out.Errors = []configProblem{{File: file, Message: err.Error()}}
+	} else {
+		out.Warnings = configProblems(cfg.Warnings())
+		out.Contents = map[string]int{
+			"workflows": len(cfg.Workflows), "policies": len(cfg.Policies), "sessions": len(cfg.Sessions),
+			"providers": len(cfg.Providers), "notifiers": len(cfg.Notifiers), "packs": len(cfg.Packs),
+		}
+	}
+	if err := p.printJSON(out); err != nil || out.Valid {
+		return err
+	}
+	return exitError{Code: codeOwn}
 }
 
 // contents counts the entries of the configuration by section. Sections without entries are left
@@ -98,7 +158,7 @@ func newConfigShow(io Streams) *cobra.Command {
 	f.add(cmd)
 	f.addCluster(cmd)
 	cmd.Flags().BoolVar(&origin, "origin", false, "show where each value comes from")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVarP(&asJSON, "json", "j", false, "print JSON")
 	return cmd
 }
 
@@ -116,7 +176,7 @@ func showValues(io Streams, values []strictyaml.Value, origin, asJSON bool) erro
 		enc := json.NewEncoder(io.Out)
 		enc.SetEscapeHTML(false)
 		enc.SetIndent("", "  ")
-		return enc.Encode(list)
+		return enc.Encode(map[string][]value{"values": list})
 	}
 	w := tabwriter.NewWriter(io.Out, 0, 0, 2, ' ', 0)
 	for _, v := range values {

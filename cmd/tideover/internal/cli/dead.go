@@ -59,8 +59,8 @@ func newDead(io Streams) *cobra.Command {
 	f := cmd.Flags()
 	f.BoolVar(&groups, "groups", false, "print one line for all runs with a similar error")
 	o.register(cmd, "workflow", "search", "error-like", "since", "until", "min-attempts", "tag", "internal")
-	f.IntVar(&o.limit, "limit", 20, "list at most `N` runs; the maximum is 1000")
-	return o.command(cmd, remoteHelp)
+	f.IntVarP(&o.limit, "limit", "n", 20, "list at most `N` runs; the maximum is 1000")
+	return o.command(cmd, serverHelp())
 }
 
 func (o *runsOptions) printGroups(ctx context.Context, c *client.Client) error {

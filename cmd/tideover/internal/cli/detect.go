@@ -94,7 +94,7 @@ func newDetect(io Streams) *cobra.Command {
 	f.BoolVar(&o.explain, "explain", false, "show every line that was considered, and the verdict on it")
 	f.IntVar(&o.exit, "exit", 0, "exit code `N` of the command (default: unknown)")
 	f.StringVar(&o.at, "at", "", "`TIME` at which the output was written, such as 2026-11-15T12:00:00Z or \"2026-11-15 12:00\" (default: now)")
-	f.BoolVar(&o.json, "json", false, "print JSON")
+	f.BoolVarP(&o.json, "json", "j", false, "print JSON")
 	_ = cmd.RegisterFlagCompletionFunc("pack", o.completePacks)
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
 	completeNoFiles(cmd, "exit", "at")

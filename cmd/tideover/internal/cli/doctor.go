@@ -71,8 +71,8 @@ func newDoctor(io Streams) *cobra.Command {
 	}
 	f.add(cmd)
 	f.addCluster(cmd)
-	cmd.Flags().StringVar(&r.server, "server", "", "`address` of a server that runs the checks: unix:/path/to/socket, http://127.0.0.1:7878 or https://host:7878")
-	cmd.Flags().BoolVar(&r.json, "json", false, "print JSON")
+	cmd.Flags().StringVarP(&r.server, "server", "s", "", "`address` of a server that runs the checks: unix:/path/to/socket, http://127.0.0.1:7878 or https://host:7878")
+	cmd.Flags().BoolVarP(&r.json, "json", "j", false, "print JSON")
 	return cmd
 }
 

@@ -35,6 +35,7 @@ type execOptions struct {
 
 	events, name, config       string
 	dryRun, quiet, noCountdown bool
+	json                       bool
 	notify                     []string
 
 	policy retry.Policy // built from the flags by resolve
@@ -161,9 +162,10 @@ func execFlags(cmd *cobra.Command, o *execOptions) {
 	f.StringVar(&o.name, "name", "", "`name` of the command in messages and events (default: the name of its file)")
 	f.StringVarP(&o.config, "config", "c", "", "the configuration `file` that defines the notifiers")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the delays and start nothing")
+	f.BoolVarP(&o.json, "json", "j", false, "with --dry-run, print the delays as JSON, as 'tideover plan --json' does")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only tideover's own errors")
 	f.BoolVar(&o.noCountdown, "no-countdown", false, "do not show a countdown on a terminal")
-	groupFlags(f, "Reporting", "events", "notify", "name", "config", "dry-run", "quiet", "no-countdown")
+	groupFlags(f, "Reporting", "events", "notify", "name", "config", "dry-run", "json", "quiet", "no-countdown")
 	setGroupedHelp(cmd, "Policy", "What to retry", "Execution", "Reporting")
 	completeExec(cmd)
 }
@@ -196,6 +198,9 @@ func (o *execOptions) resolve() error {
 	}
 	if o.retryOn.Has(0) && o.untilOutput.Regexp == nil {
 		return errors.New("--retry-on: exit code 0 is success and is not retried: to require more for success, use --until-output")
+	}
+	if o.json && !o.dryRun {
+		return errors.New("--json needs --dry-run: to get events as JSON lines, use --events FILE")
 	}
 	if !o.throttleOn.Given() {
 		o.throttleOn.Add(exitcode.TempFail)

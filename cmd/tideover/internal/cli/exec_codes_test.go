@@ -100,7 +100,6 @@ func TestOwnErrorIs125BeforeAnythingStarts(t *testing.T) {
 		{"an unknown flag", []string{"--atempts", "3"}, "unknown flag --atempts; did you mean --attempts?"},
 		{"a flag of others", []string{"--timeout", "3s"}, "did you mean --attempt-timeout or --total-timeout?"},
 		{"another flag of others", []string{"--retries", "3"}, "did you mean --attempts?"},
-		{"JSON", []string{"--json"}, "did you mean --events?"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

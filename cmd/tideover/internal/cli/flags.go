@@ -1,11 +1,8 @@
 package cli
 
 import (
-	"cmp"
 	"fmt"
 	"regexp"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,36 +11,6 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 )
-
-// groupKey is the key of the annotation that holds a flag's heading in the help text.
-const groupKey = "tideover-group"
-
-// groupFlags puts flags under a heading of the help text.
-func groupFlags(flags *pflag.FlagSet, heading string, names ...string) {
-	for _, name := range names {
-		_ = flags.SetAnnotation(name, groupKey, []string{heading})
-	}
-}
-
-// setGroupedHelp makes the help list the flags under these headings, in this order; flags without a
-// heading come last.
-func setGroupedHelp(cmd *cobra.Command, headings ...string) {
-	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
-		out := cmd.OutOrStdout()
-		fmt.Fprintf(out, "%s\n\nUsage:\n  %s\n", strings.TrimSpace(cmd.Long), cmd.UseLine())
-		fmt.Fprintf(out, "\nExamples:\n%s\n", strings.TrimRight(cmd.Example, "\n"))
-		for _, heading := range append(headings, "") {
-			set := pflag.NewFlagSet(heading, pflag.ContinueOnError)
-			set.SortFlags = false
-			cmd.Flags().VisitAll(func(f *pflag.Flag) {
-				if slices.Contains(append(f.Annotations[groupKey], ""), heading) && (heading != "" || f.Annotations[groupKey] == nil) {
-					set.AddFlag(f)
-				}
-			})
-			fmt.Fprintf(out, "\n%s:\n%s", cmp.Or(heading, "Other flags"), set.FlagUsages())
-		}
-	})
-}
 
 // orderedFlags returns the flags of a command and makes the help list them in the order of their
 // definition. It also stops cobra from adding [flags] to the usage line, so cmd.Use must contain
@@ -75,7 +42,7 @@ func (p *pattern) Set(s string) (err error) {
 // duration is the value of a flag: a duration in the format of policies. 0 is allowed.
 type duration time.Duration
 
-func (d *duration) String() string { return time.Duration(*d).String() }
+func (d *duration) String() string { return textfmt.PolicyDuration(time.Duration(*d)) }
 func (*duration) Type() string     { return "duration" }
 
 // Set implements [pflag.Value].

@@ -14,14 +14,14 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/server"
 	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 const gatewayLong = `Runs a reliability proxy in front of HTTP and LLM APIs, for clients in any language.
-Point the base URL of a client at
+Point the base URL of a client at http://127.0.0.1:7878/p/PROVIDER/ and change nothing
+else.
 
-  http://127.0.0.1:7878/p/<provider>/
-
-and change nothing else. The gateway retries by the provider's policy, rotates keys,
+The gateway retries by the provider's policy, rotates keys,
 honours Retry-After, stops sending to a provider that is down, and fails over to
 another provider if the configuration names one.
 
@@ -135,7 +135,8 @@ func presetConfig(presets []string) ([]byte, error) {
 		variable, ok := gatewayKeys[name]
 		switch {
 		case !ok:
-			return nil, fmt.Errorf("gateway: %q is not a preset that works without a configuration: want one of %s", name, strings.Join(keyedPresets(), ", "))
+			return nil, fmt.Errorf("gateway: %q is not a preset that works without a configuration: want one of %s%s", name, strings.Join(keyedPresets(), ", "),
+				optional("; did you mean ", textfmt.Nearest(name, keyedPresets()), "?"))
 		case slices.Contains(presets[:i], name):
 			return nil, fmt.Errorf("gateway: preset %q is given twice", name)
 		}

@@ -82,7 +82,7 @@ func newMove(io Streams) *cobra.Command {
 	f.BoolVar(&o.dryRun, "dry-run", false, "count what would be moved, and write nothing")
 	f.BoolVar(&o.leave, "leave-unreadable", false, "skip unreadable archives of finished runs instead of failing")
 	addWithout(cmd, &o.without)
-	f.BoolVar(&o.json, "json", false, "print JSON")
+	f.BoolVarP(&o.json, "json", "j", false, "print JSON")
 	return cmd
 }
 

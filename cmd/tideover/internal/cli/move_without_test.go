@@ -81,7 +81,7 @@ func TestAStreamWasDeleted(t *testing.T) {
 	} {
 		backup(125, c.want, "--without-shard", c.shard, copied("none"))
 	}
-	o = backup(0, "tideover: NOT COMPLETE: shard 2 left out", "--json", "--without-shard", "2", copied("one"))
+	o = backup(0, `{"warning":{"message":"NOT COMPLETE: shard 2 left out`, "--json", "--without-shard", "2", copied("one"))
 	var b control.Backup
 	if err := json.Unmarshal([]byte(o.out), &b); err != nil || len(b.LeftOut) != 1 || b.LeftOut[0].Shard != 2 || b.Shards != 4 || sum(b.Runs) == 0 || sum(b.Runs) >= 30 {
 		t.Fatalf("backup: %+v, %v of %s; want all but shard 2", b, err, o.out)

@@ -37,6 +37,8 @@ func newNIP90(io Streams) *cobra.Command {
 provider publishes its progress and the result. See docs/nip90.md.
 
 Requests and results are public: anyone can read them.`,
+		Example: `  tideover nip90 request --relay wss://relay.example.com --to npub1... "Write a haiku"
+  tideover nip90 watch --relay wss://relay.example.com`,
 	}
 	cmd.AddCommand(newNIP90Request(io), newNIP90Watch(io), newNIP90Keygen(io))
 	return cmd

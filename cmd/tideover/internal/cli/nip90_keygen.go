@@ -40,7 +40,7 @@ func newNIP90Keygen(io Streams) *cobra.Command {
 	}
 	f := orderedFlags(cmd)
 	f.StringVarP(&out, "out", "o", "", "write the secret key to a new `file` instead of printing it")
-	f.BoolVar(&p.json, "json", false, "print JSON")
+	f.BoolVarP(&p.json, "json", "j", false, "print JSON")
 	return cmd
 }
 

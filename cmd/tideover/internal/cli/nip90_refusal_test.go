@@ -65,7 +65,7 @@ func TestARefusalForNowIsShownAtOnce(t *testing.T) {
 			j := newFakeProvider(t)
 			j.relay.Change(func(f *nostrtest.Faults) { f.Reject = reason })
 			cmd, out, stderr := j.start("--json", "do it")
-			said := "tideover: " + j.relay.URL() + ": event not accepted: " + reason + "; retrying in "
+			said := `{"warning":{"message":"` + j.relay.URL() + ": event not accepted: " + reason + "; retrying in "
 			testwait.Until(t, "what the relay said", func() bool { return strings.Contains(stderr.String(), said) })
 			j.relay.Change(func(f *nostrtest.Faults) { f.Reject = "blocked: enough" })
 			got := ended(cmd, out, stderr)

@@ -113,7 +113,7 @@ func (o *requestOptions) flags(cmd *cobra.Command) {
 	groupFlags(f, "Task", "kind", "timeout", "bid", "input", "param", "key", "key-file")
 	f.Var(&o.wait, "wait", "how long to wait for the result, and before that for a relay to accept the request")
 	f.BoolVar(&o.detach, "detach", false, "print the id of the request when a relay has accepted it, and do not wait for the result")
-	f.BoolVar(&o.json, "json", false, "print JSON, one object per line")
+	f.BoolVarP(&o.json, "json", "j", false, "print JSON, one object per line")
 	groupFlags(f, "Waiting and output", "wait", "detach", "json")
 	setGroupedHelp(cmd, "Provider", "Task", "Waiting and output")
 	completeKinds(cmd)

@@ -66,7 +66,7 @@ func newNIP90Watch(io Streams) *cobra.Command {
 	f.Var(&o.provider, "provider", "only events for or by this provider, npub1... or 64 hex digits")
 	f.IntSliceVarP(&o.kinds, "kind", "k", []int{dvm.DefaultKind}, "the `kinds` of requests, 5000 to 5999")
 	f.Var(&o.since, "since", "also print events of the last `duration`")
-	f.BoolVar(&o.json, "json", false, "print JSON, one object per line")
+	f.BoolVarP(&o.json, "json", "j", false, "print JSON, one object per line")
 	completeKinds(cmd)
 	completeNoFiles(cmd, "provider", "since")
 	return cmd

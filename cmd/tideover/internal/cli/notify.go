@@ -34,6 +34,7 @@ func newNotify(io Streams) *cobra.Command {
 		Short: "Test the notifiers of the configuration",
 		Long: `Tests the notifiers of the configuration. A notifier sends messages about sessions and
 workflows: that one gave up, waits for a long time, or continues.`,
+		Example: "  tideover notify test phone",
 	}
 	cmd.AddCommand(newNotifyTest(io))
 	return cmd
@@ -61,7 +62,7 @@ Exit codes: 0 sent, 1 not sent, 125 tideover's own error, such as an unknown nam
 		},
 	}
 	cmd.Flags().StringVarP(&o.source.path, "config", "c", "", "the configuration `file`")
-	cmd.Flags().BoolVar(&o.json, "json", false, "print the outcome as JSON")
+	cmd.Flags().BoolVarP(&o.json, "json", "j", false, "print the outcome as JSON")
 	cmd.Flags().BoolVar(&o.retry, "retry", false, "retry by the notifier's policy")
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
 	return cmd

@@ -40,8 +40,8 @@ Of a policy with more than 100 retries, or with attempts=unlimited, the first 8 
 listed, and more until the delays stop growing, at most 20. --retries sets another
 number.
 
-With --json the output is an array with one object for each policy. Times are in
-nanoseconds, at most the largest 64-bit integer (292 years).
+With --json the output is an object with the field plans, which has an object for each
+policy. Times are in nanoseconds, at most the largest 64-bit integer (292 years).
   name             the argument
   use              purpose, if it is a preset
   policy           the text form, with presets expanded
@@ -70,7 +70,7 @@ const planExample = `  tideover plan                                  list the p
   tideover plan contention daemon --log          delays of different magnitude
   tideover plan http --seed 1                    with one random sample
   tideover plan http http-batch --svg plan.svg
-  tideover plan task --json | jq '.[0].total_ns / 1e9'`
+  tideover plan task --json | jq '.plans[0].total_ns / 1e9'`
 
 func newPlan(io Streams) *cobra.Command {
 	var o planOptions
@@ -88,7 +88,7 @@ func newPlan(io Streams) *cobra.Command {
 	f.BoolVar(&o.log, "log", false, "draw on a logarithmic scale")
 	f.BoolVar(&o.ascii, "ascii", false, "use ASCII characters only (default if the locale is not UTF-8)")
 	f.StringVar(&o.svg, "svg", "", "also write a chart to `FILE`; - writes it to standard output instead of the table")
-	f.BoolVar(&o.json, "json", false, "print JSON")
+	f.BoolVarP(&o.json, "json", "j", false, "print JSON")
 	_ = cmd.MarkFlagFilename("svg", "svg")
 	return cmd
 }
@@ -208,5 +208,8 @@ func printSchedule(io Streams, o *execOptions) error {
 		name = o.policy.String() // flags such as --attempts have changed the policy
 	}
 	p := plan.New(name, o.policy, options)
+	if o.json {
+		return plan.JSON(io.Out, []plan.Plan{p})
+	}
 	return plan.Text(io.Out, []plan.Plan{p}, planStyle(io.Out, planOptions{}))
 }

@@ -39,14 +39,17 @@ type planned struct {
 }
 
 // planJSON runs plan --json and returns its output.
-func planJSON(t *testing.T, args ...string) (plans []planned) {
+func planJSON(t *testing.T, args ...string) []planned {
 	t.Helper()
+	var out struct {
+		Plans []planned `json:"plans"`
+	}
 	got := tideover(t, append([]string{"plan", "--json"}, args...)...)
 	wantCode(t, got, 0)
-	if err := json.Unmarshal([]byte(got.out), &plans); err != nil {
+	if err := json.Unmarshal([]byte(got.out), &out); err != nil {
 		t.Fatalf("plan --json %q: %v in %q", args, err, got.out)
 	}
-	return plans
+	return out.Plans
 }
 
 // each returns the durations in a unit: each(time.Second, 1, 2.5).

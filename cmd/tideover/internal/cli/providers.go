@@ -16,7 +16,8 @@ import (
 // providersOptions holds the flags that all commands about providers have.
 type providersOptions struct{ remote }
 
-const providersLong = `Lists the providers of the gateway:
+const providersLong = `Lists the providers of the gateway. NAME lists only that provider.
+
   STATE         whether requests are sent to it
   IN-FLIGHT     requests in progress
   WAITING       requests that wait for a retry or a free slot
@@ -80,7 +81,7 @@ func atMostOneProvider(cmd *cobra.Command, args []string) error {
 func (o *providersOptions) command(cmd *cobra.Command) *cobra.Command {
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return noGateway(run(cmd, args)) }
-	return o.remote.command(cmd, fmt.Sprintf(partHelp, "unknown provider"))
+	return o.remote.command(cmd, serverHelp("  3      unknown provider"))
 }
 
 // noGateway replaces the error that no server is running by an error that also suggests to start

@@ -18,9 +18,9 @@ import (
 const providersShowLong = `Shows a provider: its state and what that means, the next probe, its requests and
 their outcomes, its keys, quotas, latest outages, failovers, and the retry budgets.
 
-"attempts" counts the attempts of the provider's own requests, wherever they were
-sent. "sent here" counts the attempts that were sent to the provider, including those
-for requests to other providers. An outage lasted "at least" until its last failure
+"attempts" counts the attempts that were sent to the provider, including those for
+requests to other providers. "sent" counts the attempts of the provider's own
+requests, wherever they were sent. An outage lasted "at least" until its last failure
 if no request was there to see its end.`
 
 const providersShowExample = `  tideover providers show anthropic
@@ -101,9 +101,9 @@ func (p *details) providerWork(st *gateway.Status) {
 	p.field("first byte", latency(st.TTFB))
 	t := &st.Totals
 	p.field("requests", counts(t.Requests, "", t.Succeeded, "succeeded", t.Failed, "failed", t.Canceled, "canceled", t.CutShort, "cut short", t.NotKept, "too long to retry"))
-	attempts := counts(t.Sent, " of its own requests", t.Retries, "retried", t.Hedges, "hedged")
-	p.field("attempts", attempts+optional("; ", ratio(st), " per request"))
-	p.field("sent here", counts(t.Attempts, ", including those for other providers", t.Throttled, "throttled", t.Probes, "probing"))
+	p.field("attempts", counts(t.Attempts, " here, including those for other providers", t.Throttled, "throttled", t.Probes, "probing"))
+	sent := counts(t.Sent, " for its own requests", t.Retries, "retried", t.Hedges, "hedged")
+	p.field("sent", sent+optional("; ", ratio(st), " per request"))
 	p.field("failovers", strconv.FormatUint(t.Failovers, 10))
 	if st.Pressure > 0 {
 		p.field("wasted", strconv.FormatFloat(100*st.Pressure, 'f', 0, 64)+"% of the attempts sent")

@@ -146,7 +146,7 @@ func TestProvidersAreListedAndShown(t *testing.T) {
 	shown := p.mustRun("show", "anthropic")
 	for _, part := range []string{
 		"anthropic  down  anthropic at https://api.anthropic.com", "no requests are sent until the next probe", "7: 4 high, 3 lowest", "team-b", "for 59m", `429\x1b[2J`,
-		"402 insufficient_quota", "PREDICTED", "+2.25s", "-6m40s", "at least 3.00s", "1340 of its own requests: ", "1290, including those for other providers: ", `rate\u202e of failures`, `429 on all keys\nall is well`, "POST /v1/messages", "input-tokens",
+		"402 insufficient_quota", "PREDICTED", "+2.25s", "-6m40s", "at least 3.00s", "1340 for its own requests: ", "1290 here, including those for other providers: ", `rate\u202e of failures`, `429 on all keys\nall is well`, "POST /v1/messages", "input-tokens",
 	} {
 		wantIn(t, "show", shown, part)
 	}

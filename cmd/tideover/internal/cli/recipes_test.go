@@ -338,7 +338,7 @@ func serveAsUnit(t *testing.T, k *recipe) {
 	if after.In != "serve" || !after.Next.Equal(*before.Next) || after.Windows != 1 || after.MaxWindows != 4 {
 		t.Errorf("before %+v\n after %+v", before, after)
 	}
-	wantCode(t, finish(t, k.command("tideover", "sessions", "retry-now", "todo")), 0)
+	wantCode(t, finish(t, k.command("tideover", "sessions", "wake", "todo")), 0)
 	k.untilSession("todo", func(st hostedSession) bool { return st.State == "completed" })
 	end(serve, out)
 	k.wantResumed()

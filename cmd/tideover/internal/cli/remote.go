@@ -31,34 +31,36 @@ const (
 	codeNoRun    = 3
 )
 
-const remoteCodes = `
-Exit codes:
-  0      success
-  1      the run is dead; of several runs, some could not be changed
-  2      the run was canceled
-  3      unknown run, or the name matches several
-  125    tideover's own error: a bad flag, no server, a request that the server rejected
-  128+n  ended by signal n; the run continues`
-
-// remoteHelp is the last part of the help text of commands about runs.
-const remoteHelp = remoteServer + "\n" + remoteCodes
-
+// remoteServer is the part of help texts that says how the server is found. [remote.target] does it.
 const remoteServer = `
-The server is selected by --server, else by --config, else by $TIDEOVER_SERVER, else
-by the configuration that 'tideover serve' would use here, else it is at the default
-place: tideover/tideover.sock in $XDG_STATE_HOME or ~/.local/state. A connection over
-TCP needs $TIDEOVER_TOKEN. For TLS with a private certificate authority, set
-$TIDEOVER_CA to a file with its certificate.`
+The server is the first of these that is given:
+  --server ADDRESS   unix:/path/to/socket, http://HOST:PORT or https://HOST:PORT
+  --config FILE      the configuration of the server, which contains its address
+  $TIDEOVER_SERVER   an address
+  a file             $TIDEOVER_CONFIG, tideover.yaml in this folder, or
+                     tideover/config.yaml in the folder for configurations
+  the default        tideover/tideover.sock in $XDG_STATE_HOME or ~/.local/state
+A connection over TCP needs $TIDEOVER_TOKEN. For TLS with a private certificate
+authority, set $TIDEOVER_CA to a file with its certificate.`
 
-// partHelp is the last part of the help text of commands about the cluster or the providers. The %s
-// stands for the meaning of exit code 3.
-const partHelp = remoteServer + `
+// Lines about exit codes, for serverHelp.
+const (
+	exitSomeFailed = "  1      some of the runs could not be changed"
+	exitUnknownRun = "  3      unknown run, or the name matches several"
+	exitOwnError   = "  125    tideover's own error: a bad flag, no server, a request that the server rejected"
+	exitBySignal   = "  128+n  ended by signal n"
+)
 
-Exit codes:
-  0      success
-  3      %s
-  125    tideover's own error: a bad flag, no server, a request that the server rejected
-  128+n  ended by signal n`
+// serverHelp returns the last part of the help text of a command that connects to a server: how the
+// server is found, and the exit codes of this command besides 0, 125 and 128+n.
+func serverHelp(codes ...string) string {
+	return exitHelp(remoteServer, append(codes, exitOwnError, exitBySignal)...)
+}
+
+// exitHelp returns a text about places, followed by exit codes; the first is 0.
+func exitHelp(places string, codes ...string) string {
+	return places + "\n\nExit codes:\n" + strings.Join(append([]string{"  0      success"}, codes...), "\n")
+}
 
 // codedError ends the program with an exit code and a message. The message does not point to the
 // help, because the command line was correct.
@@ -67,7 +69,19 @@ type codedError struct {
 	code int
 }
 
-func (e *codedError) Error() string { return e.err.Error() }
+// Error returns the message. That of a server's error lists the runs that match an ambiguous name.
+func (e *codedError) Error() string {
+	p, ok := errors.AsType[*control.Error](e.err)
+	if !ok {
+		return e.err.Error()
+	}
+	text := visible(p.Error())
+	for _, id := range p.Candidates {
+		text += "\n  " + visible(id)
+	}
+	return text
+}
+
 func (e *codedError) Unwrap() error { return e.err }
 
 // remote holds the flags of the commands that connect to a server. Several commands define methods
@@ -85,9 +99,9 @@ func newRemote(io Streams) remote { return remote{resultPrinter: resultPrinter{i
 func (r *remote) command(cmd *cobra.Command, help string) *cobra.Command {
 	cmd.Long = strings.TrimSpace(cmd.Long) + "\n" + help
 	f := orderedFlags(cmd)
-	f.StringVar(&r.server, "server", "", "`address` of the server: unix:/path/to/socket, http://127.0.0.1:7878 or https://host:7878")
+	f.StringVarP(&r.server, "server", "s", "", "`address` of the server: unix:/path/to/socket, http://127.0.0.1:7878 or https://host:7878")
 	f.StringVarP(&r.config, "config", "c", "", "the configuration `file` of the server, which contains its address")
-	f.BoolVar(&r.json, "json", false, "print JSON")
+	f.BoolVarP(&r.json, "json", "j", false, "print JSON")
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
 	r.completeFlags(cmd)
 	if cmd.ValidArgsFunction == nil {
@@ -109,11 +123,7 @@ var problemCodes = map[control.Code]int{
 // signal. It returns any other error unchanged.
 func coded(err error) error {
 	if p, ok := errors.AsType[*control.Error](err); ok {
-		text := visible(p.Error())
-		for _, id := range p.Candidates {
-			text += "\n  " + visible(id)
-		}
-		return &codedError{errors.New(text), cmp.Or(problemCodes[p.Code], codeOwn)}
+		return &codedError{err, cmp.Or(problemCodes[p.Code], codeOwn)}
 	}
 	if _, unlocated := errors.AsType[*unlocatedError](err); unlocated || unreachable(err) {
 		return &codedError{err, codeOwn}
@@ -141,14 +151,15 @@ func (r *remote) dialTo(target client.Target) (*client.Client, error) {
 	}
 	c.OnReconnect = func(err error, wait time.Duration) {
 		if err != nil && wait > time.Second {
-			fmt.Fprintf(r.io.Err, "tideover: %s; retrying in %s\n", visible(err.Error()), textfmt.ReadableDuration(wait))
+			r.warn("%s; retrying in %s", err, textfmt.ReadableDuration(wait))
 		}
 	}
 	return c, nil
 }
 
-// target returns the address of the server: that of --server or --config, else $TIDEOVER_SERVER,
-// else the socket in the configuration at a default place, else the default socket. It returns an
+// target returns the address of the server, in the order of remoteServer: that of --server or
+// --config, else $TIDEOVER_SERVER, else the socket in the configuration at a default place, else the
+// default socket. It returns an
 // error if the configuration can't be read, because the default may be the address of another
 // server.
 func (r *remote) target() (client.Target, error) {
@@ -311,7 +322,11 @@ func (p *resultPrinter) warnSilentShards(shards []int) {
 	}
 }
 
-// warn prints a line to standard error.
+// warn prints a line to standard error: with --json as {"warning": {"message": "…"}}.
 func (p *resultPrinter) warn(format string, args ...any) {
+	if p.json {
+		_ = writeJSON(p.io.Err, map[string]any{"warning": map[string]string{"message": fmt.Sprintf(format, args...)}})
+		return
+	}
 	fmt.Fprintf(p.io.Err, "tideover: %s\n", visible(fmt.Sprintf(format, args...)))
 }

@@ -433,7 +433,7 @@ func TestShowAndControl(t *testing.T) {
 	if err := json.Unmarshal([]byte(s.mustRun("retry", "--from", "second", again, "--json")), &rerun); err != nil || s.waitForEnd(rerun.ID) != "succeeded" {
 		t.Errorf("rerun: %+v, %v", rerun, err)
 	}
-	for _, part := range []string{"replay of " + again, "origin " + two} {
+	for _, part := range []string{"retry of " + again, "origin " + two} {
 		wantIn(t, "show", strings.Join(strings.Fields(s.mustRun("show", rerun.ID)), " "), part)
 	}
 

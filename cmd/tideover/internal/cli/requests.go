@@ -58,10 +58,10 @@ func newRequests(io Streams) *cobra.Command {
 	f.StringVar(&o.filter.Status, "status", "", "only requests whose caller got this `status`, such as 429 or 5xx")
 	f.StringVar(&o.filter.Outcome, "outcome", "", "only requests with this `outcome`: "+strings.Join(gateway.Outcomes, ", "))
 	f.DurationVar(&o.filter.Least, "min-duration", 0, "only requests that took at least this `duration`")
-	f.IntVar(&o.filter.Limit, "limit", 20, "list at most `N` requests; the maximum is 1000")
+	f.IntVarP(&o.filter.Limit, "limit", "n", 20, "list at most `N` requests; the maximum is 1000")
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return noGateway(run(cmd, args)) }
-	return o.remote.command(cmd, fmt.Sprintf(partHelp, "unknown request"))
+	return o.remote.command(cmd, serverHelp("  3      unknown request"))
 }
 
 // check returns an error for a flag with a wrong value.

@@ -501,7 +501,7 @@ func TestResumingAWaitingSessionExplains(t *testing.T) {
 	if got.code == 0 {
 		t.Errorf("exit code 0; %q", got.out)
 	}
-	for _, part := range []string{"is not paused: it waits until ", "tideover sessions retry-now night"} {
+	for _, part := range []string{"is not paused: it waits until ", "tideover sessions wake night"} {
 		wantIn(t, "stderr", got.stderr, part)
 	}
 }

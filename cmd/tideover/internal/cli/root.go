@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -52,16 +51,7 @@ func Run(args []string, io Streams) Exit {
 	if exit, ok := errors.AsType[exitError](err); ok {
 		return Exit(exit)
 	}
-	if c, ok := errors.AsType[*codedError](err); ok {
-		fmt.Fprintf(io.Err, "tideover: %s\n", visibleLines(c.Error()))
-		return Exit{Code: c.code}
-	}
-	see := cmd.CommandPath() + " --help"
-	if text := err.Error(); strings.Contains(text, "--policy: ") || strings.Contains(text, `policy "`) {
-		see = "tideover help policy"
-	}
-	fmt.Fprintf(io.Err, "tideover: %s\nSee '%s'.\n", visibleLines(err.Error()), see)
-	return Exit{Code: codeOwn}
+	return Exit{Code: printError(io.Err, cmd, args, err)}
 }
 
 func newRoot(io Streams) *cobra.Command {

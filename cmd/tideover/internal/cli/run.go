@@ -94,7 +94,11 @@ func newRun(io Streams) *cobra.Command {
 	f.Var(&o.at, "at", "start at a time such as 2026-11-16T03:00:00+01:00")
 	f.BoolVarP(&o.wait, "wait", "w", false, "wait for the end and print the result")
 	f.BoolVarP(&o.follow, "follow", "f", false, "print events until the end")
-	return o.command(cmd, remoteHelp)
+	return o.command(cmd, exitHelp(remoteServer,
+		"  1      with --wait or --follow: the run is dead, or was replaced",
+		"  2      with --wait or --follow: the run was canceled",
+		"  3      unknown workflow",
+		exitOwnError, exitBySignal+"; the run continues"))
 }
 
 // start builds the request from the flags and checks them before anything is sent.

@@ -51,7 +51,7 @@ func (f *filterFlags) filter() (out control.Filter, err error) {
 	out = control.Filter{States: f.states, Workflow: f.workflow, Search: f.search, Error: f.errorLike, MinAttempts: f.minAttempts, Tags: f.tags, Asking: f.asking, Internal: f.internal}
 	for _, s := range f.states {
 		if !slices.Contains(control.States(), s) {
-			return out, fmt.Errorf("--state: unknown state %q: want one of %s", s, strings.Join(control.States(), ", "))
+			return out, fmt.Errorf("--state: %w", unknownWord("state", s, control.States()))
 		}
 	}
 	for _, m := range []struct {
@@ -117,9 +117,9 @@ func newRuns(io Streams) *cobra.Command {
 	o.register(cmd, "state", "workflow", "search", "error-like", "since", "until", "min-attempts", "tag", "asking", "internal")
 	f := cmd.Flags()
 	f.StringVar(&o.order, "order", "newest", "`order`: newest, oldest, or next (waiting runs, by the end of the wait)")
-	f.IntVar(&o.limit, "limit", 20, "list at most `N` runs; the maximum is 1000")
+	f.IntVarP(&o.limit, "limit", "n", 20, "list at most `N` runs; the maximum is 1000")
 	f.BoolVar(&o.watch, "watch", false, "update the list every second")
-	return o.command(cmd, remoteHelp)
+	return o.command(cmd, serverHelp())
 }
 
 func (o *runsOptions) list(ctx context.Context, c *client.Client, f control.Filter) error {

@@ -57,7 +57,7 @@ func (v *fullServer) values(ids []string) map[string][]string {
 // actions has the values of the placeholder {action}, by the first word of the path.
 var actions = map[string][]string{
 	"runs": {"cancel", "retry", "wake", "rerun", "replay", "latest", "answer"}, "bulk": {"retry", "latest", "cancel"}, "providers": {"open", "close", "reset", "drain"},
-	"sessions": {"pause", "resume", "retry-now", "stop", "reset"}, "schedules": {"run", "pause", "resume"},
+	"sessions": {"pause", "resume", "wake", "stop", "reset"}, "schedules": {"run", "pause", "resume"},
 }
 
 var brace = regexp.MustCompile(`\{(\w+)\}`)
@@ -168,7 +168,7 @@ func (v *fullServer) runCommands(ids []string) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	for _, args := range [][]string{
-		{"config", "show", "--origin"}, {"config", "show", "--json"}, {"config", "check"}, {"doctor"}, {"doctor", "--json"}, {"notify", "test", "lost"}, {"notify", "test", "lost", "--json"},
+		{"config", "show", "--origin"}, {"config", "show", "--json"}, {"config", "check"}, {"config", "check", "--json"}, {"doctor"}, {"doctor", "--json"}, {"notify", "test", "lost"}, {"notify", "test", "lost", "--json"},
 	} {
 		all.Go(func() { v.run(append(args, "--config", v.s.file, "--data", v.s.data)...) })
 	}

@@ -23,15 +23,18 @@ type sessionsOptions struct {
 	all     bool     // also list sessions that ended more than a day ago
 }
 
-const sessionsLong = `Shows and controls sessions: long-running commands that 'tideover serve' or
-'tideover watch' resumes after limits and failures.`
+const sessionsLong = `Lists sessions, and has commands to control them. A session is a long-running command
+that 'tideover serve' or 'tideover watch' resumes after limits and failures.
 
-const sessionsExample = `  tideover sessions ls --watch
+` + sessionsListDetails
+
+const sessionsExample = `  tideover sessions
+  tideover sessions --watch
   tideover sessions show nightly-refactor
   tideover sessions logs -f nightly-refactor
   tideover sessions pause nightly-refactor --until 07:00
   tideover sessions stop nightly-refactor --tonight
-  tideover sessions retry-now nightly-refactor
+  tideover sessions wake nightly-refactor
   tideover sessions rm claude-1f2e3d`
 
 const sessionsPlaces = `
@@ -40,21 +43,12 @@ in tideover/watch in $XDG_STATE_HOME or ~/.local/state, or in the folder watch o
 the data folder in the configuration. --server selects a single process: a server,
 or with unix:PATH a watch.`
 
-const sessionsCodes = `
-Exit codes:
-  0      success
-  3      unknown session, or several with the same name
-  125    tideover's own error: a bad flag, no server or watch, a request that was rejected
-  128+n  ended by signal n; the session continues`
-
 func newSessions(io Streams) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "sessions",
-		Short:   "Show and control sessions",
-		Long:    sessionsLong,
-		Example: sessionsExample,
-	}
-	cmd.AddCommand(newSessionsList(io), newSessionsShow(io), newSessionsLogs(io), newSessionsRemove(io), newStatusLine(io), newSessionsHook(io))
+	cmd := newSessionsList(io, &cobra.Command{
+		Use: "sessions [flags]", Short: "List and control sessions", Long: sessionsLong, Example: sessionsExample,
+	})
+	list := &cobra.Command{Use: "ls [flags]", Aliases: []string{"list"}, Short: "List sessions", Long: "Lists sessions.\n\n" + sessionsListDetails, Example: sessionsListExample}
+	cmd.AddCommand(newSessionsList(io, list), newSessionsShow(io), newSessionsLogs(io), newSessionsRemove(io), newStatusLine(io), newSessionsHook(io))
 	for _, v := range sessionVerbs() {
 		cmd.AddCommand(v.command(io))
 	}
@@ -63,7 +57,11 @@ func newSessions(io Streams) *cobra.Command {
 
 // command adds the common flags and help to a command, and returns it.
 func (o *sessionsOptions) command(cmd *cobra.Command) *cobra.Command {
-	o.remote.command(cmd, sessionsPlaces+"\n"+sessionsCodes)
+	codes := []string{"  125    tideover's own error: a bad flag, no server or watch, a request that was rejected", exitBySignal + "; the session continues"}
+	if cmd.ValidArgsFunction != nil {
+		codes = append([]string{"  3      unknown session, or several with the same name"}, codes...)
+	}
+	o.remote.command(cmd, exitHelp(sessionsPlaces, codes...))
 	o.timeout = answerTimeout
 	cmd.Flags().Var(&o.timeout, "timeout", "how long to wait for the answer of the server and of each watch")
 	return cmd
@@ -90,7 +88,7 @@ func (o *sessionsOptions) withHosts(cmd *cobra.Command, do func(ctx context.Cont
 
 // sessionVerb is a command that changes a session.
 type sessionVerb struct {
-	name, short, long, example string
+	name, alias, short, long, example string // alias is the former name; empty if there is none
 
 	flags  func(*cobra.Command) // adds the flags of this command; nil if it has none
 	do     func(c *client.Client, ctx context.Context, name string) (session.Status, error)
@@ -109,10 +107,10 @@ starts again from the beginning.`,
 			do:      (*client.Client).ResumeSession,
 		},
 		{
-			name: "retry-now", short: "Start the next command of a waiting session now",
+			name: "wake", alias: "retry-now", short: "Start the next command of a waiting session now",
 			long: `Ends the wait of a session, so that its next command starts now. A paused session is
 resumed, and a session that gave up gets new attempts.`,
-			example: "  tideover sessions retry-now nightly-refactor",
+			example: "  tideover sessions wake nightly-refactor",
 			do:      (*client.Client).RetrySession,
 		},
 		stopVerb(),
@@ -198,6 +196,9 @@ func (v sessionVerb) command(io Streams) *cobra.Command {
 				})
 			})
 		},
+	}
+	if v.alias != "" {
+		cmd.Aliases = []string{v.alias}
 	}
 	if v.flags != nil {
 		v.flags(cmd)

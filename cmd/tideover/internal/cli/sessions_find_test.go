@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -103,13 +104,17 @@ func TestAWatchThatHangsIsNamed(t *testing.T) {
 	h.bindSilentSocket(h.watchSocket("hangs"))
 	h.leaveDeadSocket(h.watchSocket("left"))
 	h.serveSessions(h.watchSocket("well"), map[string]string{"noon": limited}).until("noon", "waiting")
-	want := "tideover: watch at " + h.watchSocket("hangs") + ": no answer for 10s\n"
+	warning := "watch at " + h.watchSocket("hangs") + ": no answer for 10s"
 	var all sync.WaitGroup // run the commands at once: each of them waits for the watch that hangs
 	for _, args := range [][]string{{"ls"}, {"ls", "--json"}, {"show", "noon"}, {"pause", "noon"}} {
 		all.Go(func() {
 			got := h.runCommand(append(args, "--timeout", "10s")...)
 			wantCode(t, got, 0)
 			wantIn(t, "stdout", got.out, "noon")
+			want := "tideover: " + warning + "\n"
+			if slices.Contains(args, "--json") {
+				want = `{"warning":{"message":"` + warning + "\"}}\n"
+			}
 			if got.stderr != want {
 				t.Errorf("%q: stderr %q, want %q", args, got.stderr, want)
 			}

@@ -84,6 +84,7 @@ func TestASessionThatNobodyWatchesIsListed(t *testing.T) {
 		wantIn(t, "show", text, want)
 	}
 	wantIn(t, "show --json", h.mustRun("show", "night", "--json"), `"state":"not-watched"`)
+	wantIn(t, "sessions without a command", h.mustRun("--json"), `"name":"night"`)
 	got := h.runCommand("pause", "night")
 	wantCode(t, got, codeNoRun)
 	wantIn(t, "pause", got.stderr, "session night is not watched; continue it with: cd ")

@@ -15,7 +15,7 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-const sessionsListLong = `Lists sessions. An interactive session that shows a limit on its screen is still open
+const sessionsListDetails = `An interactive session that shows a limit on its screen is still open
 and running; NEXT is then the end of the limit, if it is stated.
 
   STATE     not-watched if its watch is not running; the line below the list has
@@ -36,17 +36,16 @@ const sessionsListExample = `  tideover sessions ls
   tideover sessions ls --all
   tideover sessions ls --json | jq -r '.sessions[] | select(.state == "gave-up").name'`
 
-func newSessionsList(io Streams) *cobra.Command {
+// newSessionsList makes a command list the sessions, and returns it. sessions without a subcommand does
+// the same as sessions ls.
+func newSessionsList(io Streams, cmd *cobra.Command) *cobra.Command {
 	o := &sessionsOptions{remote: newRemote(io)}
 	var watch bool
-	cmd := &cobra.Command{
-		Use: "ls [flags]", Aliases: []string{"list"}, Short: "List sessions", Long: sessionsListLong, Example: sessionsListExample,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if watch {
-				return o.watch(cmd)
-			}
-			return o.withHosts(cmd, o.list)
-		},
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if watch {
+			return o.watch(cmd)
+		}
+		return o.withHosts(cmd, o.list)
 	}
 	cmd.Flags().BoolVar(&watch, "watch", false, "update the list every second")
 	cmd.Flags().BoolVar(&o.all, "all", false, "also list sessions that ended more than a day ago")

@@ -36,7 +36,7 @@ func newSessionsShow(io Streams) *cobra.Command {
 			return o.withHosts(cmd, func(ctx context.Context, hosts []*sessionHost) error { return o.show(ctx, hosts, args[0], lines) })
 		},
 	}
-	cmd.Flags().IntVar(&lines, "lines", 10, "show at most `N` of the last lines of its output")
+	cmd.Flags().IntVarP(&lines, "lines", "n", 10, "show at most `N` of the last lines of its output")
 	return o.command(cmd)
 }
 

@@ -216,7 +216,7 @@ func TestSessionsAreToldWhatToDo(t *testing.T) {
 		t.Errorf("pause --until: %+v", st)
 	}
 	wantIn(t, "reset", h.mustRun("reset", "night", "--json"), `"windows":0`)
-	h.mustRun("retry-now", "night")
+	h.mustRun("wake", "night")
 	testwait.Until(t, "a second command", func() bool { return k.until("night", "waiting", "queued", "running").Commands == 2 })
 	k.until("night", "waiting")
 	h.mustRun("stop", "night", "--tonight")

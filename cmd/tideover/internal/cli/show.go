@@ -29,8 +29,8 @@ standard output and standard error, or the response to its request. Of a long ou
 the beginning and the end are stored. Without --step and --attempt it is the last
 attempt of the step that failed or ran last.
 
-RUN is an id, the beginning of one, or the key of the run. With --json, delays are in
-nanoseconds.`
+RUN is an id, the beginning of one, or the key of the run. With --json, names that end
+in _ns are in nanoseconds.`
 
 const showExample = `  tideover show 01k9v3q0h2f8
   tideover show order-4711
@@ -71,7 +71,7 @@ func newShow(io Streams) *cobra.Command {
 	cmd.Flags().BoolVar(&showsOutput, "output", false, "print the output of an attempt")
 	cmd.Flags().StringVar(&which.Step, "step", "", "with --output: the `STEP` or operation; default the one that failed or ran last")
 	cmd.Flags().IntVar(&which.Attempt, "attempt", 0, "with --output: the number `N` of the attempt; default the last that has ended")
-	return o.command(cmd, remoteHelp)
+	return o.command(cmd, serverHelp(exitUnknownRun))
 }
 
 // renderOutput returns the output of an attempt as lines, without escape sequences and with other
@@ -187,7 +187,7 @@ func (p *details) head() {
 	if i.Omitted > 0 {
 		p.field("history", textfmt.PluralOf(i.Omitted, "entry", "entries")+" in the middle were dropped")
 	}
-	p.field("replay of", i.ReplayOf)
+	p.field("retry of", i.ReplayOf)
 	if i.Origin != i.ReplayOf {
 		p.field("origin", i.Origin)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/chart"
 	"github.com/tideover/tideover/cmd/tideover/internal/simulate"
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/sim"
 )
 
@@ -90,7 +91,7 @@ func newSim(io Streams) *cobra.Command {
 	f.BoolVar(&o.ascii, "ascii", false, "use ASCII characters only (default if the locale is not UTF-8)")
 	f.StringVar(&o.html, "html", "", "also write an HTML page with all charts to `FILE`; it is self-contained")
 	f.StringVar(&o.svg, "svg", "", "also write a chart to `FILE`; - writes it to standard output instead of the table")
-	f.BoolVar(&o.json, "json", false, "print JSON")
+	f.BoolVarP(&o.json, "json", "j", false, "print JSON")
 	f.BoolVar(&o.show, "show", false, "print SCENARIO with its policies as YAML, and run nothing")
 	_ = cmd.MarkFlagFilename("svg", "svg")
 	_ = cmd.MarkFlagFilename("html", "html", "htm")
@@ -250,7 +251,11 @@ func scenario(name string) (simulate.File, error) {
 	f, err := simulate.Read(name)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return f, fmt.Errorf("unknown scenario %q: want a file or one of %s", name, joinNames(sim.Presets))
+		known := joinNames(sim.Presets)
+		if near := textfmt.Nearest(name, strings.Split(known, ", ")); near != "" {
+			return f, fmt.Errorf("unknown scenario %q; did you mean %q?", name, near)
+		}
+		return f, fmt.Errorf("unknown scenario %q: want a file or one of %s", name, known)
 	case simulate.Impossible(err):
 		return f, &codedError{err, codeImpossible}
 	}

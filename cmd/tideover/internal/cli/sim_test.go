@@ -241,7 +241,7 @@ func TestSimRefuses(t *testing.T) {
 			"mine.yaml:4:18: clients.count: 0 is not between", `mine.yaml:7:5: services[0]: key "workrs" is unknown; did you mean "workers"?`,
 			"mine.yaml:10:37: failures[0].until: 1s is not after", "mine.yaml:12:10: policies.naive:", "> 12 |   naive: fxed(100ms)",
 		}},
-		{"no such scenario", []string{"herdd"}, 125, []string{`unknown scenario "herdd"`, "herd, outage"}},
+		{"no such scenario", []string{"herdd"}, 125, []string{`unknown scenario "herdd"; did you mean "herd"?`}},
 		{"a folder", []string{t.TempDir()}, 125, []string{"is a folder"}},
 		{"two scenarios", []string{"herd", "outage"}, 125, []string{`"outage" is a second`}},
 		{"a policy without its flag", []string{"herd", "http"}, 125, []string{"write --policy before it"}},

@@ -29,7 +29,7 @@ func newStatus(io Streams) *cobra.Command {
 			o.warnSilentShards(st.Silent)
 			return st, err
 		}, renderStatus),
-	}, remoteHelp)
+	}, serverHelp())
 }
 
 func renderStatus(st control.Status, s *screen) []string {
@@ -98,7 +98,7 @@ func newWorkflows(io Streams) *cobra.Command {
 			}
 			return all, err
 		}, func(all control.Workflows, s *screen) []string { return renderWorkflows(all.Workflows, s) }),
-	}, remoteHelp)
+	}, serverHelp())
 }
 
 func renderWorkflows(list []control.Workflow, s *screen) (lines []string) {
@@ -140,7 +140,7 @@ func newSchedules(io Streams) *cobra.Command {
 		}, func(all map[string][]engine.Schedule, s *screen) []string {
 			return renderSchedules(all["schedules"], s)
 		}),
-	}, remoteHelp)
+	}, serverHelp())
 }
 
 func renderSchedules(list []engine.Schedule, s *screen) []string {
@@ -188,12 +188,7 @@ func reloadProblem(c *control.ConfigFile, s *screen) string {
 const healthLong = `Checks whether the server can do its work, for containers, load balancers and
 scripts. The server is unhealthy while a problem stops it, such as a full disk; it
 keeps running and recovers by itself. A scheduled start that was rejected is a
-warning and does not make the server unhealthy. "tideover status" shows more.
-
-Exit codes:
-  0    the server is healthy
-  1    the server answers, but can't work; the output says why
-  125  no server, or a bad flag`
+warning and does not make the server unhealthy. "tideover status" shows more.`
 
 func newHealth(io Streams) *cobra.Command {
 	o := newRemote(io)
@@ -207,7 +202,7 @@ func newHealth(io Streams) *cobra.Command {
 				return o.printHealth(c.Healthy(ctx))
 			})
 		},
-	}, remoteServer)
+	}, serverHelp("  1      the server answers, but can't work; the output says why"))
 }
 
 // codeUnhealthy is the exit code if the server answers but can't work.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -42,7 +41,7 @@ func newEvents(io Streams) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, k := range o.kinds {
 				if !slices.Contains(control.Kinds(), k) {
-					return fmt.Errorf("--kind: unknown kind %q: want one of %s", k, strings.Join(control.Kinds(), ", "))
+					return fmt.Errorf("--kind: %w", unknownWord("kind", k, control.Kinds()))
 				}
 			}
 			return o.withClient(cmd, o.tail)
@@ -54,7 +53,7 @@ func newEvents(io Streams) *cobra.Command {
 	f.StringVar(&o.workflow, "workflow", "", "only events of the workflow with this `name`")
 	f.StringSliceVar(&o.kinds, "kind", nil, "only events of these `kinds`")
 	f.StringVar(&o.after, "after", "", "start after the event with this `number`; 0 prints all that the server still has")
-	return o.command(cmd, remoteHelp)
+	return o.command(cmd, serverHelp("  3      unknown run (--run), or the name matches several"))
 }
 
 func (o *tailOptions) tail(ctx context.Context, c *client.Client) error {

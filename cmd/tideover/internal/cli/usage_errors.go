@@ -12,17 +12,19 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // improveUsageErrors makes all commands suggest a correction if a command line is wrong, and reject
 // flags with an empty value. A command that can't run without a subcommand prints its help.
 func improveUsageErrors(root *cobra.Command) {
-	root.SetFlagErrorFunc(describeFlagError)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError{describeFlagError(cmd, err)} })
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return rejectEmptyFlags(cmd) }
+	root.SetHelpFunc(printHelp)
 	root.SetHelpCommand(newHelp())
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
+	hideZeroDefaults(root)
 	for _, cmd := range append(root.Commands(), root) {
 		if !cmd.HasSubCommands() || cmd.Name() == "providers" { // its argument can also be the name of a provider
 			continue
@@ -67,6 +69,12 @@ func newHelp() *cobra.Command {
 	}
 }
 
+// verbSynonyms maps words that people try as commands to the command that does it.
+var verbSynonyms = map[string]string{
+	"start": "run", "ls": "runs", "list": "runs", "ps": "runs", "replay": "retry --input", "rerun": "retry --from",
+	"resume": "retry", "stop": "cancel", "discard": "cancel", "kill": "cancel", "retry-now": "wake", "logs": "events", "tail": "events",
+}
+
 // rejectUnknownCommand returns an error for an argument that is not a subcommand, with a
 // suggestion.
 func rejectUnknownCommand(cmd *cobra.Command, args []string) error {
@@ -75,7 +83,10 @@ func rejectUnknownCommand(cmd *cobra.Command, args []string) error {
 	}
 	verbs := subcommandNames(cmd)
 	text := fmt.Sprintf("unknown command %q", cmd.CommandPath()+" "+args[0])
-	near := strictyaml.Nearest(args[0], verbs)
+	near := textfmt.Nearest(args[0], verbs)
+	if meant := verbSynonyms[args[0]]; meant != "" && !cmd.HasParent() {
+		near = meant
+	}
 	switch {
 	case near != "":
 		return fmt.Errorf("%s; did you mean %q?", text, cmd.CommandPath()+" "+near)
@@ -102,7 +113,7 @@ var flagSynonyms = map[string][]string{
 	"attempts":        {"retries", "retry", "max-retries", "tries", "count", "times"},
 	"policy":          {"delay", "backoff", "interval", "sleep"},
 	"json":            {"output", "format"},
-	"events":          {"output", "json"},
+	"events":          {"output"},
 	"listen":          {"port", "addr", "address", "bind"},
 	"server":          {"addr", "address", "host", "url"},
 	"config":          {"file"},
@@ -171,7 +182,7 @@ func unknownFlag(cmd *cobra.Command, e *pflag.NotExistError) error {
 	})
 	meant := strings.Join(synonyms, " or --")
 	if meant == "" {
-		meant = strictyaml.Nearest(name, known)
+		meant = textfmt.Nearest(name, known)
 	}
 	if meant == "" && len(longer) == 1 {
 		meant = longer[0]
@@ -199,6 +210,15 @@ func rejectEmptyFlags(cmd *cobra.Command) (err error) {
 
 func errEmpty(flag string) error {
 	return fmt.Errorf("%s: the value is empty: is a shell variable unset?", flag)
+}
+
+// unknownWord returns the error for a word that is not among the known ones, with a suggestion. what
+// is the kind of thing, such as "state".
+func unknownWord(what, word string, known []string) error {
+	if near := textfmt.Nearest(word, known); near != "" {
+		return fmt.Errorf("unknown %s %q; did you mean %q?", what, word, near)
+	}
+	return fmt.Errorf("unknown %s %q: want one of %s", what, word, strings.Join(known, ", "))
 }
 
 // flagErrors collects errors about flags, so that one message lists them all.

@@ -17,6 +17,7 @@ func TestMistakesAreUnderstood(t *testing.T) {
 		{"a verb with two letters swapped", []string{"exce", "--", "true"}, `unknown command "tideover exce"; did you mean "tideover exec"?`},
 		{"a verb of two letters", []string{"rn"}, `did you mean "tideover run"?`},
 		{"a verb that is nothing like another", []string{"frobnicate"}, `unknown command "tideover frobnicate"`},
+		{"a word for another verb", []string{"replay", "order-4711"}, `did you mean "tideover retry --input"?`},
 		{"a verb below another", []string{"sessions", "pase", "x"}, `unknown command "tideover sessions pase"; did you mean "tideover sessions pause"?`},
 		{"a verb of few", []string{"config", "frobnicate"}, "want one of check, show"},
 		{"a topic of the help", []string{"help", "nosuch"}, `unknown command "tideover nosuch"`},
@@ -71,7 +72,7 @@ func TestEveryVerbHasAHeading(t *testing.T) {
 // The help command works for commands, for topics and for itself.
 func TestTheHelpVerb(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"help"}, {"help", "exec"}, {"help", "sessions", "pause"}, {"help", "completion"}, {"completion"}, {"sessions"}, {"help", "help"}} {
+	for _, args := range [][]string{{"help"}, {"help", "exec"}, {"help", "sessions", "pause"}, {"help", "completion"}, {"completion"}, {"config"}, {"help", "help"}} {
 		got := tideover(t, args...)
 		wantCode(t, got, 0)
 		wantIn(t, "stdout", got.out, "Usage:")

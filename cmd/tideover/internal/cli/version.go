@@ -47,12 +47,13 @@ func (b build) String() string {
 func newVersion(io Streams) *cobra.Command {
 	p := &resultPrinter{io: io}
 	cmd := &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Long:  "Prints the version of tideover, the source revision, and the Go version and platform.",
-		Args:  cobra.NoArgs,
-		RunE:  func(*cobra.Command, []string) error { return p.printJSONOrLine(thisBuild(), "%s", thisBuild()) },
+		Use:     "version",
+		Short:   "Print the version",
+		Long:    "Prints the version of tideover, the source revision, and the Go version and platform.",
+		Example: "  tideover version --json | jq -r .version",
+		Args:    noArguments,
+		RunE:    func(*cobra.Command, []string) error { return p.printJSONOrLine(thisBuild(), "%s", thisBuild()) },
 	}
-	cmd.Flags().BoolVar(&p.json, "json", false, "print JSON")
+	cmd.Flags().BoolVarP(&p.json, "json", "j", false, "print JSON")
 	return cmd
 }

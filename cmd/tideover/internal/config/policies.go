@@ -9,6 +9,7 @@ import (
 	"github.com/tideover/tideover/backoff"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/internal/oneline"
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/retry"
 )
@@ -88,7 +89,7 @@ func (r *policyReader) explainUnknown(name string, err error) error {
 	if r.later[name] {
 		return fmt.Errorf("policy %q is defined below; a policy can only be based on one that is defined above it", name)
 	}
-	if near := strictyaml.Nearest(name, slices.Sorted(maps.Keys(r.policies))); near != "" {
+	if near := textfmt.Nearest(name, slices.Sorted(maps.Keys(r.policies))); near != "" {
 		return fmt.Errorf("unknown policy %q; did you mean %q?", name, near)
 	}
 	return err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // Runs has the operations on runs and workflows.
@@ -29,13 +30,37 @@ func (r *Runs) Find(ctx context.Context, text string) (string, error) {
 	case err != nil:
 		return "", err
 	case len(ids) == 0:
-		return "", fmt.Errorf("%w: %s", engine.ErrNotFound, Excerpt(text))
+		return "", r.unknownRun(ctx, text)
 	case len(ids) > 1:
 		e := NewError(CodeAmbiguous, fmt.Sprintf("%q matches several runs", Excerpt(text)), "use more of the id")
 		e.Candidates = ids[:min(len(ids), 10)]
 		return "", e
 	}
 	return ids[0], nil
+}
+
+// unknownRun returns the error for a text that names no run. Its hint is the key of a recent run that
+// is similar, or that the text is the name of a workflow.
+func (r *Runs) unknownRun(ctx context.Context, text string) error {
+	e := NewError(CodeNotFound, fmt.Sprintf("%v: %s", engine.ErrNotFound, Excerpt(text)), "")
+	e.Err = engine.ErrNotFound
+	if _, ok := r.engine.Workflow(text); ok {
+		return e.WithHint(fmt.Sprintf("%q is a workflow: name one of its runs", Excerpt(text)))
+	}
+	page, err := r.engine.List(ctx, engine.Filter{Limit: 100})
+	if err != nil {
+		return e // a hint is not worth another error
+	}
+	var keys []string
+	for i := range page.Runs {
+		if key := page.Runs[i].Key; key != "" {
+			keys = append(keys, key)
+		}
+	}
+	if near := textfmt.Nearest(text, keys); near != "" {
+		return e.WithHint(fmt.Sprintf("did you mean %q?", near))
+	}
+	return e
 }
 
 // Get returns the run with the id.

@@ -77,11 +77,11 @@ func (t *Tally) flow(s storm.Subject) *flow {
 	return f
 }
 
-// bounded returns the subject under which a workflow is counted: its own, or that of [Other]. A
-// follow-up run counts for the workflow that gave up.
+// bounded returns the subject under which a workflow is counted: its own, or that of [Other].
+// Follow-up runs of a workflow that has its own counters have their own, too.
 func (t *Tally) bounded(workflow string) storm.Subject {
-	s := SubjectOf(strings.TrimSuffix(workflow, alarmSuffix))
-	if t.flows[s] == nil {
+	s := SubjectOf(workflow)
+	if t.flows[s] == nil && (s.Layer != FollowUp || t.flows[SubjectOf(strings.TrimSuffix(workflow, alarmSuffix))] == nil) {
 		s.Name = Other
 	}
 	return s
@@ -157,6 +157,7 @@ const (
 	Session      = "session"
 	Notification = "notification"
 	Job          = "job"
+	FollowUp     = "follow-up" // runs that start when a run gives up; the name is that of its workflow
 	Provider     = "provider"
 )
 
@@ -171,6 +172,9 @@ var prefixes = []struct{ prefix, layer string }{
 
 // SubjectOf returns the layer of a workflow, and its name without the prefix of the layer.
 func SubjectOf(workflow string) storm.Subject {
+	if of, ok := strings.CutSuffix(workflow, alarmSuffix); ok {
+		return storm.Subject{Layer: FollowUp, Name: of}
+	}
 	for _, p := range prefixes {
 		if name, ok := strings.CutPrefix(workflow, p.prefix); ok {
 			return storm.Subject{Layer: p.layer, Name: name}
@@ -181,6 +185,9 @@ func SubjectOf(workflow string) storm.Subject {
 
 // WorkflowOf is the inverse of [SubjectOf].
 func WorkflowOf(s storm.Subject) string {
+	if s.Layer == FollowUp {
+		return s.Name + alarmSuffix
+	}
 	for _, p := range prefixes {
 		if s.Layer == p.layer {
 			return p.prefix + s.Name

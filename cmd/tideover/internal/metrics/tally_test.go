@@ -112,7 +112,8 @@ func TestNamesAreBounded(t *testing.T) {
 	}
 	tally.Observe(retry.Event{Kind: retry.AttemptStarted, Name: "order.on-give-up", Run: "r", Attempt: 1})
 	got := samples(t, tally)
-	wants(t, got, map[string]float64{`attempts_total{layer="workflow",name="other"}`: 5000, `attempts_total{layer="workflow",name="order"}`: 1})
+	wants(t, got, map[string]float64{`attempts_total{layer="workflow",name="other"}`: 5000, `attempts_total{layer="workflow",name="order"}`: 0,
+		`attempts_total{layer="follow-up",name="order"}`: 1})
 	if len(got) > 100 {
 		t.Errorf("%d samples", len(got))
 	}
@@ -129,6 +130,7 @@ func TestALayerIsInTheName(t *testing.T) {
 	for name, want := range map[string]storm.Subject{
 		"order": {Layer: Workflow, Name: "order"}, "session.a": {Layer: Session, Name: "a"},
 		"notify.a": {Layer: Notification, Name: "a"}, "nip90.5900": {Layer: Job, Name: "5900"},
+		"order.on-give-up": {Layer: FollowUp, Name: "order"}, "session.a.on-give-up": {Layer: FollowUp, Name: "session.a"},
 	} {
 		if got := SubjectOf(name); got != want {
 			t.Errorf("SubjectOf(%q) = %v, want %v", name, got, want)

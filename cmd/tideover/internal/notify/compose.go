@@ -98,10 +98,17 @@ func (m *Message) describe(e retry.Event, zone *time.Location) bool {
 			m.Text = lines(m.Text, "to be answered until "+clock(e.Until, e.Time, zone))
 		}
 	case retry.Succeeded:
+		whole := e.Step == "" // not a step of a run
+		if e.Attempt < 2 && whole {
+			m.Event = Succeeded
+			m.Title = m.Subject + " succeeded"
+			m.Text = cmp.Or(prefixed("it took ", textfmt.RoundedDuration(e.Elapsed)), "it has ended")
+			return true
+		}
 		if e.Attempt < 2 {
 			return false
 		}
-		m.Event = Recovered
+		m.Event, m.succeeded = Recovered, whole
 		m.Title = m.Subject + " works again"
 		m.Text = "attempt " + strconv.Itoa(e.Attempt) + " succeeded" + prefixed(" after ", textfmt.RoundedDuration(e.Elapsed))
 	default:
@@ -179,6 +186,9 @@ func TestMessage(name string, now time.Time, p Place) Message {
 func Wants(on []Trigger, m Message) bool {
 	return m.Event == Test || slices.ContainsFunc(on, func(t Trigger) bool {
 		endless := m.Event == Waiting && m.Wait == 0 && m.Until.IsZero()
+		if t.Event == string(Succeeded) && m.succeeded {
+			return true
+		}
 		return t.Event == string(m.Event) && (t.Over == 0 || m.Wait > t.Over || endless)
 	})
 }

@@ -60,6 +60,7 @@ func TestCompose(t *testing.T) {
 		},
 		{"a run asks without a deadline", retry.Event{Kind: retry.Asked, Run: "r1", Step: "deploy", Note: "Now? (yes, no)"}, notify.Asked, "nightly asks a question", "Now? (yes, no)"},
 		{"a storm ends", retry.Event{Kind: retry.StormEnded, Note: "calm"}, notify.Recovered, "nightly: the retry storm is over", "calm"},
+		{"succeeded", retry.Event{Kind: retry.Succeeded, Attempt: 1, Elapsed: 90 * time.Second}, notify.Succeeded, "nightly succeeded", "it took 1m30s"},
 		{"recovered", retry.Event{Kind: retry.Succeeded, Attempt: 3, Elapsed: 90 * time.Second}, notify.Recovered, "nightly works again", "attempt 3 succeeded after 1m30s"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -83,7 +84,7 @@ func TestNobodyIsToldOfTheRest(t *testing.T) {
 		if slices.Contains([]retry.EventKind{retry.GaveUp, retry.Waiting, retry.Resumed, retry.BreakerOpened, retry.BreakerClosed}, kind) {
 			continue
 		}
-		if m, ok := notify.Compose(retry.Event{Kind: kind, Attempt: 1}, here); ok {
+		if m, ok := notify.Compose(retry.Event{Kind: kind, Step: "a", Attempt: 1}, here); ok {
 			t.Errorf("Compose(%v) = %+v", kind, m)
 		}
 	}
@@ -136,6 +137,27 @@ func TestWants(t *testing.T) {
 	} {
 		if got := notify.Wants(c.on, c.m); got != c.want {
 			t.Errorf("%s: Wants(%v, %v) = %v", c.name, c.on, c.m.Event, got)
+		}
+	}
+}
+
+// A command that succeeds after failures has one message, for notifiers on recovered and on succeeded.
+func TestSuccessAfterFailures(t *testing.T) {
+	for _, c := range []struct {
+		name               string
+		e                  retry.Event
+		recovered, success bool
+	}{
+		{"a command, at once", retry.Event{Kind: retry.Succeeded, Attempt: 1}, false, true},
+		{"a command, after failures", retry.Event{Kind: retry.Succeeded, Attempt: 3}, true, true},
+		{"a step, after failures", retry.Event{Kind: retry.Succeeded, Run: "r", Step: "a", Attempt: 3}, true, false},
+		{"a run", retry.Event{Kind: retry.Succeeded, Run: "r"}, false, true},
+	} {
+		m, ok := notify.Compose(c.e, here)
+		for on, want := range map[notify.Event]bool{notify.Recovered: c.recovered, notify.Succeeded: c.success} {
+			if got := ok && notify.Wants([]notify.Trigger{{Event: string(on)}}, m); got != want {
+				t.Errorf("%s: a notifier on %s sends it: %v, want %v", c.name, on, got, want)
+			}
 		}
 	}
 }

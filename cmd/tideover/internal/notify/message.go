@@ -23,6 +23,7 @@ const (
 	Storm        Event = "storm"         // retries multiply the load
 	StartRefused Event = "start-refused" // a scheduled start was refused
 	Asked        Event = "asked"         // a run asks a question, and waits for the answer of a person
+	Succeeded    Event = "succeeded"     // a command, a run or a session succeeded
 	Test         Event = "test"          // a person tests the notifier
 )
 
@@ -45,6 +46,10 @@ type Message struct {
 	URL      string        `json:"url,omitempty"`  // page of the run
 	Time     time.Time     `json:"time"`
 	Host     string        `json:"host,omitempty"`
+
+	// succeeded is true if the subject as a whole succeeded after failures: the event is then
+	// Recovered, and a notifier on Succeeded sends the message, too.
+	succeeded bool
 
 	// Delivered has the email addresses that already got the message. Send skips them, and
 	// [SendError.Progress] adds to them.

@@ -37,7 +37,7 @@ func TestTheLoaderKnowsTheFieldsOfAMessage(t *testing.T) {
 }
 
 func TestTheLoaderKnowsTheEvents(t *testing.T) {
-	for _, e := range []notify.Event{notify.GaveUp, notify.Waiting, notify.Resumed, notify.BreakerOpen, notify.Recovered, notify.DeadLetter} {
+	for _, e := range []notify.Event{notify.GaveUp, notify.Waiting, notify.Resumed, notify.BreakerOpen, notify.Recovered, notify.DeadLetter, notify.Succeeded} {
 		trigger, err := notify.ParseTrigger(string(e))
 		if err != nil || !notify.Wants([]notify.Trigger{trigger}, notify.Message{Event: e}) {
 			t.Errorf("ParseTrigger(%q) = %v, %v, or it is not wanted", e, trigger, err)

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
-	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/textfmt"
@@ -128,7 +127,7 @@ func (n *Spec) Argv(fields map[string]any) ([]string, error) {
 }
 
 // TriggerEvents are the words of a notifier's `on`.
-var TriggerEvents = []string{"gave-up", "waiting", "resumed", "breaker-open", "recovered", "dead-letter", "storm", "start-refused", "asked"}
+var TriggerEvents = []string{"gave-up", "waiting", "resumed", "breaker-open", "recovered", "dead-letter", "storm", "start-refused", "asked", "succeeded"}
 
 // Trigger is one kind of event that a notifier sends messages about.
 type Trigger struct {
@@ -141,7 +140,7 @@ func ParseTrigger(s string) (Trigger, error) {
 	word, length, long := strings.Cut(s, ">")
 	t := Trigger{Event: strings.TrimSpace(word)}
 	if !slices.Contains(TriggerEvents, t.Event) {
-		if near := strictyaml.Nearest(t.Event, TriggerEvents); near != "" {
+		if near := textfmt.Nearest(t.Event, TriggerEvents); near != "" {
 			return Trigger{}, fmt.Errorf("%q is not an event; did you mean %q?", t.Event, near)
 		}
 		return Trigger{}, fmt.Errorf("%q is not an event; want %s", t.Event, strings.Join(TriggerEvents, ", "))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,6 +38,10 @@ func (o *Outbox) Observe(ev retry.Event) {
 		return
 	}
 	o.mu.Lock()
+	if isOrdinarySuccess(ev) && !o.wantsSuccess() { // most runs: the message need not be composed
+		o.mu.Unlock()
+		return
+	}
 	m, ok := o.compose(ev)
 	var list []*notifier
 	if ok {
@@ -54,6 +59,21 @@ func (o *Outbox) Observe(ev retry.Event) {
 		// itself.
 		_, _ = e.StartRegistered(ctx, n.flow, m, engine.Key(prefix+n.Name+"/"+m.ID), engine.Source("event "+ev.Kind.String()))
 	}
+}
+
+// isOrdinarySuccess reports whether a run has succeeded that is not the run of a session.
+func isOrdinarySuccess(ev retry.Event) bool {
+	return ev.Kind == retry.Succeeded && ev.Step == "" && !strings.HasPrefix(ev.Name, session.Prefix)
+}
+
+// wantsSuccess reports whether a notifier sends messages about runs that succeeded.
+func (o *Outbox) wantsSuccess() bool {
+	for _, n := range o.notifiers {
+		if slices.ContainsFunc(n.On, func(t notify.Trigger) bool { return t.Event == string(notify.Succeeded) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // recoverable is the greatest age of a wait for which [Outbox.Recover] sends the message. Half of

@@ -34,7 +34,7 @@ type jsonRetry struct {
 	Never   bool           `json:"never,omitempty"`
 }
 
-// JSON writes the plans as a JSON array.
+// JSON writes the plans as a JSON object with the field plans.
 func JSON(w io.Writer, plans []Plan) error {
 	out := make([]jsonPlan, len(plans))
 	for i := range plans {
@@ -43,7 +43,7 @@ func JSON(w io.Writer, plans []Plan) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
-	return e.Encode(out)
+	return e.Encode(map[string][]jsonPlan{"plans": out})
 }
 
 func toJSON(p *Plan) jsonPlan {

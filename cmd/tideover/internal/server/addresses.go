@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"log"
 	"log/slog"
 	"net"
@@ -58,6 +59,35 @@ func ListenAddress(cfg *config.Config, gateway bool) doctor.Door {
 	d.Open = config.Exposed(d.Address)
 	d.Hosts = hostNames(cfg, d.Address)
 	return d
+}
+
+// ignoredSettings returns a sentence for each setting that this kind of server does not use. A gateway
+// alone has its own address, and runs no workflows.
+func ignoredSettings(cfg *config.Config, gateway bool) (list []string) {
+	used, unused, command := "server.listen", "gateway.listen", "tideover serve"
+	if gateway {
+		used, unused, command = unused, used, "tideover gateway"
+	}
+	for _, v := range cfg.Values() {
+		if v.Path == unused && v.Origin != "default" {
+			list = append(list, fmt.Sprintf("%s (%s) is ignored: %s listens at %s, which is %s", unused, v.Origin, command, used, ListenAddress(cfg, gateway).Address))
+		}
+	}
+	if !gateway {
+		return list
+	}
+	for _, section := range []struct {
+		name    string
+		present bool
+	}{
+		{"workflows", len(cfg.Workflows) > 0}, {"sessions", len(cfg.Sessions) > 0}, {"notify", len(cfg.Notifiers) > 0},
+		{"nip90", cfg.NIP90 != nil}, {"engine.nats", cfg.Engine.Clustered()},
+	} {
+		if section.present {
+			list = append(list, section.name+" is ignored by tideover gateway: use tideover serve")
+		}
+	}
+	return list
 }
 
 // hostNames returns the names by which clients reach the server: the host of the listen address,

@@ -160,7 +160,7 @@ func (r *reloader) reload(ctx context.Context, cfg *config.Config) error {
 		attrs = append(attrs, "except", strings.Join(later, ", "))
 	}
 	r.options.Log.Info("configuration loaded", attrs...)
-	logWarnings(r.options.Log, cfg)
+	logWarnings(r.options.Log, cfg, r.options.Gateway)
 	return nil
 }
 

@@ -71,7 +71,7 @@ func Run(ctx, hurry context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	logWarnings(o.Log, cfg)
+	logWarnings(o.Log, cfg, o.Gateway)
 	if err := requireProviders(o, cfg); err != nil {
 		return err
 	}
@@ -125,8 +125,11 @@ func Run(ctx, hurry context.Context, o Options) (err error) {
 	return s.serve(ctx, hurry)
 }
 
-// logWarnings logs the warnings about the configuration.
-func logWarnings(log *slog.Logger, cfg *config.Config) {
+// logWarnings logs the warnings about the configuration, and about settings that are ignored.
+func logWarnings(log *slog.Logger, cfg *config.Config, gateway bool) {
+	for _, text := range ignoredSettings(cfg, gateway) {
+		log.Warn("configuration warning", "warning", text)
+	}
 	for _, w := range cfg.Warnings() {
 		first, _ := strictyaml.Brief(strictyaml.FieldErrors{w})
 		log.Warn("configuration warning", "warning", first)

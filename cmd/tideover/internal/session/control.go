@@ -132,7 +132,7 @@ func notPaused(st Status) error {
 	if st.State != "waiting" || st.Next == nil {
 		return fmt.Errorf("%w: session %q is %s, not paused: nothing to resume", ErrState, st.Name, st.State)
 	}
-	return fmt.Errorf("%w: session %q is not paused: it waits until %s and then resumes by itself: run 'tideover sessions retry-now %s' to end the wait",
+	return fmt.Errorf("%w: session %q is not paused: it waits until %s and then resumes by itself: run 'tideover sessions wake %s' to end the wait",
 		ErrState, st.Name, st.Next.Local().Format("Jan 2 15:04:05 MST"), st.Name)
 }
 

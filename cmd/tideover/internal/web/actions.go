@@ -39,9 +39,9 @@ func offers(i *engine.Info) (list []offer) {
 		case i.Next == nil:
 		case kind == "await" || kind == "ask": // only a signal or an answer ends it
 		case i.Operations != nil: // it may wait in a sleep
-			add("wake", "Continue now")
+			add("wake", "Wake")
 		default:
-			add("wake", "Retry now")
+			add("wake", "Wake")
 		}
 		if i.State == engine.StateUndoing {
 			add("abandon", "Abandon")
@@ -56,24 +56,24 @@ func offers(i *engine.Info) (list []offer) {
 		if !control.Internal(i.Workflow) {
 			add("latest", "Retry with the current definition")
 			if i.Operations == nil {
-				add("rerun", "Rerun from a step")
+				add("rerun", "Retry from a step")
 			}
-			add("replay", "Edit and replay")
+			add("replay", "Retry with another input")
 		}
-		add("cancel", "Discard")
+		add("cancel", "Cancel")
 	case i.State == "replaced" || control.Internal(i.Workflow): // nothing is possible
 	default:
 		if i.Operations == nil {
-			add("rerun", "Rerun from a step")
+			add("rerun", "Retry from a step")
 		}
-		add("replay", "Edit and replay")
+		add("replay", "Retry with another input")
 	}
 	return list
 }
 
 // letterOffers returns the actions for a dead run in a list of dead letters.
 func letterOffers(i *engine.Info) []offer {
-	list := []offer{newOffer(i.ID, "retry", "Retry"), newOffer(i.ID, "replay", "Edit and replay"), newOffer(i.ID, "cancel", "Discard")}
+	list := []offer{newOffer(i.ID, "retry", "Retry"), newOffer(i.ID, "replay", "Retry with another input"), newOffer(i.ID, "cancel", "Cancel")}
 	if control.Internal(i.Workflow) {
 		list = append(list[:1], list[2])
 	}
@@ -103,7 +103,7 @@ func (h runActions) question(r *http.Request) (*question, error) {
 		q.Title, q.Button, q.Danger = "Cancel this run?", "Cancel the run", true
 		q.Text = "Its running steps are canceled, and their results are discarded. This can't be undone."
 		if i.State == "dead" {
-			q.Title, q.Button, q.Text = "Discard this dead letter?", "Discard", "It will not be retried. Its history is kept until its retention ends."
+			q.Title, q.Button, q.Text = "Cancel this dead run?", "Cancel the run", "It will not be retried. Its history is kept until its retention ends."
 		} else if i.Undoable > 0 {
 			q.Text = "Its running operations are canceled. Then the operations that can be undone are undone, the last one first."
 		}
@@ -117,10 +117,10 @@ func (h runActions) question(r *http.Request) (*question, error) {
 		q.Title, q.Button = "Retry this run?", "Retry"
 		q.Text = "Failed steps get a new set of attempts; the results of succeeded steps are kept."
 	case "wake":
-		q.Title, q.Button = "Retry now?", "Retry now"
+		q.Title, q.Button = "Wake this run?", "Wake"
 		q.Text = "The wait ends, and the next attempt starts now."
 	case "rerun":
-		q.Title, q.Button, q.Steps = "Rerun from which step?", "Rerun", i.Steps
+		q.Title, q.Button, q.Steps = "Retry from which step?", "Retry", i.Steps
 		q.Text = "A new run starts at this step and keeps the results of the steps before it."
 		q.Step = failedStep(i)
 	case "latest":
@@ -131,7 +131,7 @@ func (h runActions) question(r *http.Request) (*question, error) {
 		q.Text = "A new run replaces this one. It keeps the results of unchanged steps, and runs the steps that failed, are new or have changed, and all steps after them."
 	case "replay":
 		text := pretty(string(i.Input))
-		q.Title, q.Button, q.Input, q.Hidden = "Replay with this input?", "Replay", &text, !bytes.Equal(raw, i.Input)
+		q.Title, q.Button, q.Input, q.Hidden = "Retry with this input?", "Retry", &text, !bytes.Equal(raw, i.Input)
 		q.Text = "A new run of the same workflow replaces this one."
 	case "answer":
 		if err := h.answerQuestion(r, q); err != nil {

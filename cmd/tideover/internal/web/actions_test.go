@@ -23,7 +23,7 @@ func TestActions(t *testing.T) {
 	t.Run("retry now ends the wait", func(t *testing.T) {
 		id := b.start("slow", job{Fail: 1})
 		b.until(id, "waiting")
-		has(t, "the question", b.page("/runs/"+id+"/wake"), "Retry now?", `method="post"`, `action="/runs/`+id+`/wake"`)
+		has(t, "the question", b.page("/runs/"+id+"/wake"), "Wake this run?", `method="post"`, `action="/runs/`+id+`/wake"`)
 		if i, _ := b.e.Get(t.Context(), id); i.State != "waiting" {
 			t.Error("asking did it")
 		}
@@ -39,7 +39,7 @@ func TestActions(t *testing.T) {
 			t.Errorf("POST: %d", a.status)
 		}
 		b.until(id, "canceled")
-		has(t, "the run", b.page("/runs/"+id), "canceled", "alice", "Rerun from a step")
+		has(t, "the run", b.page("/runs/"+id), "canceled", "alice", "Retry from a step")
 		if a := b.request("POST", "/runs/"+id+"/cancel", none); a.status != http.StatusConflict {
 			t.Errorf("a second time: %d, want 409", a.status)
 		}
@@ -181,7 +181,7 @@ func TestDeadLetters(t *testing.T) {
 	teapot := b.dead(1, job{Error: "418 teapot"})[0]
 
 	body := b.page("/dead")
-	has(t, "/dead", body, "4 runs have given up", "Retry all 3", "Retry it", "dial #: refused after #", "Edit and replay", "Discard", teapot)
+	has(t, "/dead", body, "4 runs have given up", "Retry all 3", "Retry it", "dial #: refused after #", "Retry with another input", "Cancel", teapot)
 	groups, err := b.h.groups(t.Context(), false)
 	if err != nil || len(groups) != 2 || groups[0].Count != 3 {
 		t.Fatalf("groups: %+v %v", groups, err)

@@ -113,7 +113,7 @@ func TestQuestionsOnPages(t *testing.T) {
 	body := page("ada", runURL(id))
 	has(t, "the page", body, "Deploy &lt;b&gt;1.2&lt;/b&gt; to production?", "*** is the password", "for <span class=\"text\">ada</span>", "then the answer is <strong>reject</strong>",
 		`href="/runs/`+id+`/answer?choice=0&amp;question=roll-out"`, "The time for an answer to roll-out ends")
-	hasNot(t, "the page", body, "hunter2", "You can't answer", "Continue now")
+	hasNot(t, "the page", body, "hunter2", "You can't answer", ">Wake<")
 	audit(t, "the page", body)
 	has(t, "the page for another", page("eve", runURL(id)), "You can't answer: you are eve, and the question is for ada.", "<button type=\"button\" disabled>approve</button>")
 	has(t, "the page for the server's token", page("server", runURL(id)), "you are api, and the question is for ada")

@@ -256,7 +256,7 @@ func (v visitor) retries(b *testSite) {
 
 	bad := b.dead(1, job{Name: "wrong"})[0]
 	x.click("#r-" + bad + ` a[href$="/replay"]`)
-	x.seen("#dialog[open]", "Replay with this input?")
+	x.seen("#dialog[open]", "Retry with this input?")
 	x.Do(chromedp.SetValue(chromedp.CSS("#dialog textarea"), `{"name": `))
 	x.quiet()
 	x.click("#dialog button.go")
@@ -396,7 +396,7 @@ func (v visitor) pictures() {
 		x.live(path)
 		if name == "dialog" {
 			x.click(`a[href$="/replay"]`)
-			x.seen("#dialog[open]", "Replay")
+			x.seen("#dialog[open]", "Retry with this input?")
 		}
 		x.looksRight(dir, name)
 	}

@@ -63,11 +63,10 @@ func (e *bulkAction) states(q query) []string {
 	return slices.DeleteFunc(slices.Clone(q.States), func(s string) bool { return !slices.Contains(e.name.PossibleStates(), s) })
 }
 
-// words returns the verb of the action and its explanation. The verb for canceling dead runs is
-// Discard.
+// words returns the verb of the action and its explanation, which differs for dead runs.
 func (e *bulkAction) words(states []string) (verb, what string) {
 	if e.danger && len(states) == 1 && states[0] == "dead" {
-		return "Discard", "They will not be retried. Their history is kept until their retention ends."
+		return e.verb, "They will not be retried. Their history is kept until their retention ends."
 	}
 	return e.verb, e.text
 }

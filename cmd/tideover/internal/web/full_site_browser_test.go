@@ -96,7 +96,7 @@ func (v visitor) bulk(b *testSite) {
 	b.dead(2, job{Error: "418"})
 	x.live("/dead")
 	x.click(`#groups a.danger`)
-	x.seen("#dialog[open]", "Discard 2 runs?")
+	x.seen("#dialog[open]", "Cancel 2 runs?")
 	x.click("#dialog button.danger")
 	x.seen("#said", "No run has given up")
 	x.quiet()

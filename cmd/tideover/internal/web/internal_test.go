@@ -53,7 +53,7 @@ func TestInternalRunsAreNotListed(t *testing.T) {
 	has(t, "retry of a message's group", b.page(groupRetry(t, b, "notify.phone")), "Retry 1 dead letter?")
 
 	for _, id := range []string{session, message, alarm} {
-		hasNot(t, "a run of our own", b.page("/runs/"+id), "Rerun from a step", "Edit and replay")
+		hasNot(t, "a run of our own", b.page("/runs/"+id), "Retry from a step", "Retry with another input")
 		for _, action := range []string{"rerun", "replay", "latest"} {
 			for method, form := range map[string]url.Values{"GET": nil, "POST": {"step": {"0"}, "input": {"{}"}}} {
 				if a := b.request(method, "/runs/"+id+"/"+action, form); a.status != http.StatusConflict {
@@ -83,7 +83,7 @@ func TestARunThatWasReplacedOffersNothing(t *testing.T) {
 	id := b.own("user", job{Fail: 9})
 	next := must(b.e.Replay(t.Context(), id, nil, "me"))
 	must(b.e.Wait(t.Context(), next.ID))
-	hasNot(t, "a replaced run", b.page("/runs/"+id), "Rerun from a step", "Edit and replay")
+	hasNot(t, "a replaced run", b.page("/runs/"+id), "Retry from a step", "Retry with another input")
 	if a := b.request("GET", "/runs/"+id+"/rerun", nil); a.status != http.StatusConflict || !strings.Contains(a.body, "was replaced by "+next.ID) {
 		t.Errorf("rerun: %d %s", a.status, a.body)
 	}

@@ -57,7 +57,7 @@ func TestChosenRuns(t *testing.T) {
 		has(t, path, b.page(path), `action="/bulk/chosen"`, `<input type="hidden" name="from" value="`+from+`">`, `name="id" value="`+ids[0]+`" form="chosen" aria-label="choose `)
 	}
 	question := b.page("/bulk/chosen?action=cancel&from=dead&id=" + ids[0] + "&id=" + ids[1])
-	has(t, "the question", question, "Discard 2 runs?", ids[0], ids[1])
+	has(t, "the question", question, "Cancel 2 runs?", ids[0], ids[1])
 	if a := b.request("POST", "/bulk/chosen", form(question)); a.to != "/dead?did=cancel-all&left=0&n=2" {
 		t.Fatalf("POST: %d to %q\n%s", a.status, a.to, a.body)
 	}

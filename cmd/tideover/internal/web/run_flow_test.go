@@ -157,7 +157,7 @@ func TestRunPageOfAFlow(t *testing.T) {
 	s.expect(page, "cooling down", "city=Oslo &amp; more", `href="/runs?tag=city%3DOslo`, "v7", "9 operations: 7 succeeded, 1 failed, 1 waiting",
 		"4 items: 3 succeeded, 1 failed", "item 2 is sold out", "sold-out", "The sleep cool-down ends", "2 attempts", "the mail server is busy",
 		"Function: 1 call", "&#34;held 0&#34;", "ordered-at")
-	if strings.Contains(page, "Rerun from a step") || strings.Index(page, "reserve#2") > strings.Index(page, "reserve#0") {
+	if strings.Contains(page, "Retry from a step") || strings.Index(page, "reserve#2") > strings.Index(page, "reserve#0") {
 		t.Error("the failed item is not the first one, or a flow can be rerun from a step")
 	}
 	list := s.page("/runs")

@@ -109,17 +109,17 @@ func sessionPage(name string) string { return "/sessions/" + url.PathEscape(name
 
 // Actions on a session, as they are named in URLs.
 const (
-	doPause    = "pause"
-	doResume   = "resume"
-	doRetryNow = "retry-now"
-	doStop     = "stop"
-	doTonight  = "tonight"
-	doReset    = "reset"
+	doPause   = "pause"
+	doResume  = "resume"
+	doWake    = "wake"
+	doStop    = "stop"
+	doTonight = "tonight"
+	doReset   = "reset"
 )
 
 // sessionTexts has the sentence that is shown after each action on a session.
 var sessionTexts = map[string]string{
-	doPause: "Paused.", doResume: "Resumed.", doRetryNow: "The wait was ended; the next command starts now.", doStop: "Stopped.",
+	doPause: "Paused.", doResume: "Resumed.", doWake: "The wait was ended; the next command starts now.", doStop: "Stopped.",
 	doTonight: "Stopped for tonight.", doReset: "Attempts and windows were reset.",
 }
 
@@ -139,9 +139,9 @@ func sessionOffers(s *session.Status) (list []offer) {
 		return list
 	case "paused":
 		add(doResume, "Resume")
-		add(doRetryNow, "Retry now")
+		add(doWake, "Wake")
 	case "waiting":
-		add(doRetryNow, "Retry now")
+		add(doWake, "Wake")
 		fallthrough
 	default:
 		add(doPause, "Pause")
@@ -177,8 +177,8 @@ func (h sessionsPage) question(r *http.Request) (*question, error) {
 			q.Title, q.Button = "Retry "+name+"?", "Retry"
 			q.Text = "The session gets new attempts and windows, and continues where it gave up."
 		}
-	case doRetryNow:
-		q.Title, q.Button = "Retry "+name+" now?", "Retry now"
+	case doWake:
+		q.Title, q.Button = "Wake "+name+"?", "Wake"
 		q.Text = "The wait ends, and the next command starts now. If the limit still applies, the session waits again."
 	case doStop:
 		q.Title, q.Button, q.Danger = "Stop "+name+"?", "Stop the session", true
@@ -211,7 +211,7 @@ func (h sessionsPage) change(ctx context.Context, name, action, by string) error
 		return s.Pause(ctx, name, control.SessionPause{}, by)
 	case doResume:
 		return s.Resume(ctx, name, by)
-	case doRetryNow:
+	case doWake:
 		return s.RetryNow(ctx, name, by)
 	case doStop:
 		return s.Stop(ctx, name, by)

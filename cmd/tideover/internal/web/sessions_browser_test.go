@@ -98,7 +98,7 @@ func (v visitor) sessionActions(d *sessionSite) {
 	x.Wait("the dialog is closed without an action", `!document.getElementById("dialog").open`)
 	do("pause", "Pause obeys?", "Paused.", "paused")
 	do("resume", "Resume obeys?", "Resumed.", "waiting")
-	do("retry-now", "Retry obeys now?", "The wait was ended;", "waiting")
+	do("wake", "Wake obeys?", "The wait was ended;", "waiting")
 	testwait.Until(v, "a second command", func() bool { return d.reach("obeys", "queued", "running", "waiting").Commands == 2 })
 	x.seen("#s-obeys", "windows 2/10")
 	do("reset", "Reset obeys?", "were reset", "waiting")

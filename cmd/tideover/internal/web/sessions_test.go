@@ -119,7 +119,7 @@ func TestSessionsPage(t *testing.T) {
 	body := d.page("/sessions")
 	has(t, "/sessions", body, `aria-current="page">Sessions</a>`, `id="s-night"`, "retry after 5400s", "rate limit", "set by server", "windows 1/10", "attempts 0/6",
 		`href="/sessions/night"`, "1 running, 1 waiting, 0 paused, 0 gave up", `<strong><time datetime=`, `>in 1 h `, "Start again",
-		`href="/sessions/night/retry-now" data-dialog`, `class="button danger" href="/sessions/night/stop"`)
+		`href="/sessions/night/wake" data-dialog`, `class="button danger" href="/sessions/night/stop"`)
 	has(t, "another page", d.page("/runs"), `<a href="/sessions">Sessions</a>`)
 	has(t, "the stream", d.message("/live/sessions"), `hx-target="#live"`, "retry after 5400s")
 	has(t, "the timeline", d.page("/runs/"+s.Run), "session.night")
@@ -164,7 +164,7 @@ func TestSessionActions(t *testing.T) {
 	if s := d.reach("s", "waiting"); s.Windows != 0 {
 		t.Errorf("reset: %+v", s)
 	}
-	d.apply("s", "retry-now")
+	d.apply("s", "wake")
 	testwait.Until(t, "a second command", func() bool { return d.reach("s", "queued", "running", "waiting").Commands == 2 })
 	has(t, "the question", d.page("/sessions/busy/stop"), "Stop busy?", `<button class="danger">Stop the session</button>`)
 	d.apply("busy", "stop")
@@ -281,8 +281,8 @@ func TestALimitOnTheScreenOfASessionIsShown(t *testing.T) {
 func TestSessionOffers(t *testing.T) {
 	t.Parallel()
 	for state, want := range map[string]string{
-		"idle": "", "queued": "pause tonight stop reset", "running": "pause tonight stop reset", "waiting": "retry-now pause tonight stop reset",
-		"paused": "resume retry-now stop reset", "completed": "resume", "stopped": "resume", "gave-up": "resume", "needs-handler": "pause tonight stop reset",
+		"idle": "", "queued": "pause tonight stop reset", "running": "pause tonight stop reset", "waiting": "wake pause tonight stop reset",
+		"paused": "resume wake stop reset", "completed": "resume", "stopped": "resume", "gave-up": "resume", "needs-handler": "pause tonight stop reset",
 	} {
 		var got []string
 		for _, o := range sessionOffers(&session.Status{Name: "s", State: state, Windows: 1}) {

@@ -500,8 +500,8 @@ func TestRunPage(t *testing.T) {
 	})
 	body := b.page("/runs/" + id)
 	has(t, "the run", body, id, "k-9", "cron", "charge", "pack", "label", "exponential(20ms..1s) attempts=4", "set by server", "503 from upstream", "with a second line",
-		"Next attempt", "Retry now", "Cancel", "&#34;name&#34;: &#34;x&#34;", "attempts 1 of 3", "attempts 1 of ∞", "Progress", `fill="url(#hatch)"`, `class="bar failed"`, "half")
-	hasNot(t, "the run", body, "Rerun from")
+		"Next attempt", "Wake", "Cancel", "&#34;name&#34;: &#34;x&#34;", "attempts 1 of 3", "attempts 1 of ∞", "Progress", `fill="url(#hatch)"`, `class="bar failed"`, "half")
+	hasNot(t, "the run", body, "Retry from")
 	has(t, "its stream", b.message("/live/runs/"+id), `hx-target="#live"`, `hx-swap="innerMorph"`, "503 from upstream", "label")
 
 	if a := b.request("GET", "/runs/"+id[:20], nil); a.to != "/runs/"+id {
