@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -66,6 +67,13 @@ func (g *errandGate) hold(m *member, cancels, starts bool) {
 	}
 }
 
+// children returns the ids of the children that were started, with repetitions.
+func (g *errandGate) children() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.starts)
+}
+
 func (g *errandGate) wait(ctx context.Context) {
 	select {
 	case <-g.open:
@@ -109,7 +117,7 @@ func TestManyErrandsNeedFewGoroutines(t *testing.T) {
 		if run := must(a.Wait(t.Context(), id)); run.State != StateCanceled {
 			t.Errorf("the parent is %s", run.State)
 		}
-		if n := len(gate.starts); countRuns(t, a.Engine, "child", StateCanceled) != 1000 || n != 1000 {
+		if n := len(gate.children()); countRuns(t, a.Engine, "child", StateCanceled) != 1000 || n != 1000 {
 			t.Errorf("%d children are canceled, and %d were started", countRuns(t, a.Engine, "child", StateCanceled), n)
 		}
 	})
@@ -148,15 +156,15 @@ func TestChildStartedAfterItsParentHasEnded(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Minute)
-			if len(gate.starts) != 1 || countRuns(t, a.Engine, "child", StateWaiting) != 0 {
-				t.Fatalf("%d starts before the gate is open", len(gate.starts))
+			if len(gate.children()) != 1 || countRuns(t, a.Engine, "child", StateWaiting) != 0 {
+				t.Fatalf("%d starts before the gate is open", len(gate.children()))
 			}
 			close(gate.open)
 			if run := must(a.Wait(t.Context(), id)); run.State != StateCanceled {
 				t.Errorf("the parent is %s", run.State)
 			}
 			time.Sleep(time.Minute)
-			if run, err := a.Get(t.Context(), gate.starts[0]); err == nil && run.State != StateCanceled {
+			if run, err := a.Get(t.Context(), gate.children()[0]); err == nil && run.State != StateCanceled {
 				t.Errorf("undoes %v: the child is %s", undoes, run.State)
 			}
 		})
@@ -208,7 +216,7 @@ func TestChildIsNotStartedAgainElsewhere(t *testing.T) {
 			t.Errorf("the parent is %s with %s", run.State, run.Output)
 		}
 		started := map[string]int{}
-		for _, child := range gate.starts {
+		for _, child := range gate.children() {
 			started[child]++
 		}
 		for child, n := range started {
