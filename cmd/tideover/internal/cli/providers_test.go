@@ -251,7 +251,7 @@ func TestAGatewayAloneHasNoRuns(t *testing.T) {
 		cmd, _ := command(t, verb)
 		got := finish(t, p.env(cmd))
 		wantCode(t, got, codeOwn)
-		wantIn(t, "stderr", got.stderr, "this server has no engine; a gateway has only providers (tideover providers) and audit.jsonl")
+		wantIn(t, "stderr", got.stderr, "this server has no engine; a gateway has only providers (tideover providers), requests (tideover requests) and audit.jsonl")
 	}
 }
 

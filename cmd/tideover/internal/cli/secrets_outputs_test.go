@@ -50,7 +50,7 @@ func (v *fullServer) checkAllOutputs() {
 func (v *fullServer) values(ids []string) map[string][]string {
 	return map[string][]string{
 		"id": ids, "session": {"kept"}, "provider": {"up", "spare", "open", "gone"}, "notifier": {"ntfy", "slack", "hook", "lost", "mail", "script"},
-		"workflow": {"step-ok", "fails", "user"}, "schedule": {"x"}, "job": {"x"},
+		"workflow": {"step-ok", "fails", "user"}, "schedule": {"x"}, "job": {"x"}, "call": {"1"},
 	}
 }
 

@@ -48,6 +48,7 @@ var order = []group{
 		{"docs/engine.md", "Engine"},
 		{"docs/workflows.md", "Workflows as code"},
 		{"docs/serve.md", "Server: serve"},
+		{"docs/yaml-recipes.md", "Recipes for steps"},
 		{"docs/recipes.md", "Recipes"},
 		{"docs/notify.md", "Notifications"},
 		{"docs/nip90.md", "Tasks over Nostr"},

@@ -64,7 +64,7 @@ func (v visitor) chooses(b *testSite) {
 	x.seen("#said", "3 runs have given up")
 	x.Wait("it is still chosen", `[...document.querySelectorAll("input[form=chosen]")].filter(e => e.checked).map(e => e.value).join() === "`+ids[0]+`"`)
 	x.click(`#chosen button[value="cancel"]`)
-	x.seen("h1", "Discard 1 run?")
+	x.seen("h1", "Cancel 1 run?")
 	x.click("form.question button.danger")
 	x.seen("#flash", "1 canceled.")
 	x.seen("#said", "2 runs have given up")
