@@ -104,12 +104,22 @@ func newFlowOps(r *machine.Run) *flowOps {
 		l.add(o)
 		known[res.Number] = true
 	}
+	forgotten := map[int]*listedOp{} // they failed or were undone, and a retry of the run calls them again
 	for rec := range r.Records() {
-		if rec.Kind == machine.Called && !known[rec.Step] { // it failed, and a retry of the run has forgotten it
-			o := listedOp{number: rec.Step, status: machine.Exhausted.String(), made: -1, group: failedOps}
+		switch o := forgotten[rec.Step]; {
+		case rec.Kind == machine.Called && !known[rec.Step]:
+			o := &listedOp{number: rec.Step, status: machine.Exhausted.String(), made: -1, group: failedOps}
+			if rec.Data != nil { // it ended with its call
+				o.status, o.group = machine.Complete.String(), otherOps
+			}
 			o.kind, o.name = splitIdentity(rec.Text)
-			l.ops = append(l.ops, o) // without counting it: it is called again
+			forgotten[rec.Step] = o
+		case o != nil && rec.Kind == machine.Done && rec.Reason == 0:
+			o.status, o.group = machine.Complete.String(), otherOps
 		}
+	}
+	for _, o := range forgotten {
+		l.ops = append(l.ops, *o) // without counting it
 	}
 	slices.SortFunc(l.ops, func(a, b listedOp) int { return a.number - b.number })
 	return l
@@ -236,6 +246,12 @@ func (l *flowOps) addRecords(i *Info) {
 		case callOutcomes[rec.Kind] != "":
 			a := s.attempt(rec.Attempt, at)
 			a.Ended, a.Outcome = &at, callOutcomes[rec.Kind]
+		case rec.Kind == machine.Undone: // the call that has undone the operations ends with the run
+			a := s.attempt(rec.Attempt, at)
+			if a.Ended, a.Outcome = &at, outcomes[machine.Released]; rec.Ends == machine.Dead {
+				a.Outcome = outcomes[machine.Failed]
+			}
+			i.addTo(l.run, &rec, s)
 		default:
 			i.addTo(l.run, &rec, s)
 		}

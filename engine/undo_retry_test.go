@@ -272,3 +272,47 @@ func TestUndoWithoutRoomForResults(t *testing.T) {
 		d.want(t, "undo a")
 	}, w)
 }
+
+// TestInfoOfUndoneOperations has operations that were undone, and are called again by a retry. The
+// first calls, which had succeeded, have not failed, and no call of the function is running.
+func TestInfoOfUndoneOperations(t *testing.T) {
+	d := new(deeds)
+	paid := false
+	w := d.trip(func(f *engine.Flow) error {
+		_, err := engine.Do(f, "pay", func(context.Context) (int, error) {
+			if !paid {
+				return 0, errors.New("the card is refused")
+			}
+			return 1, nil
+		}, engine.Policy("fixed(1s) attempts=1"))
+		return err
+	})
+	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+		id := startFlow(t, e, w, 1)
+		want := func(state, failed string) {
+			t.Helper()
+			run := endOfFlow(t, e, id)
+			wantRun(t, run, state, "")
+			var names []string
+			for _, s := range run.Steps {
+				for _, a := range s.Attempts {
+					if a.Outcome == "running" || a.Ended == nil {
+						t.Errorf("attempt %d of %s is %s", a.Number, s.Name, a.Outcome)
+					}
+				}
+				if s.Kind != "function" && s.Status == "failed" {
+					names = append(names, s.Name)
+				}
+			}
+			if got := strings.Join(names, " "); got != failed {
+				t.Errorf("failed: %q, want %q", got, failed)
+			}
+		}
+		want(engine.StateDead, "pay")
+		paid = true
+		if err := e.Retry(t.Context(), id, "tester"); err != nil {
+			t.Fatal(err)
+		}
+		want(engine.StateSucceeded, "pay") // its first call
+	}, w)
+}

@@ -206,3 +206,37 @@ func TestOutputsThatCantBeWritten(t *testing.T) {
 	s.signal(syscall.SIGTERM)
 	wantCode(t, s.wait(), 0)
 }
+
+// TestOutputsOfAFlow shows the output of the step that failed, and of an undo.
+func TestOutputsOfAFlow(t *testing.T) {
+	t.Parallel()
+	s := serveFile(t, `
+version: 1
+workflows:
+  deploy:
+    steps:
+      - id: deploy
+        for-each: [web-1, web-2]
+        run: [echo, "deploy {{ .item }}"]
+        undo: {run: [echo, "back {{ .item }}"]}
+      - id: check
+        needs: [deploy]
+        run: [sh, -c, "echo broken; exit 3"]
+        policy: fixed(1ms) attempts=2
+`, shortDir(t))
+	wantCode(t, s.runCommand("run", "deploy", "--wait", "--key", "k"), codeDead)
+	for step, want := range map[string]string{"": "check, attempt 2", "check": "broken", "deploy#1": "deploy web-2", "undo:deploy#1": "back web-2"} {
+		args := []string{"show", "k", "--output"}
+		if step != "" {
+			args = append(args, "--step", step)
+		}
+		shown := s.runCommand(args...)
+		wantCode(t, shown, 0)
+		wantIn(t, "the output of "+step, shown.out, want)
+	}
+	none := s.runCommand("show", "k", "--output", "--step", "undo:deploy#7")
+	wantCode(t, none, codeOwn)
+	wantIn(t, "an unknown step", none.stderr, `did you mean "undo:deploy#`)
+	s.signal(syscall.SIGTERM)
+	wantCode(t, s.wait(), 0)
+}

@@ -274,7 +274,7 @@ func (p *details) questions() {
 		p.field("choices", strings.Join(q.Choices, ", "))
 		p.field("for", strings.Join(q.Who, ", "))
 		if s.Next != nil {
-			after := "; then the run continues without an answer"
+			after := "; without an answer by then, the question fails"
 			if q.Default != "" {
 				after = "; then the answer is " + q.Default
 			}

@@ -99,30 +99,64 @@ func (r *Runs) Output(ctx context.Context, q OutputQuery) (*Output, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.outputs.get(ctx, output.Attempt{Run: info.ID, Step: step.Name, Number: number})
+	return r.outputs.get(ctx, output.Attempt{Run: info.ID, Step: outputName(step), Number: number})
 }
 
-// stepOfOutput returns the named step of a run. "" means the step that failed or ran last.
-func stepOfOutput(info *engine.Info, name string) (*engine.StepInfo, error) {
-	if name != "" {
-		if err := hasStep("step", info.Workflow, info.Steps, name); err != nil {
-			return nil, err
-		}
+// outputName returns the name under which the outputs of a step or operation are stored: that of
+// [engine.Task.Step].
+func outputName(s *engine.StepInfo) string {
+	if s.Kind == "undo" {
+		return "undo:" + s.Name
 	}
-	var last *engine.StepInfo
+	return s.Name
+}
+
+// stepOfOutput returns the named step or operation of a run; "undo:NAME" is the undo of an operation.
+// "" means the one that failed last, or ran last if none has failed.
+func stepOfOutput(info *engine.Info, name string) (*engine.StepInfo, error) {
+	var last, failed *engine.StepInfo
 	for i := range info.Steps {
 		s := &info.Steps[i]
 		switch {
-		case name != "" && s.Name == name, name == "" && s.Name == info.Step && len(s.Attempts) > 0:
+		case name != "" && outputName(s) == name, name == "" && s.Name == info.Step && s.Kind == "" && len(s.Attempts) > 0:
 			return s, nil
-		case len(s.Attempts) > 0 && (last == nil || s.Attempts[len(s.Attempts)-1].Started.After(last.Attempts[len(last.Attempts)-1].Started)):
-			last = s
+		case s.Kind == "function" || len(s.Attempts) == 0:
+		default:
+			if last == nil || beganLater(s, last) {
+				last = s
+			}
+			if s.Attempts[len(s.Attempts)-1].Outcome == "failed" && (failed == nil || beganLater(s, failed)) {
+				failed = s
+			}
 		}
 	}
-	if last == nil {
-		return nil, NewError(CodeNotFound, "the run has made no attempt", "")
+	switch {
+	case name != "":
+		return nil, noOutputOf(info, name)
+	case failed != nil:
+		return failed, nil
+	case last != nil:
+		return last, nil
 	}
-	return last, nil
+	return nil, NewError(CodeNotFound, "the run has made no attempt", "")
+}
+
+// beganLater reports whether the last attempt of a began after that of b.
+func beganLater(a, b *engine.StepInfo) bool {
+	return a.Attempts[len(a.Attempts)-1].Started.After(b.Attempts[len(b.Attempts)-1].Started)
+}
+
+// noOutputOf returns the error for a step that the run does not have. It names those that can have
+// an output.
+func noOutputOf(info *engine.Info, name string) error {
+	var known []engine.StepInfo
+	for _, s := range info.Steps {
+		if s.Kind == "" || len(s.Attempts) > 0 && s.Kind != "function" {
+			s.Name = outputName(&s)
+			known = append(known, s)
+		}
+	}
+	return hasStep("step", info.Workflow, known, name)
 }
 
 // attemptOfOutput returns the number of an attempt of a step. 0 means the last one that has ended.
@@ -169,7 +203,7 @@ func (r *Runs) OutputEnds(i *engine.Info, most int) map[output.Attempt]OutputEnd
 	}
 	for s := range i.Steps {
 		for a := range i.Steps[s].Attempts {
-			at := output.Attempt{Run: i.ID, Step: i.Steps[s].Name, Number: i.Steps[s].Attempts[a].Number}
+			at := output.Attempt{Run: i.ID, Step: outputName(&i.Steps[s]), Number: i.Steps[s].Attempts[a].Number}
 			if _, stored := ends[at]; stored {
 				continue
 			}

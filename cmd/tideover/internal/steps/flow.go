@@ -374,10 +374,6 @@ func (s *Step) items(d Data) ([]Item, error) {
 // operate makes an attempt of a command or a request.
 func (r *Runner) operate(ctx context.Context, s *Step, d Data) (json.RawMessage, error) {
 	t, _ := engine.TaskOf(ctx)
-	return r.operateAs(ctx, s, d, t)
-}
-
-func (r *Runner) operateAs(ctx context.Context, s *Step, d Data, t *engine.Task) (json.RawMessage, error) {
 	d.Secrets, d.Run.Attempt = r.Secrets(), t.Attempt
 	res, err := r.attempt(ctx, s, d, t)
 	if err != nil {
@@ -401,10 +397,7 @@ func (r *Runner) undo(ctx context.Context, s *Step, d Data, result *json.RawMess
 		}
 	}
 	d.Result = undone.value()
-	t, _ := engine.TaskOf(ctx)
-	own := *t
-	own.Step += "~undo" // its idempotency key and its lock differ from those of the step
-	_, err := r.operateAs(ctx, s.Undo, d, &own)
+	_, err := r.operate(ctx, s.Undo, d)
 	return err
 }
 
