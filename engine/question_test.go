@@ -99,7 +99,7 @@ func TestAskTwice(t *testing.T) {
 func TestAskNobodyAnswers(t *testing.T) {
 	for _, c := range []struct{ choice, state, text string }{
 		{"reject", engine.StateSucceeded, `reject by \"\"`},
-		{"", engine.StateDead, "operation deploy: nobody answered in time"},
+		{"", engine.StateDead, "operation deploy: no answer in time"},
 	} {
 		w := deploy(engine.Question{Text: "Deploy?", Default: c.choice}, engine.Within(day))
 		enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {

@@ -48,7 +48,7 @@ func (s *service) expenses(f *engine.Flow, in Expenses) (string, error) {
 	}
 	if !answer.Approved() {
 		return engine.Do(f, "refuse", func(ctx context.Context) (string, error) {
-			return s.call(ctx, fmt.Sprintf("refuse %s: %s", in.Journey, cmp.Or(answer.Words, "nobody answered")))
+			return s.call(ctx, fmt.Sprintf("refuse %s: %s", in.Journey, cmp.Or(answer.Words, "no answer")))
 		})
 	}
 	return engine.Do(f, "pay", func(ctx context.Context) (string, error) {

@@ -153,7 +153,7 @@ func TestApproval(t *testing.T) {
 	}{
 		{engine.Answer{Choice: engine.Approve, By: "ada"}, "pay 66 for journey-0 (attempt 1)", time.Hour},
 		{engine.Answer{Choice: engine.Reject, By: "ada", Words: "too much"}, "refuse journey-0: too much (attempt 1)", time.Hour},
-		{engine.Answer{}, "refuse journey-0: nobody answered (attempt 1)", 48 * time.Hour},
+		{engine.Answer{}, "refuse journey-0: no answer (attempt 1)", 48 * time.Hour},
 	} {
 		w, in := example("approval", 0)
 		enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {

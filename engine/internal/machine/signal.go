@@ -118,7 +118,7 @@ func SplitSignal(text string) (name, by string) {
 
 // noSignal decides that the time is over in which an operation waits for a signal.
 func (c Commands) noSignal(r *Run, n int, now int64) Record {
-	text := "nobody answered in time"
+	text := "no answer in time"
 	if name, ok := strings.CutPrefix(r.Identity(n), AwaitKind+":"); ok {
 		text = fmt.Sprintf("no signal %s came in time", name)
 	}

@@ -33,9 +33,9 @@ func (q *query) duration(name string) time.Duration {
 	if text == "" {
 		return 0
 	}
-	d, err := time.ParseDuration(text)
+	d, err := control.ParseSpan(text)
 	if err != nil {
-		q.fail(name, "%q is not a duration such as 500ms or 2s", control.Excerpt(text))
+		q.fail(name, "%v", err)
 	}
 	return d
 }

@@ -84,7 +84,7 @@ func newRetry(io Streams) *cobra.Command {
 	o.from.kind, o.input.kind = "step", "JSON"
 	f.Var(&o.from, "from", "start again from this step")
 	f.Var(&o.input, "input", "start again with another input: JSON, @file, or - for standard input")
-	return o.command(cmd, serverHelp(exitSomeFailed, exitUnknownRun))
+	return o.command(cmd, serverHelp(exitSomeFailed, exitUnknownName))
 }
 
 // filterFlagNames are the flags that select runs.
@@ -352,7 +352,7 @@ func newCancel(io Streams) *cobra.Command {
 	o.register(cmd, "internal")
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
 	cmd.Flags().BoolVar(&abandon, "abandon", false, "end the runs at once, and undo nothing")
-	return o.command(cmd, serverHelp(exitSomeFailed, exitUnknownRun))
+	return o.command(cmd, serverHelp(exitSomeFailed, exitUnknownName))
 }
 
 func newUndo(io Streams) *cobra.Command {
@@ -369,7 +369,7 @@ runs whose function has a bug, and panicked until its policy gave up.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error { return o.changeEach(ctx, args, c.Undo) })
 		},
-	}, serverHelp(exitSomeFailed, exitUnknownRun))
+	}, serverHelp(exitSomeFailed, exitUnknownName))
 }
 
 func newWake(io Streams) *cobra.Command {
@@ -384,5 +384,5 @@ func newWake(io Streams) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error { return o.changeEach(ctx, args, c.Wake) })
 		},
-	}, serverHelp(exitSomeFailed, exitUnknownRun))
+	}, serverHelp(exitSomeFailed, exitUnknownName))
 }

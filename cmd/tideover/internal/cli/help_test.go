@@ -59,10 +59,10 @@ func TestHelpHasTheTaskThenAnExampleThenFlags(t *testing.T) {
 func TestExitCodesInTheHelp(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ verb, codes string }{
-		{"run", "0 1 2 3 125 128+n"},
+		{"run", "0 1 2 125 128+n"},
 		{"show", "0 3 125 128+n"},
-		{"runs", "0 125 128+n"},
-		{"dead", "0 125 128+n"},
+		{"runs", "0 3 125 128+n"},
+		{"dead", "0 3 125 128+n"},
 		{"status", "0 125 128+n"},
 		{"workflows", "0 125 128+n"},
 		{"schedules", "0 125 128+n"},

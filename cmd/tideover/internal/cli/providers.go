@@ -79,9 +79,14 @@ func atMostOneProvider(cmd *cobra.Command, args []string) error {
 // command adds the common flags and help to a command, and returns it. The error that no server is
 // running also suggests 'tideover gateway'.
 func (o *providersOptions) command(cmd *cobra.Command) *cobra.Command {
+	return o.gatewayCommand(cmd, "  3      unknown provider")
+}
+
+// gatewayCommand is command with the help for exit code 3.
+func (r *remote) gatewayCommand(cmd *cobra.Command, code3 string) *cobra.Command {
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return noGateway(run(cmd, args)) }
-	return o.remote.command(cmd, serverHelp("  3      unknown provider"))
+	return r.command(cmd, serverHelp(code3))
 }
 
 // noGateway replaces the error that no server is running by an error that also suggests to start

@@ -45,10 +45,12 @@ authority, set $TIDEOVER_CA to a file with its certificate.`
 
 // Lines about exit codes, for serverHelp.
 const (
-	exitSomeFailed = "  1      some of the runs could not be changed"
-	exitUnknownRun = "  3      unknown run, or the name matches several"
-	exitOwnError   = "  125    tideover's own error: a bad flag, no server, a request that the server rejected"
-	exitBySignal   = "  128+n  ended by signal n"
+	exitSomeFailed      = "  1      some of the runs could not be changed"
+	exitUnknownRun      = "  3      unknown run, or the name matches several"
+	exitUnknownName     = "  3      unknown run or workflow, or the name matches several"
+	exitUnknownWorkflow = "  3      unknown workflow (--workflow)"
+	exitOwnError        = "  125    tideover's own error: a bad flag, no server, a request that the server rejected"
+	exitBySignal        = "  128+n  ended by signal n"
 )
 
 // serverHelp returns the last part of the help text of a command that connects to a server: how the

@@ -43,6 +43,11 @@ func newRequests(io Streams) *cobra.Command {
 			if err := o.check(); err != nil {
 				return err
 			}
+			for _, name := range []string{"provider", "status", "outcome", "min-duration", "limit"} {
+				if len(args) == 1 && cmd.Flags().Changed(name) {
+					return fmt.Errorf("--%s selects requests of the list, and can't be used with the id of one", name)
+				}
+			}
 			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error {
 				if len(args) == 1 {
 					r, err := c.Request(ctx, args[0])
@@ -57,11 +62,9 @@ func newRequests(io Streams) *cobra.Command {
 	f.StringVar(&o.filter.Provider, "provider", "", "only requests for the provider with this `name`, or with an attempt at it")
 	f.StringVar(&o.filter.Status, "status", "", "only requests whose caller got this `status`, such as 429 or 5xx")
 	f.StringVar(&o.filter.Outcome, "outcome", "", "only requests with this `outcome`: "+strings.Join(gateway.Outcomes, ", "))
-	f.DurationVar(&o.filter.Least, "min-duration", 0, "only requests that took at least this `duration`")
+	f.Var((*duration)(&o.filter.Least), "min-duration", "only requests that took at least this `duration`")
 	f.IntVarP(&o.filter.Limit, "limit", "n", 20, "list at most `N` requests; the maximum is 1000")
-	run := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { return noGateway(run(cmd, args)) }
-	return o.remote.command(cmd, serverHelp("  3      unknown request"))
+	return o.gatewayCommand(cmd, "  3      unknown request")
 }
 
 // check returns an error for a flag with a wrong value.

@@ -97,7 +97,6 @@ func newRun(io Streams) *cobra.Command {
 	return o.command(cmd, exitHelp(remoteServer,
 		"  1      with --wait or --follow: the run is dead, or was replaced",
 		"  2      with --wait or --follow: the run was canceled",
-		"  3      unknown workflow",
 		exitOwnError, exitBySignal+"; the run continues"))
 }
 

@@ -308,7 +308,7 @@ func answerLine(s *engine.StepInfo) string {
 	if !ok {
 		return ""
 	}
-	text := a.Choice + ", because nobody answered in time"
+	text := a.Choice + ", because there was no answer in time"
 	if a.By != "" {
 		text = a.Choice + " by " + a.By
 	}

@@ -155,7 +155,7 @@ func TestHowAQuestionLooks(t *testing.T) {
 				Question: &engine.Question{Text: "Ready?", Choices: []string{"yes", "no"}}, Output: json.RawMessage(`{"choice":"yes","by":"ada","words":"all \u001b green"}`),
 			},
 			{
-				Name: "sure", Kind: "ask", Status: "failed", Called: later(-40 * time.Minute), Ended: later(-30 * time.Minute), Error: "nobody answered in time", Code: "no-event",
+				Name: "sure", Kind: "ask", Status: "failed", Called: later(-40 * time.Minute), Ended: later(-30 * time.Minute), Error: "no answer in time", Code: "no-event",
 				Question: &engine.Question{Text: "Sure?", Choices: []string{"yes", "no"}, Default: "yes"},
 			},
 			{

@@ -190,7 +190,7 @@ func WriteJSON(w http.ResponseWriter, status int, kind string, v any) error {
 	return nil
 }
 
-// WriteDownload sends text that a browser saves to a file, whatever the text contains, or the part of
+// WriteDownload sends text that a browser saves to a file, even if the text is HTML, or the part of
 // it that the header Range of the request names.
 func WriteDownload(w http.ResponseWriter, r *http.Request, name string, text []byte) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")

@@ -154,7 +154,7 @@ func (s *Step) explain(err error) error {
 			text = fmt.Sprintf("%d items failed, the first: %s", n, text)
 		}
 	case isOp && errors.Is(err, engine.ErrNoEvent) && s.Approve != nil:
-		text = "nobody answered in time"
+		text = "no answer in time"
 	case isOp && errors.Is(err, engine.ErrNoEvent):
 		text = fmt.Sprintf("no signal %q came in time", s.WaitFor.Event)
 	case isOp:
@@ -461,7 +461,7 @@ func (c *flowRun) approve(f *engine.Flow, s *Step, d Data) (json.RawMessage, err
 func rejection(a engine.Answer) string {
 	switch {
 	case a.By == "":
-		return "rejected, because nobody answered in time"
+		return "rejected, because there was no answer in time"
 	case a.Words == "":
 		return "rejected by " + a.By
 	}

@@ -335,9 +335,9 @@ workflows:
 	flows(t, text, func(t *testing.T, e *enginetest.Engine, a *api) {
 		ended(t, e, start(t, e, "wait", `{}`), engine.StateDead, `step "a": no signal "x" came in time`)
 		ended(t, e, start(t, e, "go-on", `{}`), engine.StateSucceeded, "/true")
-		ended(t, e, start(t, e, "ask", `{}`), engine.StateDead, `step "a": nobody answered in time`)
+		ended(t, e, start(t, e, "ask", `{}`), engine.StateDead, `step "a": no answer in time`)
 		ended(t, e, start(t, e, "default", `{}`), engine.StateSucceeded, "/approvetrue")
-		ended(t, e, start(t, e, "by-default", `{}`), engine.StateDead, `step "a": rejected, because nobody answered in time`)
+		ended(t, e, start(t, e, "by-default", `{}`), engine.StateDead, `step "a": rejected, because there was no answer in time`)
 		answer := func(workflow, choice, words string) string {
 			t.Helper()
 			id := start(t, e, workflow, `{}`)

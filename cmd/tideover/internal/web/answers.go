@@ -86,7 +86,7 @@ func (h runActions) chosenAnswer(r *http.Request) (s *engine.StepInfo, choice st
 	return open[at], open[at].Question.Choices[n], nil
 }
 
-// notOpen returns the error for a question that is not open: who has answered it, if somebody has.
+// notOpen returns the error for a question that is not open: who has answered it, if it has an answer.
 func (h runActions) notOpen(i *engine.Info, name string) error {
 	for k := range i.Steps {
 		if s := &i.Steps[k]; s.Name == name {
