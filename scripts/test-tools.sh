@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what only some tests need, unless it is there: the chromium that the browser
-# tests drive, the openssl of docs/serve.md, the strace that lets syncs fail, node, and the
+# tests drive, the openssl of docs/tls.md, the strace that lets syncs fail, node, and the
 # SDKs from npm that suites/sdk runs through the gateway.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -394,7 +394,7 @@ func TestTheDoctorSeesATokenInTheClear(t *testing.T) {
 	wantIn(t, "notes", found["note"], "server.listen is 0.0.0.0:7878, which other machines can reach without TLS")
 }
 
-// The commands in docs/serve.md create a certificate that the server can load and a client can
+// The commands in docs/tls.md create a certificate that the server can load and a client can
 // verify.
 func TestTheCertificateOfThePageIsOne(t *testing.T) {
 	t.Parallel()
@@ -402,7 +402,7 @@ func TestTheCertificateOfThePageIsOne(t *testing.T) {
 		t.Skip("there is no openssl; scripts/test-tools.sh installs it")
 	}
 	dir := t.TempDir()
-	for _, script := range blocks(t, "serve.md", "sh") {
+	for _, script := range blocks(t, "tls.md", "sh") {
 		if !strings.HasPrefix(script, "openssl") {
 			continue
 		}

@@ -48,6 +48,9 @@ var order = []group{
 		{"docs/engine.md", "Engine"},
 		{"docs/workflows.md", "Workflows as code"},
 		{"docs/serve.md", "Server: serve"},
+		{"docs/serve-file.md", "Configuration file"},
+		{"docs/commands.md", "Commands of a server"},
+		{"docs/page.md", "Web page"},
 		{"docs/yaml-recipes.md", "Recipes for steps"},
 		{"docs/recipes.md", "Recipes"},
 		{"docs/notify.md", "Notifications"},
@@ -60,6 +63,7 @@ var order = []group{
 	{"Cluster and operation", []entry{
 		{"docs/cluster.md", "Several servers"},
 		{"docs/operations.md", "Operating a server"},
+		{"docs/tls.md", "TLS and remote access"},
 		{"docs/metrics.md", "Metrics and traces"},
 		{"docs/security.md", "Security"},
 	}},

@@ -1,0 +1,113 @@
+//go:build unix
+
+package cli
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/tideover/tideover/internal/testwait"
+)
+
+// The tutorial of docs/serve.md works as written: each shell block runs, and prints the block that
+// follows it.
+func TestTheTutorialWorks(t *testing.T) {
+	t.Parallel()
+	text, _, _ := strings.Cut(page(t, "serve.md"), "\n## Where to go from here\n")
+	k := emptyRecipe(t)
+	k.env = append(k.env, "TIDEOVER_SERVER_LISTEN=127.0.0.1:0")
+	steps := fencedIn(text)
+	log := new(syncBuffer) // of the server
+	for i, step := range steps {
+		if step.language != "sh" {
+			continue
+		}
+		var shown []string
+		if i+1 < len(steps) && steps[i+1].language == "" {
+			shown = shownLines(steps[i+1].text)
+		}
+		switch cmd := k.command("sh", "-c", step.text); {
+		case step.text == "tideover serve\n":
+			cmd.Stdout, cmd.Stderr = log, log
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				_ = cmd.Cancel()
+				_ = cmd.Wait()
+			})
+			testwait.Until(t, "the server prints its address", func() bool { return firstMissing(shown, log.String()) == "" })
+		case strings.HasPrefix(step.text, "sed "):
+			wantCode(t, finish(t, cmd), 0)
+			testwait.Until(t, "the server loads the file", func() bool { return strings.Contains(log.String(), shown[0]) })
+		default:
+			k.tutorialStep(step.text, shown)
+		}
+		if i == 0 {
+			k.dir = k.path("nightly")
+		}
+	}
+}
+
+// shownLines returns the lines of a block without empty ones, each up to the first …
+func shownLines(text string) (list []string) {
+	for line := range strings.Lines(text) {
+		line, _, _ = strings.Cut(strings.TrimRight(line, "\n"), "…")
+		if line != "" {
+			list = append(list, line)
+		}
+	}
+	return list
+}
+
+// tutorialStep runs a script of the tutorial until it prints the shown lines.
+func (k *recipe) tutorialStep(script string, shown []string) {
+	k.t.Helper()
+	ids := regexp.MustCompile(`\b01[0-9a-z]{24}\b`)
+	for i, line := range shown {
+		shown[i] = ids.ReplaceAllString(line, "ID")
+	}
+	run := func(script string) string {
+		got := finish(k.t, k.command("sh", "-c", script))
+		if want := map[bool]int{true: 1}[strings.Contains(script, "--wait")]; got.code != want {
+			k.t.Errorf("%s: exit code %d, want %d: %s%s", script, got.code, want, got.out, got.stderr)
+		}
+		return ids.ReplaceAllString(got.out+got.stderr, "ID")
+	}
+	out := run(script)
+	if last, ok := strings.CutPrefix(script, "tideover retry --latest first\n"); ok { // the run ends soon after
+		testwait.Until(k.t, "the run succeeds", func() bool { return firstMissing(shown, run(last)) == "" })
+	} else if missing := firstMissing(shown, out); missing != "" {
+		k.t.Errorf("%s: the page shows %q, which is not in\n%s", script, missing, out)
+	}
+	if strings.Contains(script, "--wait") {
+		body := k.webPage("/dead")
+		for _, part := range []string{"cat: order.txt: No such file or directory", "Retry with the current definition"} {
+			wantIn(k.t, "the page of dead letters", body, part)
+		}
+	}
+}
+
+// webPage returns a page of the server in the working folder.
+func (k *recipe) webPage(path string) string {
+	k.t.Helper()
+	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", k.path("data/tideover.sock"))
+	}}}
+	defer client.CloseIdleConnections()
+	resp, err := client.Get("http://tideover" + path)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		k.t.Errorf("GET %s: %s, %v", path, resp.Status, err)
+	}
+	return string(body)
+}
