@@ -15,31 +15,32 @@ type EventKind uint8
 
 // The kinds of events.
 const (
-	AttemptStarted  EventKind = iota + 1
-	AttemptFailed             // Err is the failure
-	Waiting                   // the call waits for Delay, until Until; By set the delay
-	Succeeded                 // the call is over
-	GaveUp                    // the call is over; Reason says why
-	HookFailed                // a hook or an observer returned an error or panicked; Err has it
-	HedgeStarted              // a hedger started a second attempt beside a slow one
-	AttemptStuck              // an attempt did not return after its context ended
-	BreakerOpened             // a breaker opened; Delay is for how long
-	BreakerHalfOpen           // a breaker lets probes through
-	BreakerClosed
-	RunStarted   // a durable run was accepted
-	AttemptLost  // the process ended during the attempt
-	Progressed   // the attempt reported progress; Note has it
-	Canceled     // a run was canceled; Note says by whom
-	Resumed      // an operator resumed a run or ended its wait; Note says who; without a run: a schedule, which Note names
-	NeedsHandler // a step waits for a process that has its handler; Note has the handler's name
-	Paused       // an operator paused a run; Note says who; without a run: a schedule, which Note names
-	FailedOver   // the call continues with another destination; Note says which and why
-	StormBegan   // retries multiply the load on Name beyond the normal; Note says how much
-	StormEnded   // the load from retries is normal again
-	StartRefused // a scheduled start of Name was rejected; Err says why, Note names the schedule
-	Signaled     // a run got a signal; Note has its name and sender
-	Asked        // a run asks a question, which Step names; Note has it with its choices, Until is its deadline
-	Undoing      // a run undoes its operations before it ends; Note says why
+	AttemptStarted EventKind = iota + 1 // an attempt began
+
+	AttemptFailed   // an attempt failed; Err is the failure
+	Waiting         // a wait began; Delay is its length, Until its end, By what set it
+	Succeeded       // the call, the step or the run succeeded
+	GaveUp          // the call, the step or the run gave up; Reason says why, Err is the last failure
+	HookFailed      // a hook or an observer returned an error or panicked; Err has it
+	HedgeStarted    // a hedger started a second attempt beside a slow one
+	AttemptStuck    // an attempt did not return after its context ended
+	BreakerOpened   // a breaker opened; Delay is for how long
+	BreakerHalfOpen // a breaker lets probes through
+	BreakerClosed   // a breaker closed
+	RunStarted      // a durable run was accepted; Note says who started it
+	AttemptLost     // the process ended during the attempt
+	Progressed      // the attempt reported progress; Note has it
+	Canceled        // a run was canceled; Note says by whom
+	Resumed         // an operator resumed a run or a schedule, or ended a wait; Note has the details
+	NeedsHandler    // a step waits for a process that has its handler; Note has the handler's name
+	Paused          // an operator paused a run or a schedule; Note has the details
+	FailedOver      // the call continues with another destination; Note says which and why
+	StormBegan      // retries multiply the load on Name beyond the normal; Note says how much
+	StormEnded      // the load from retries is normal again
+	StartRefused    // a scheduled start of Name was rejected; Err says why, Note names the schedule
+	Signaled        // a run got a signal; Note has its name and sender
+	Asked           // a run asks the question Step; Note has it with its choices, Until is its deadline
+	Undoing         // a run undoes its operations before it ends; Note says why
 )
 
 var eventNames = [...]string{
@@ -56,17 +57,17 @@ func (k EventKind) String() string { return enum.Name(eventNames[:], k, "retry.E
 // metrics, pages and notifications are made from it. Fields that do not apply to a
 // kind are zero.
 type Event struct {
-	Kind     EventKind
-	Time     time.Time
-	Name     string        // the runner's or the breaker's name
-	Call     uint64        // identifies the call: a count of the runner, or see WithCallID
+	Kind     EventKind     // what happened
+	Time     time.Time     // when it happened
+	Name     string        // name of the workflow, the runner or the breaker
+	Call     uint64        // identifies the call: a count of the runner, or what WithCallID sets
 	Attempt  int           // number of the attempt, from 1
-	Attempts int           // the policy's limit; Unlimited if it has none
+	Attempts int           // the policy's limit; -1, which is Unlimited, if it has none
 	Delay    time.Duration // the wait, or how long a breaker is open
 	By       Source        // source of the wait
 	Until    time.Time     // when the wait ends
 	Elapsed  time.Duration // time the call has taken so far
-	Prev     time.Duration // the last delay computed by the policy; part of State
+	Prev     time.Duration // the last delay that the policy computed; part of State
 	Reason   Reason        // why the runner gave up
 	Err      error         // the failure
 	Run      string        // id of the durable run

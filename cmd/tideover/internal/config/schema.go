@@ -22,16 +22,20 @@ import (
 //   - how a number is written, which JSON does not keep: Load refuses 3.0 and 0x3 as
 //     whole numbers.
 func Schema() []byte {
+	data, err := json.MarshalIndent(fileSchema(), "", "  ")
+	if err != nil {
+		panic(err) // can't happen: the tables are constant, and a test calls Schema
+	}
+	return append(data, '\n')
+}
+
+func fileSchema() *jsonschema.Schema {
 	f := newFileReader(Source{Environ: []string{}}, "", nil)
 	s := strictyaml.Describe(f.rootKeys(f.cfg))
 	s.Schema = "https://json-schema.org/draft/2020-12/schema"
 	s.Title = "tideover"
 	s.Description = "Configuration of tideover serve."
-	data, err := json.MarshalIndent(s, "", "  ")
-	if err != nil {
-		panic(err) // can't happen: the tables are constant, and a test calls Schema
-	}
-	return append(data, '\n')
+	return s
 }
 
 // commandSchema accepts a command and its arguments, as a list.

@@ -65,7 +65,7 @@ func (r *workflowReader) readStep(d *stepDraft, env []template.NamedText, keys [
 // command, and adds env, the variables of the workflow, to its variables.
 func checkAction(d *stepDraft, found map[string]place, env []template.NamedText) {
 	if _, http := found["http"]; http {
-		for _, name := range []string{"dir", "env", "env-inherit", "stdin", "retry-exit", "permanent-exit", "account"} {
+		for _, name := range commandOnly {
 			if here, ok := found[name]; ok {
 				here.Bad("requires run; this step is an HTTP request")
 			}

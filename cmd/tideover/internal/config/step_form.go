@@ -88,7 +88,11 @@ func (d *stepDraft) flowFields() template.Fields {
 	return f
 }
 
-var itemFields = []string{"item", "index"}
+// itemFields are the fields of the templates of a step with for-each, undoFields those of an undo.
+var (
+	itemFields = []string{"item", "index"}
+	undoFields = []string{"result"}
+)
 
 func forEachSchema() *jsonschema.Schema {
 	return anyOf(strictyaml.TextSchema(), &jsonschema.Schema{Type: "array", MinItems: new(1), MaxItems: new(maxItems)})
@@ -239,7 +243,7 @@ func (r *workflowReader) approveKeys(d *stepDraft, a *steps.Approve) []key {
 			"Who may answer: names of server.users, or cli:NAME for a user of the machine. Default: everyone who may change runs."),
 		strictyaml.Duration(&a.Timeout, "timeout", "", "How long to wait for an answer. Default: without a limit."),
 		strictyaml.Field(&a.Default, "default", "", strictyaml.TextSchema, strictyaml.ReadText,
-			"The answer if nobody answers in time. Default: the run fails then."),
+			"The answer if none comes in time. Default: none; the run fails."),
 		strictyaml.Func("on-reject", "fail", strictyaml.WordSchema(timeoutWords...), func(at place) {
 			a.Continue = strictyaml.ReadWord(at, timeoutWords...) == "continue"
 		}, "What happens if the answer is reject: the run fails, or it continues."),
@@ -344,18 +348,24 @@ func (r *workflowReader) checkForm(d *stepDraft, found map[string]place, kind st
 		}
 	}
 	if here, ok := found["input"]; ok && kind != "workflow" {
-		here.Bad("requires workflow; this step is %s", kindNames[kind])
+		here.Bad("requires %s; this step is %s", keyNeeds["input"], kindNames[kind])
 	}
 	if here, ok := found["for-each"]; ok && !isAction && kind != "workflow" {
-		here.Bad("requires run, http or workflow; this step is %s", kindNames[kind])
+		here.Bad("requires %s; this step is %s", keyNeeds["for-each"], kindNames[kind])
 	}
 	if here, ok := found["parallel"]; ok && found["for-each"].Node == nil {
-		here.Bad("requires for-each, whose items it limits")
+		here.Bad("requires %s, whose items it limits", keyNeeds["parallel"])
 	}
 	if _, ok := found["undo"]; ok && isAction {
 		r.undo(d, env)
 	}
 }
+
+// keyNeeds says what keys require, except those of actionOnly and commandOnly.
+var keyNeeds = map[string]string{"input": "workflow", "for-each": "run, http or workflow", "parallel": "for-each"}
+
+// commandOnly are the keys that only commands have.
+var commandOnly = []string{"dir", "env", "env-inherit", "stdin", "retry-exit", "permanent-exit", "account"}
 
 // actionOnly are the keys that only commands and requests have.
 var actionOnly = []string{
@@ -371,7 +381,7 @@ var kindNames = map[string]string{
 func (r *workflowReader) undo(d *stepDraft, env []template.NamedText) {
 	u := r.newStep(d.ID+".undo", d.undoAt)
 	u.kinds = actionKinds
-	u.fields.First = append(slices.Clone(d.fields.First), "result")
+	u.fields.First = slices.Concat(d.fields.First, undoFields)
 	u.undoes = d.ID
 	r.readStep(u, env, r.undoKeys(u))
 	d.undoing, d.Undo = u, u.Step

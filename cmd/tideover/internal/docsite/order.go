@@ -69,6 +69,7 @@ var order = []group{
 	}},
 	{"Reference", []entry{
 		{"docs/api.md", "API"},
+		{"docs/keys.md", "All keys of the file"},
 		{"docs/guarantees.md", "Guarantees"},
 		{"docs/changed-messages.md", "Changed messages"},
 		{"docs/glossary.md", "Glossary"},

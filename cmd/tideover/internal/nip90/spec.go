@@ -3,7 +3,6 @@ package nip90
 import (
 	"fmt"
 	"math/big"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -85,8 +84,19 @@ type JobKind struct {
 // Name returns the name of the engine's workflow for these jobs.
 func (j *JobKind) Name() string { return Prefix + strconv.Itoa(j.Kind) }
 
-// jobFields are the fields of .input in templates of jobs, sorted.
-var jobFields = []string{"customer", "id", "inputs", "kind", "output", "params", "task", "timeout"}
+// JobVariables returns the fields of .input in templates of jobs, sorted.
+func JobVariables() []template.Variable {
+	return []template.Variable{
+		{Name: "customer", Doc: "Public key of the customer, in hex."},
+		{Name: "id", Doc: "Id of the request, in hex."},
+		{Name: "inputs", Doc: "Inputs of the request: a list of maps with `data`, `type`, `relay` and `marker`."},
+		{Name: "kind", Doc: "Kind of the request, a number from 5000 to 5999."},
+		{Name: "output", Doc: "Media type that the customer wants; empty if the request has none."},
+		{Name: "params", Doc: "Parameters of the request: a map whose values are lists of texts."},
+		{Name: "task", Doc: "Content of the request."},
+		{Name: "timeout", Doc: "Time limit of the job, in seconds."},
+	}
+}
 
-// JobFields returns the fields of .input in templates of jobs, sorted.
-func JobFields() []string { return slices.Clone(jobFields) }
+// JobFields returns the names of [JobVariables].
+func JobFields() []string { return template.Names(JobVariables()) }

@@ -4,11 +4,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
+	"github.com/tideover/tideover/internal/testfile"
 )
 
 var (
@@ -44,14 +44,20 @@ func TestTheExamplesOfThePageAreRight(t *testing.T) {
 	if len(kinds) != 5 {
 		t.Errorf("there are examples of %v only", kinds)
 	}
-	for _, field := range notify.MessageFields() {
-		if !strings.Contains(string(page), "`."+field+"`") {
-			t.Errorf("the page does not speak of .%s", field)
-		}
+}
+
+// docs/notify.md has all events, and all fields of a message.
+func TestThePageHasAllEventsAndFields(t *testing.T) {
+	const page = "../../../../docs/notify.md"
+	var rows [][]string
+	for _, c := range testfile.Consts(t, "message.go", "Event") {
+		rows = append(rows, []string{"`" + c.Value + "`", testfile.Sentence(c.Doc)})
 	}
-	for _, e := range []notify.Event{notify.GaveUp, notify.Waiting, notify.Resumed, notify.BreakerOpen, notify.Recovered, notify.DeadLetter} {
-		if !strings.Contains(string(page), "| `"+string(e)+"`") {
-			t.Errorf("the page does not speak of %s", e)
-		}
+	testfile.Section(t, page, "events", testfile.Table(t, []string{"event", "when"}, rows))
+
+	rows = nil
+	for _, v := range notify.MessageVariables() {
+		rows = append(rows, []string{"`." + v.Name + "`", v.Doc})
 	}
+	testfile.Section(t, page, "fields of a message", testfile.Table(t, []string{"field", "meaning"}, rows))
 }

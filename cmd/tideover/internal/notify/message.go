@@ -14,17 +14,17 @@ type Event string
 
 // The events. All but Test are words of a notifier's `on`.
 const (
-	GaveUp       Event = "gave-up"       // a call, a command or a step gave up
-	Waiting      Event = "waiting"       // the subject waits until Message.Until
-	Resumed      Event = "resumed"       // a person resumed the subject, or a session continues after its wait
-	BreakerOpen  Event = "breaker-open"  // a breaker is open, so that no requests are sent for a while
-	Recovered    Event = "recovered"     // the subject works again
-	DeadLetter   Event = "dead-letter"   // a durable run gave up and waits for a person
-	Storm        Event = "storm"         // retries multiply the load
-	StartRefused Event = "start-refused" // a scheduled start was refused
-	Asked        Event = "asked"         // a run asks a question, and waits for the answer of a person
-	Succeeded    Event = "succeeded"     // a command, a run or a session succeeded
-	Test         Event = "test"          // a person tests the notifier
+	GaveUp       Event = "gave-up"       // a command, a step or a session gave up
+	DeadLetter   Event = "dead-letter"   // a run gave up, and waits for an operator to repair it
+	Waiting      Event = "waiting"       // a wait began; `waiting>30m` selects waits that are longer than 30 minutes
+	Resumed      Event = "resumed"       // an operator resumed a run or ended a wait, or a session resumed after a wait
+	BreakerOpen  Event = "breaker-open"  // a breaker opened: no calls are made for a while
+	Recovered    Event = "recovered"     // work succeeded after failures, a breaker closed, or a retry storm is over
+	Succeeded    Event = "succeeded"     // a command of `exec`, a run or a session succeeded, with or without failures before; not its single steps
+	StartRefused Event = "start-refused" // a scheduled start was rejected: its input could not be created, or its workflow is not known
+	Asked        Event = "asked"         // a run asks a question and waits for an answer
+	Storm        Event = "storm"         // retries multiply the load of a workflow or a provider
+	Test         Event = "test"          // `tideover notify test` sends this message; it can't be a word of `on`
 )
 
 // Message is a message to a person. Webhooks and commands get it as JSON, so fields may be

@@ -3,7 +3,6 @@ package notify
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/mail"
 	"slices"
 	"strconv"
@@ -95,9 +94,30 @@ func TryTemplate(t *template.Text, secrets secret.Resolver, dir string) error {
 	return nil
 }
 
-// MessageFields returns the fields that the templates of a notifier may use,
-// sorted.
-func MessageFields() []string { return slices.Sorted(maps.Keys(fullMessage)) }
+// messageVariables are the fields that the templates of a notifier may use, sorted.
+var messageVariables = []template.Variable{
+	{Name: "attempt", Doc: "Number of the last attempt; 0 if unknown."},
+	{Name: "attempts", Doc: "Most attempts that are allowed; -1 for no limit."},
+	{Name: "event", Doc: "The event, such as `gave-up`."},
+	{Name: "host", Doc: "Name of the machine."},
+	{Name: "id", Doc: "Id of the message; the same event has the same id."},
+	{Name: "line", Doc: "The last error or line of output."},
+	{Name: "reason", Doc: "Why there is no further attempt."},
+	{Name: "run", Doc: "Id of the run."},
+	{Name: "step", Doc: "Name of the step."},
+	{Name: "subject", Doc: "The session, the workflow, the provider or the command."},
+	{Name: "text", Doc: "The message in one to three lines."},
+	{Name: "time", Doc: "Time of the event, in RFC 3339."},
+	{Name: "title", Doc: "The message in one line."},
+	{Name: "until", Doc: "Time at which the wait ends, in RFC 3339."},
+	{Name: "url", Doc: "Page of the run."},
+}
+
+// MessageVariables returns the fields that the templates of a notifier may use, sorted.
+func MessageVariables() []template.Variable { return messageVariables }
+
+// MessageFields returns the names of [MessageVariables].
+func MessageFields() []string { return template.Names(messageVariables) }
 
 // Body renders the body of a webhook. ok is false if the notifier has no template for it.
 func (n *Spec) Body(fields map[string]any, r secret.Resolver) (body secret.String, ok bool, err error) {

@@ -1,10 +1,9 @@
 package server
 
 import (
-	"bytes"
 	"encoding/json"
-	"fmt"
 	"log/slog"
+	"maps"
 	"net/url"
 	"os"
 	"regexp"
@@ -77,44 +76,15 @@ func kindOf(name string) string {
 	return "gauge"
 }
 
-// table returns the table of metrics as it must be in docs/metrics.md.
-func table(all map[string]metricInfo) []byte {
-	var names []string
-	for name := range all {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	var b bytes.Buffer
-	b.WriteString("| name | type | labels | meaning |\n| --- | --- | --- | --- |\n")
-	for _, name := range names {
-		d := all[name]
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", name, d.kind, strings.Join(d.labels, ", "), d.help)
-	}
-	return b.Bytes()
-}
-
 // Names, types, labels and meanings of metrics are part of the interface of tideover.
 func TestDocsListAllMetrics(t *testing.T) {
-	t.Parallel()
-	page, err := os.ReadFile(metricsPage)
-	if err != nil {
-		t.Fatal(err)
+	all := allMetrics(t)
+	var rows [][]string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		d := all[name]
+		rows = append(rows, []string{"`" + name + "`", d.kind, strings.Join(d.labels, ", "), d.help})
 	}
-	begin, end := []byte("<!-- all metrics -->\n"), []byte("<!-- end -->\n")
-	i, j := bytes.Index(page, begin), bytes.Index(page, end)
-	if i < 0 || j < i {
-		t.Fatalf("%s has no table", metricsPage)
-	}
-	got, want := table(allMetrics(t)), page[i+len(begin):j]
-	if testfile.Update() {
-		if err := os.WriteFile(metricsPage, slices.Concat(page[:i+len(begin)], got, page[j:]), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("the table is\n%s\nbut it should be\n%s", want, got)
-	}
+	testfile.Section(t, metricsPage, "all metrics", testfile.Table(t, []string{"name", "type", "labels", "meaning"}, rows))
 }
 
 var (

@@ -24,22 +24,87 @@ type Fields struct {
 	Quotes []string
 }
 
-// The fields of a step's result, and the fields inside of each field of the data.
-var (
-	stepFields = []string{"stdout", "stderr", "output", "exit", "status", "truncated"}
-	// formFields are the fields of the results of steps that are not commands or requests,
-	// or that may be skipped. Which of them a step has depends on its kind: see [StepUse].
-	formFields = []string{"skipped", "choice", "by", "words", "timed_out"}
-	rootFields = map[string][]string{
-		"input": nil, "steps": nil, // any name
-		"run":      {"id", "workflow", "key", "origin", "origin_key", "attempt", "step", "reason", "error"},
-		"schedule": {"time"},
-		"today":    {},
-		"item":     nil,
-		"index":    {},
-		"result":   stepFields,
+// Variable is a field that templates may use, with its description for the documentation.
+type Variable struct {
+	Name   string
+	Doc    string
+	Fields []Variable // the fields inside of it; nil means any, empty means none
+}
+
+// Names returns the names of the variables.
+func Names(list []Variable) []string {
+	all := make([]string, len(list))
+	for i, v := range list {
+		all[i] = v.Name
 	}
+	return all
+}
+
+// Variables returns the fields of the data of the templates of workflows. Which of them a text may
+// use depends on its [Fields].
+func Variables() []Variable { return variables }
+
+// Results returns the fields of the results of steps. Which of them a step has depends on its kind:
+// see [StepUse].
+func Results() []Variable { return slices.Concat(actionResults, formResults) }
+
+var (
+	variables = []Variable{
+		{"input", "Input of the run, with any fields: `.input.day`. For a field that may be missing, write `{{ default \"x\" (index .input \"day\") }}`.", nil},
+		{"steps", "Results of the steps in `needs`, by id: `.steps.fetch.stdout`. For an id with a hyphen, write `{{ (step \"a-b\").stdout }}`.", nil},
+		{"run", "The run.", []Variable{
+			{"id", "Id of the run.", nil},
+			{"workflow", "Name of the workflow.", nil},
+			{"key", "Key that the run was started with; empty if it has none.", nil},
+			{"origin", "Id of the first run, if this run repeats another one; else `.run.id`.", nil},
+			{"origin_key", "Key of the first run, if this run repeats another one; else `.run.key`.", nil},
+			{"attempt", "Number of the attempt, from 1. In `on-give-up`: how many attempts the step made.", nil},
+			{"step", "In `on-give-up`: the step that gave up. Otherwise empty.", nil},
+			{"reason", "In `on-give-up`: why there was no further attempt. Otherwise empty.", nil},
+			{"error", "In `on-give-up`: the last error. Otherwise empty.", nil},
+		}},
+		{"schedule", "The schedule.", []Variable{
+			{"time", "Time that the run was scheduled for, in RFC 3339; empty if no schedule started the run.", nil},
+		}},
+		{"today", "Day on which the run starts, or for which it was scheduled, such as 2026-11-18.", []Variable{}},
+		{"item", "Item of the list.", nil},
+		{"index", "Number of the item, from 0.", []Variable{}},
+		{"result", "Result of the step that is undone.", actionResults},
+	}
+
+	// actionResults are the fields of the results of commands and requests.
+	actionResults = []Variable{
+		{"stdout", "Standard output of the command, or body of the response; at most `output-limit` of it.", nil},
+		{"stderr", "Standard error of the command; at most `output-limit` of it.", nil},
+		{"output", "`stdout` as JSON, null if it is no JSON; payload of the signal; output of the child.", nil},
+		{"exit", "Exit code of the command; -1 in `on-give-up` if the step has no result.", nil},
+		{"status", "HTTP status of the response; 0 for a command.", nil},
+		{"truncated", "Whether `stdout` or `stderr` was longer than `output-limit`.", nil},
+	}
+
+	// formResults are the fields of the results of other steps, and of steps that may be skipped.
+	formResults = []Variable{
+		{"skipped", "Whether the step was skipped, for a step with `when`.", nil},
+		{"choice", "The answer, such as `approve`.", nil},
+		{"by", "Name of the person who answered.", nil},
+		{"words", "What the person added to the answer.", nil},
+		{"timed_out", "Whether the signal or the answer did not come in time.", nil},
+	}
+
+	rootFields, resultFields, actionFields = fieldNames(), Names(Results()), Names(actionResults)
 )
+
+// fieldNames returns the fields inside of each variable; nil means any.
+func fieldNames() map[string][]string {
+	all := map[string][]string{}
+	for _, v := range variables {
+		all[v.Name] = nil
+		if v.Fields != nil {
+			all[v.Name] = Names(v.Fields)
+		}
+	}
+	return all
+}
 
 // checker walks a template. It collects the fields and steps that the template names by
 // constants, and changes the template so that [printText] formats every printed value.
@@ -289,8 +354,8 @@ func (c *checker) step(id string, fields []string) {
 	if len(fields) > 0 {
 		use.Field = fields[0]
 	}
-	if use.Field != "" && !slices.Contains(stepFields, use.Field) && !slices.Contains(formFields, use.Field) {
-		c.fail("step %q has no %q; want %s", id, use.Field, strings.Join(stepFields, ", "))
+	if use.Field != "" && !slices.Contains(resultFields, use.Field) {
+		c.fail("step %q has no %q; want %s", id, use.Field, strings.Join(actionFields, ", "))
 		return
 	}
 	c.uses = append(c.uses, use)

@@ -304,19 +304,39 @@ func (l *limited) Write(p []byte) (int, error) {
 // printCall is the name under which templates call [printText].
 const printCall = "printText"
 
-// stubs are the functions that templates may use. Parsing needs all of them; for
-// rendering, [Text.funcs] replaces the functions that depend on the data. urlquery is built
-// into text/template.
-var stubs = template.FuncMap{
-	"json":    toJSON,
-	"b64":     func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) },
-	"default": orDefault,
-	"trim":    strings.TrimSpace,
-	"lower":   strings.ToLower,
-	"upper":   strings.ToUpper,
-	"step":    func(string) (map[string]any, error) { return nil, errors.New("no data") },
-	refCall:   func(int) (string, error) { return "", errors.New("no data") },
-	printCall: printText,
+// Function is a function that templates may use, with its description for the documentation.
+type Function struct {
+	Name string
+	Doc  string
+	call any
+}
+
+// Functions returns the functions that templates may use besides those of text/template.
+func Functions() []Function {
+	return []Function{
+		{"json", "The value as JSON: `{{ json .input }}`.", toJSON},
+		{"b64", "The text in base64.", func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }},
+		{"default", "The second value, or the first one if the second is empty, null or false: `{{ default \"x\" .input.y }}`.", orDefault},
+		{"trim", "The text without white space at both ends.", strings.TrimSpace},
+		{"lower", "The text in lower case.", strings.ToLower},
+		{"upper", "The text in upper case.", strings.ToUpper},
+		{"step", "The result of the step with this id: `{{ (step \"a-b\").stdout }}`.", func(string) (map[string]any, error) { return nil, errors.New("no data") }},
+	}
+}
+
+// stubs are all functions of templates, also those that only [Parse] inserts. Parsing needs all of
+// them; for rendering, [Text.funcs] replaces the functions that depend on the data.
+var stubs = stubFunctions()
+
+func stubFunctions() template.FuncMap {
+	all := template.FuncMap{
+		refCall:   func(int) (string, error) { return "", errors.New("no data") },
+		printCall: printText,
+	}
+	for _, f := range Functions() {
+		all[f.Name] = f.call
+	}
+	return all
 }
 
 // funcs returns the template functions that depend on the data of sc.
