@@ -523,7 +523,7 @@ func TestFlowOnGiveUp(t *testing.T) {
 		time.Sleep(time.Minute)
 		wantRun(t, run, "dead", "operation pay: no money")
 		got := []engine.GaveUp{<-inputs}
-		if len(inputs) > 0 || got[0].Run != run.ID || got[0].Key != "k" || got[0].Step != "function" || got[0].Error != "operation pay: no money" ||
+		if len(inputs) > 0 || got[0].Run != run.ID || got[0].Key != "k" || got[0].Step != "pay" || got[0].Error != "operation pay: no money" ||
 			string(got[0].Input) != "4711" || fmt.Sprintf("%s", got[0].Outputs) != "map[price:7]" {
 			t.Errorf("the follow-up run got %+v", got)
 		}

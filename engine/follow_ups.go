@@ -2,11 +2,12 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -173,7 +174,8 @@ func (t *turn) startFollowUps(id machine.ID, f followUps) error {
 type GaveUp struct {
 	// ByReference is set in the stored input of the follow-up run if Input and Outputs
 	// are too large to be stored again. A handler never sees it: the engine reads both
-	// from the dead run before it calls the handler, or fails the attempt.
+	// from the dead run before it calls the handler, or fails the attempt. The Outputs of a
+	// flow are never stored by reference.
 	ByReference *GaveUpReference `json:"by_reference,omitempty"` // first: see isReference
 
 	Run      string                     `json:"run"`
@@ -181,16 +183,31 @@ type GaveUp struct {
 	Key      string                     `json:"key,omitempty"`
 	Created  time.Time                  `json:"created"`
 	Attempts int                        `json:"attempts"`
-	Step     string                     `json:"step"` // the step that failed
+	Step     string                     `json:"step"` // the step that failed; of a flow the operation, or function if the error is not that of an operation
 	Reason   string                     `json:"reason"`
 	Error    string                     `json:"error"`
 	Input    json.RawMessage            `json:"input,omitempty"`
-	Outputs  map[string]json.RawMessage `json:"outputs,omitempty"` // outputs of the steps that succeeded, by step; of a flow, the results of its operations, but none if they are large
+	Outputs  map[string]json.RawMessage `json:"outputs,omitempty"` // outputs of the steps that succeeded, by step; of a flow, the results of its operations by name: see Operations
+
+	// Operations has the operations of a flow that are not in Outputs, by name. If the results
+	// have more than about 150 KiB together, the largest are left out of Outputs. If the names
+	// alone are too large, operations with long names and large results are in neither map.
+	Operations map[string]GaveUpOperation `json:"operations,omitempty"`
 
 	// Origin and OriginKey are the id and the key of the first run of a chain of
 	// repetitions; "" if the run repeats no other.
 	Origin    string `json:"origin,omitempty"`
 	OriginKey string `json:"origin_key,omitempty"`
+}
+
+// GaveUpOperation is an operation of a flow without a result in [GaveUp].
+type GaveUpOperation struct {
+	// Status is succeeded, failed, or unfinished for an operation that had not ended when the run
+	// died.
+	Status  string `json:"status"`
+	Code    string `json:"code,omitempty"`          // of one that failed: as in [OpError]
+	Items   int    `json:"items,omitempty"`         // of a [Map] or [Children]: the number of its items
+	Omitted int    `json:"omitted_bytes,omitempty"` // size of a result that was left out
 }
 
 // GaveUpReference says which parts of a [GaveUp] are read from the dead run.
@@ -233,13 +250,7 @@ func (t *turn) giveUp(run *machine.Run, next *Workflow) error {
 	}
 	g.Step, g.Error, _ = run.Situation()
 	g.Origin, g.OriginKey = originOf(run)
-	for name, out := range outputs(run) {
-		g.Outputs[name] = out
-	}
-	text, err := json.Marshal(g)
-	if err == nil && len(text) > min(t.o.sh.cfg.MaxPayload, giveUpInput) {
-		text, err = json.Marshal(g.byReference(run, len(text)))
-	}
+	text, err := g.encode(run, min(t.o.sh.cfg.MaxPayload, giveUpInput))
 	if err != nil {
 		return fmt.Errorf("input of the follow-up run when %s gives up: %w", run.Def.Name, err)
 	}
@@ -251,35 +262,112 @@ func (t *turn) giveUp(run *machine.Run, next *Workflow) error {
 	return err
 }
 
-// byReference returns g with a reference to the dead run instead of input and outputs. size
-// is the size of the complete g in bytes.
-func (g GaveUp) byReference(run *machine.Run, size int) GaveUp {
-	g.Input, g.Outputs = nil, nil
-	g.ByReference = &GaveUpReference{Run: g.Run, Bytes: size}
+// encode returns the stored input of the follow-up run, with the outputs of the dead run. It has at
+// most this many bytes, unless the names of steps are longer.
+func (g *GaveUp) encode(run *machine.Run, most int) ([]byte, error) {
 	if run.IsFlow() {
-		return g // without the results of its operations: their names alone may be too large
+		return g.encodeFlow(run, most)
 	}
-	for name := range outputs(run) {
-		g.ByReference.Outputs = append(g.ByReference.Outputs, name)
+	for i := range run.Def.Steps {
+		if out := run.Output(i); out != nil {
+			g.Outputs[run.Def.Steps[i].Name] = out
+		}
 	}
-	return g
+	text, err := json.Marshal(g)
+	if err != nil || len(text) <= most {
+		return text, err
+	}
+	g.ByReference = &GaveUpReference{Run: g.Run, Bytes: len(text), Outputs: slices.Sorted(maps.Keys(g.Outputs))}
+	g.Input, g.Outputs = nil, nil
+	return json.Marshal(g)
 }
 
-// outputs yields the outputs of the steps of a run, or the results of the operations of a flow, by
-// name.
-func outputs(run *machine.Run) iter.Seq2[string, json.RawMessage] {
-	return func(yield func(string, json.RawMessage) bool) {
-		for i := range run.Def.Steps {
-			if out := run.Output(i); out != nil && !yield(run.Def.Steps[i].Name, out) {
-				return
-			}
-		}
-		for res := range machine.ReadResults(run.Results()) {
-			if res.Reason == 0 && hasResult(&res) && !yield(label(res.Name), res.Data) {
-				return
-			}
+// encodeFlow is encode for the run of a flow.
+func (g *GaveUp) encodeFlow(run *machine.Run, most int) ([]byte, error) {
+	if failed := run.FailedOp(); failed != "" {
+		g.Step = label(failed)
+	}
+	if len(g.Input) > most/2 {
+		g.Input, g.ByReference = nil, &GaveUpReference{Run: g.Run, Bytes: len(run.Input)}
+	}
+	text, err := json.Marshal(g)
+	if err != nil {
+		return nil, err
+	}
+	const empty = len(`"outputs":{},"operations":{},`) // not in text
+	if err := g.addOperations(gaveUpOps(run), most-len(text)-empty); err != nil {
+		return nil, err
+	}
+	return json.Marshal(g)
+}
+
+// gaveUpOp is an operation of a dead run.
+type gaveUpOp struct {
+	name      string
+	result    json.RawMessage // nil if it has none
+	operation GaveUpOperation // its entry without the result
+}
+
+// gaveUpOps returns the operations of a dead run, without undos.
+func gaveUpOps(run *machine.Run) (list []gaveUpOp) {
+	for n := range run.Live() {
+		if n > 0 && !run.IsUndo(n) {
+			list = append(list, gaveUpOp{name: label(run.Identity(n)), operation: GaveUpOperation{Status: "unfinished"}})
 		}
 	}
+	for res := range machine.ReadResults(run.Results()) {
+		op := gaveUpOp{name: label(res.Name), operation: GaveUpOperation{Status: "succeeded"}}
+		switch kind, _ := splitIdentity(res.Name); {
+		case kind == machine.UndoKind:
+			continue
+		case res.Reason != 0:
+			op.operation = GaveUpOperation{Status: "failed", Code: res.Code}
+		case isMapKind(kind):
+			op.operation.Items = countItems(res.Data)
+		case hasResult(&res):
+			op.result, op.operation.Omitted = res.Data, len(res.Data)
+		}
+		list = append(list, op)
+	}
+	return list
+}
+
+// addOperations adds the operations to g, the smallest first: their results to Outputs while there
+// is room, and the others to Operations. room is how many bytes they may have as JSON.
+func (g *GaveUp) addOperations(list []gaveUpOp, room int) error {
+	slices.SortStableFunc(list, func(a, b gaveUpOp) int { return cmp.Compare(len(a.result), len(b.result)) })
+	costs := make([]int, len(list)) // of the entries in Operations
+	left := 0                       // bytes of those of operations that are not added yet
+	for i := range list {
+		text, err := json.Marshal(map[string]GaveUpOperation{list[i].name: list[i].operation})
+		if err != nil {
+			return err
+		}
+		costs[i] = len(text)
+		left += len(text)
+	}
+	g.Operations = map[string]GaveUpOperation{}
+	for i, op := range list {
+		left -= costs[i]
+		if n := len(op.result); op.result != nil && n <= room && (n+left <= room || left > room) {
+			text, err := json.Marshal(map[string]json.RawMessage{op.name: op.result})
+			if err != nil {
+				return err
+			}
+			// If the names alone are too large, the smallest results are worth more than the
+			// names of the others.
+			if len(text)+left <= room || len(text) <= room && left > room {
+				g.Outputs[op.name] = op.result
+				room -= len(text)
+				continue
+			}
+		}
+		if costs[i] <= room {
+			g.Operations[op.name] = op.operation
+			room -= costs[i]
+		}
+	}
+	return nil
 }
 
 // hasResult reports whether an operation has a result that is worth knowing when the run has given
@@ -321,7 +409,10 @@ func (p *process) completeInput(ctx context.Context, input json.RawMessage) (jso
 	if err != nil {
 		return nil, fmt.Errorf("input of the run: the input and outputs of run %s (%d bytes) can't be read: %w", ref.Run, ref.Bytes, err)
 	}
-	g.ByReference, g.Input, g.Outputs = nil, dead.Input, map[string]json.RawMessage{}
+	g.ByReference, g.Input = nil, dead.Input
+	if g.Outputs == nil {
+		g.Outputs = map[string]json.RawMessage{}
+	}
 	outputs := map[string]json.RawMessage{}
 	for _, s := range dead.Steps {
 		outputs[s.Name] = s.Output

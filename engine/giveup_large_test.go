@@ -279,16 +279,22 @@ func TestAFlowAsFollowUpRunHasAllOfALargeRun(t *testing.T) {
 	})
 }
 
-// The results of a flow's operations, or their names alone, may be too large for the follow-up run:
-// it has none of them then.
-func TestAFollowUpRunOfALargeFlowHasNoOutputs(t *testing.T) {
+// If the results of a flow's operations are too large for the follow-up run, it gets the smaller ones,
+// and the sizes of the others. If the names alone are too large, it gets as many results as there is
+// room for.
+func TestAFollowUpRunOfALargeFlowHasTheSmallOutputs(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		items, size int
-		key         string
+		items, size   int
+		key           string
+		input         int
+		least         int // results in Outputs
+		omitted, less int // operations in Operations: at least and at most
 	}{
-		"large results": {4, 100 << 10, "k"},
-		"long names":    {10_000, 10, strings.Repeat("k", 120)},
+		"large results":                 {items: 4, size: 100 << 10, key: "k", input: 10, least: 2, omitted: 4, less: 4},
+		"large results and large input": {items: 4, size: 60 << 10, key: "k", input: 200 << 10, least: 3, omitted: 3, less: 3},
+		"many results":                  {items: 1000, size: 1000, key: "k", input: 10, least: 50, omitted: 800, less: 950},
+		"long names":                    {items: 10_000, size: 10, key: strings.Repeat("k", 120), input: 10, least: 500, omitted: 0, less: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -296,6 +302,9 @@ func TestAFollowUpRunOfALargeFlowHasNoOutputs(t *testing.T) {
 				var log undoLog
 				follow := must(NewWorkflow("undo", Step("undo", func(_ context.Context, g GaveUp) (string, error) { log.add(g); return "", nil })))
 				w := MustFlow("large", func(f *Flow, _ string) (string, error) {
+					if _, err := Do(f, "small", func(context.Context) (string, error) { return "order 17", nil }); err != nil {
+						return "", err
+					}
 					reserve := func(context.Context, int) (string, error) { return strings.Repeat("r", test.size), nil }
 					if _, err := Map(f, "reserve", make([]int, test.items), reserve, ForKey(test.key), Parallel(100)); err != nil {
 						return "", err
@@ -303,11 +312,30 @@ func TestAFollowUpRunOfALargeFlowHasNoOutputs(t *testing.T) {
 					return "", errors.New("declined")
 				}, OnGiveUp(follow))
 				e := opened(t, Config{Workflows: []*Workflow{w}})
-				run := waited(t, started(t, e, w, "input"))
+				input := strings.Repeat("i", test.input)
+				run := waited(t, started(t, e, w, input))
 				time.Sleep(time.Minute)
 				got := log.list()
-				if len(got) != 1 || got[0].Run != run.ID || string(got[0].Input) != `"input"` || len(got[0].Outputs) != 0 || got[0].Error != "declined" {
-					t.Errorf("the follow-up run of %s got %d inputs: %.300v", run.ID, len(got), got)
+				if len(got) != 1 || got[0].Run != run.ID || string(got[0].Input) != `"`+input+`"` || got[0].Error != "declined" || got[0].Step != "function" {
+					t.Fatalf("%d follow-up runs of %s: %.500s", len(got), run.ID, fmt.Sprintf("%+v", got))
+				}
+				g := got[0]
+				omitted, maps := 0, 0
+				for name, op := range g.Operations {
+					switch {
+					case op.Omitted == test.size+2 && op.Status == "succeeded" && g.Outputs[name] == nil:
+						omitted++
+					case op.Items == test.items:
+						maps++
+					default:
+						t.Fatalf("operation %s: %+v", name, op)
+					}
+				}
+				if string(g.Outputs["small"]) != `"order 17"` || len(g.Outputs) < test.least || omitted+maps < test.omitted || omitted+maps > test.less {
+					t.Errorf("the follow-up run got %d outputs, small is %.20q, and %d without their outputs", len(g.Outputs), g.Outputs["small"], len(g.Operations))
+				}
+				if test.less > 1 && (maps != 1 || len(g.Outputs)+omitted != test.items+1) {
+					t.Errorf("the follow-up run knows %d results and %d without their outputs", len(g.Outputs), len(g.Operations))
 				}
 			})
 		})

@@ -573,6 +573,23 @@ func EncodeRedo(numbers []int) (b []byte) {
 	return b
 }
 
+// FailedOp returns the identity of the first of the operations that a retry of the run calls again:
+// its failure has made the function give up. It is "" if no operation has failed. The run must be
+// that of a flow.
+func (r *Run) FailedOp() (identity string) {
+	redo := map[int]bool{}
+	for in := (codec.Reader{Data: r.flow.redo}); len(in.Data) > 0; {
+		redo[in.Number()] = true
+	}
+	first := 0
+	for o := range ReadResults(r.flow.results) {
+		if redo[o.Number] && (first == 0 || o.Number < first) {
+			first, identity = o.Number, o.Name
+		}
+	}
+	return identity
+}
+
 // append encodes the operations of a run.
 func (f *flow) append(b []byte) []byte {
 	for _, n := range [...]int32{f.count, f.attempts, f.size, f.awaited} {

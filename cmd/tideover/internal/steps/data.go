@@ -272,16 +272,17 @@ func (r *Runner) giveUpData(s *Step, t *engine.Task) (Data, error) {
 	if g.Origin == "" { // the run is neither a replay nor a rerun
 		g.Origin, g.OriginKey = g.Run, g.Key
 	}
-	outputs := g.Outputs
-	if s.Shapes != nil {
-		outputs = nil
-	}
-	d, err := r.newData(g.Input, outputs, RunInfo{
+	run := RunInfo{
 		ID: g.Run, Workflow: g.Workflow, Key: g.Key, Origin: g.Origin, OriginKey: g.OriginKey, Attempt: g.Attempts, Started: g.Created,
 		Step: g.Step, Error: g.Error, Reason: g.Reason,
-	})
-	if err == nil && s.Shapes != nil {
-		d.Values, err = s.Shapes.values(g.Outputs)
+	}
+	if s.Shapes == nil {
+		return r.newData(g.Input, g.Outputs, run)
+	}
+	run.Step = s.Shapes.failedStep(&g)
+	d, err := r.newData(g.Input, nil, run)
+	if err == nil {
+		d.Values, err = s.Shapes.values(&g, run.Step)
 	}
 	return d, err
 }

@@ -184,8 +184,15 @@ func (s *Step) skipped() any {
 	if s.ForEach != nil {
 		return []any{}
 	}
+	v := s.empty()
+	v["skipped"] = true
+	return v
+}
+
+// empty returns the fields of the step's result, or of one of its items, without values.
+func (s *Step) empty() map[string]any {
 	v := map[string]any{}
-	for _, name := range s.ResultFields() {
+	for _, name := range s.itemFields() {
 		v[name] = "" // a text
 	}
 	for name, empty := range map[string]any{"output": nil, "exit": 0, "status": 0, "truncated": false, "timed_out": false} {
@@ -193,7 +200,6 @@ func (s *Step) skipped() any {
 			v[name] = empty
 		}
 	}
-	v["skipped"] = true
 	return v
 }
 
@@ -217,7 +223,7 @@ func (s *Step) value(text json.RawMessage) (any, error) {
 }
 
 // itemValue is value for a step without for-each, or for one of its items.
-func (s *Step) itemValue(text json.RawMessage) (any, error) {
+func (s *Step) itemValue(text json.RawMessage) (map[string]any, error) {
 	v := map[string]any{}
 	var err error
 	switch s.Kind() {

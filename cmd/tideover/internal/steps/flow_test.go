@@ -27,6 +27,7 @@ type api struct {
 	now   int
 	most  int           // most requests at the same time
 	takes time.Duration // how long a request takes
+	large int           // bytes of the response of /large
 }
 
 func (a *api) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -50,6 +51,9 @@ func (a *api) RoundTrip(req *http.Request) (*http.Response, error) {
 	a.now--
 	a.mu.Unlock()
 	status, body := 200, fmt.Sprintf(`{"path": %q, "list": ["x", {"host": "y"}]}`, req.URL.Path)
+	if req.URL.Path == "/large" {
+		body = strings.Repeat("x", a.large)
+	}
 	if fail {
 		status, body = 503, "busy"
 	}
@@ -403,6 +407,80 @@ func TestUndo(t *testing.T) {
 		}
 		ended(t, e, id, engine.StateSucceeded, "/last")
 		wantCalls(t, a, "POST /order, POST /each/a, POST /each/b, POST /last")
+	})
+}
+
+const alarmFile = `
+workflows:
+  w:
+    steps:
+      - {id: list, http: {provider: api, get: /list}}
+      - {id: never, needs: [list], when: "{{ .input.no }}", http: {provider: api, get: /never}}
+      - {id: signal, needs: [list], wait-for: {event: x, timeout: 1h, on-timeout: continue}}
+      - {id: ask, needs: [list], approve: {question: Go?, timeout: 1h, default: "go on", choices: ["go on", stop]}}
+      - {id: nap, needs: [ask, signal], when: "{{ .input.yes }}", sleep: 1s}
+      - id: each
+        needs: [nap]
+        for-each: [a, b, c, d]
+        parallel: 4
+        http: {provider: api, post: "/each/{{ .item }}"}
+        policy: fixed(1s) attempts=1
+      - {id: bad, needs: [each], when: "{{ .input.bad }}", sleep: "{{ .input.sleep }}"}
+      - {id: after, needs: [bad], when: "{{ .input.yes }}", http: {provider: api, get: /after}}
+    on-give-up:
+      http:
+        provider: api
+        post: "/alarm?{{ .run.step }}&list={{ .steps.list.status }}&never={{ .steps.never.skipped }}&signal={{ .steps.signal.timed_out }}&ask={{ .steps.ask.choice | urlquery }},{{ .steps.ask.timed_out }}&nap={{ .steps.nap.skipped }}\
+          &each={{ range .steps.each }}{{ .exit }}{{ .status }},{{ end }}&bad={{ .steps.bad.skipped }}&after={{ .steps.after.skipped }}{{ .steps.after.exit }}"
+`
+
+// The alarm of a flow knows which step failed, which steps were skipped or had no answer in time, and
+// has a value for each item, also for those that failed.
+func TestAlarmOfAFlow(t *testing.T) {
+	for name, test := range map[string]struct {
+		input, fails, wantError, want string
+	}{
+		"an item": {`{"no": false, "yes": true, "bad": false}`, "/each/b", `step "each": item 1: status 503`,
+			"each&list=200&never=true&signal=true&ask=go+on,true&nap=false&each=0200,-10,0200,0200,&bad=true&after=true-1"},
+		"no operation": {`{"no": false, "yes": true, "bad": true, "sleep": "x"}`, "/none", `step "bad": sleep: `,
+			"bad&list=200&never=true&signal=true&ask=go+on,true&nap=false&each=0200,0200,0200,0200,&bad=false&after=true-1"},
+		"the first": {`{"no": false, "yes": true, "bad": false}`, "/list", `step "list": status 503`,
+			"list&list=0&never=true&signal=false&ask=,false&nap=true&each=&bad=true&after=true-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			flows(t, alarmFile, func(t *testing.T, e *enginetest.Engine, a *api) {
+				a.fails[test.fails] = -1
+				a.takes = time.Second
+				ended(t, e, start(t, e, "w", test.input), engine.StateDead, test.wantError)
+				// real clock: it runs in the bubble of enginetest
+				time.Sleep(time.Minute)
+				_, alarm, _ := strings.Cut(a.said(), "POST /alarm?")
+				if alarm != test.want {
+					t.Errorf("the alarm is\n%s, want\n%s", alarm, test.want)
+				}
+			})
+		})
+	}
+}
+
+// A result that is too large for the alarm is cut, and the others are whole.
+func TestAlarmOfAFlowWithLargeResults(t *testing.T) {
+	flows(t, `
+workflows:
+  w:
+    steps:
+      - {id: small, http: {provider: api, get: /small}}
+      - {id: large, needs: [small], output-limit: 192KiB, http: {provider: api, get: /large}}
+      - {id: bad, needs: [large], when: "{{ .input }}", http: {provider: api, get: /bad}, policy: fixed(1s) attempts=1}
+    on-give-up: {http: {provider: api, post: "/alarm?{{ .run.step }}&{{ .steps.small.output.path }}&{{ .steps.large.truncated }}&{{ .steps.large.exit }}&{{ .input }}"}}
+`, func(t *testing.T, e *enginetest.Engine, a *api) {
+		a.fails["/bad"] = -1
+		a.large = 190 << 10
+		ended(t, e, start(t, e, "w", `"in"`), engine.StateDead, `step "bad"`)
+		synctest.Wait()
+		if _, alarm, _ := strings.Cut(a.said(), "POST /alarm?"); alarm != "bad&/small&true&0&in" {
+			t.Errorf("the alarm is %q", alarm)
+		}
 	})
 }
 

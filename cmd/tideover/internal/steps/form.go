@@ -77,23 +77,29 @@ func (w *Workflow) IsFlow() bool {
 // ResultFields returns the fields of the step's result, for templates. It is nil for a step whose
 // result is a list.
 func (s *Step) ResultFields() (fields []string) {
-	switch s.Kind() {
-	case "run", "http":
-		fields = []string{"stdout", "stderr", "output", "exit", "status", "truncated"}
-	case "wait-for":
-		fields = []string{"output", "timed_out"}
-	case "approve":
-		fields = []string{"choice", "by", "words", "timed_out"}
-	case "workflow", "sleep":
-		fields = []string{"output"}
-	}
 	if s.ForEach != nil {
 		return nil
 	}
+	fields = s.itemFields()
 	if s.When != nil {
 		fields = append(fields, "skipped")
 	}
 	return fields
+}
+
+// itemFields returns the fields of the step's result, or of one of its items, apart from skipped.
+func (s *Step) itemFields() []string {
+	switch s.Kind() {
+	case "run", "http":
+		return []string{"stdout", "stderr", "output", "exit", "status", "truncated"}
+	case "wait-for":
+		return []string{"output", "timed_out"}
+	case "approve":
+		return []string{"choice", "by", "words", "timed_out"}
+	case "workflow", "sleep":
+		return []string{"output"}
+	}
+	return nil
 }
 
 // storedForm is the stored JSON of a Form. Fields may be added but not changed.
