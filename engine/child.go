@@ -70,7 +70,8 @@ type childStarts struct {
 	def      *machine.Definition
 	inputs   []json.RawMessage
 	detached bool
-	shard    int // shard of the children; -1 means that of their parent
+	shard    int  // shard of the children; -1 means that of their parent
+	missing  bool // their workflow is not registered: shard and inputs are not known
 }
 
 // performChildren is perform for operations that start children.
@@ -86,7 +87,8 @@ func (f *Flow) performChildren(g *opGroup, o operation, w *Workflow, inputs []an
 	}
 	g.child = &childStarts{def: asked.def, inputs: make([]json.RawMessage, len(inputs)), detached: o.detached, shard: -1}
 	if w == nil {
-		return f.performStarted(g, asked.Name())
+		g.child.missing = true
+		return f.performStarted(g)
 	}
 	g.child.def = w.def
 	for i := range inputs {
@@ -112,15 +114,22 @@ func (f *Flow) performChildren(g *opGroup, o operation, w *Workflow, inputs []an
 
 // performStarted is perform for children whose workflow is not registered. If one has to be
 // started, the run waits until the workflow is registered.
-func (f *Flow) performStarted(g *opGroup, workflow string) error {
+func (f *Flow) performStarted(g *opGroup) error {
 	for i := range g.n {
 		identity := g.identity(i)
 		_, pending := f.pending[identity]
 		if f.ended[identity] == nil && !pending {
-			return f.misuse(g.name, fmt.Errorf("there is no workflow %q now", workflow))
+			return f.misuse(g.name, &missingWorkflowError{g.child.def.Name})
 		}
 	}
 	return f.perform(g)
+}
+
+// missingWorkflowError says that a child can't be started, because its workflow is not registered.
+type missingWorkflowError struct{ name string }
+
+func (e *missingWorkflowError) Error() string {
+	return fmt.Sprintf("there is no workflow %q now", e.name)
 }
 
 // placeChildren determines the shard of the children. In a cluster, all runs of a workflow with a
@@ -177,6 +186,26 @@ func (d *dispatcher) childStart(g *opGroup, run *machine.Run, number, i int) *ma
 		ID: machine.ChildID(run, number, slot), Hash: g.child.def.Hash(), Input: g.child.inputs[i], Source: "child of " + run.ID.String(),
 		Parent: machine.Parent{Run: run.ID, Number: number}, Trace: run.Trace(),
 	}
+}
+
+// startPending starts the child of an operation that was called, if it belongs to another shard and
+// is not known to be started. If its workflow is not registered, the run waits for that: see
+// suspendIdle.
+func (d *dispatcher) startPending(c *flowCall, g *opGroup, run *machine.Run, number, i int) {
+	switch {
+	case g.child.shard < 0 && !g.child.missing, run.ChildStarted(number):
+	case g.child.shard >= 0:
+		d.startElsewhere(c, g, run, number, i)
+	case !d.isHere(run.ChildOf(number)):
+		_ = c.noteWrong(fmt.Errorf("operation %s: %w", label(g.identity(i)), &missingWorkflowError{g.child.def.Name}))
+	}
+}
+
+// isHere reports whether a run that was started is in this shard, even if it is not in memory. One
+// that was moved here may belong to another shard by its id.
+func (d *dispatcher) isHere(id machine.ID) bool {
+	_, here := d.o.m.Run(id)
+	return here || id.Slot()%d.sh.shards == d.sh.number
 }
 
 // startElsewhere starts the child of an operation in another shard. The function is not suspended

@@ -239,3 +239,42 @@ func TestChildMistakes(t *testing.T) {
 		}, w, f.child)
 	}
 }
+
+// A run that waits for the workflow of a child continues when that is registered, and not when
+// something else is.
+func TestARunWaitsForTheWorkflowOfItsChild(t *testing.T) {
+	var called atomic.Int32
+	child := engine.MustFlow("child", func(*engine.Flow, int) (string, error) { return "done", nil })
+	other := engine.MustFlow("other", func(*engine.Flow, int) (string, error) { return "", nil })
+	parent := engine.MustFlow("parent", func(f *engine.Flow, _ int) (string, error) {
+		called.Add(1)
+		return engine.Child[string](f, "one", engine.Registered("child"), 1)
+	})
+	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+		s, err := e.Start(t.Context(), parent, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if run, err := e.Get(t.Context(), s.ID); err != nil || run.State != engine.StateNeedsHandler {
+			t.Fatalf("%+v, %v", run, err)
+		}
+		before := called.Load()
+		if err := e.Register(other); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if run, err := e.Get(t.Context(), s.ID); err != nil || run.State != engine.StateNeedsHandler || called.Load() != before {
+			t.Fatalf("%+v, %v: called %d times, before %d", run, err, called.Load(), before)
+		}
+		if err := e.Register(child); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		run, err := e.Get(t.Context(), s.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantRun(t, run, "succeeded", `"done"`)
+	}, parent)
+}

@@ -281,3 +281,40 @@ func TestMembersRefuseMalformedCalls(t *testing.T) {
 		}
 	})
 }
+
+// TestChildElsewhereWaitsForItsWorkflow kills all members before the child of a run is started in
+// another shard. The next ones do not have its workflow: the run says so, and continues when only that
+// is registered.
+func TestChildElsewhereWaitsForItsWorkflow(t *testing.T) {
+	t.Parallel()
+	together(t, func(t *testing.T, s *memlog.Store) {
+		child := MustFlow("child", func(f *Flow, n int) (string, error) { return fmt.Sprint("child ", n), Sleep(f, "s", time.Hour) }, MaxRuns(10))
+		parent := MustFlow("parent", func(f *Flow, _ int) (string, error) {
+			got, err := Children[int, string](f, "many", Registered("child"), []int{1, 2, 3}, Parallel(3))
+			return strings.Join(got, ", "), err
+		}, Function(MaxLost(10)))
+		both, alone := Config{Workflows: []*Workflow{parent, child}}, Config{Workflows: []*Workflow{parent}}
+		gate := &errandGate{open: make(chan struct{})}
+		a := joined(t, s, "a", both)
+		settled(t, a)
+		gate.hold(a, false, true)
+		id := distantParent(t, a.Engine, parent, 1)
+		time.Sleep(time.Minute)
+		if len(gate.children()) != 3 {
+			t.Fatalf("%d children are being started", len(gate.children()))
+		}
+		a.kill()
+		b := joined(t, s, "b", alone)
+		settled(t, b)
+		time.Sleep(10 * time.Minute)
+		if run := must(b.Get(t.Context(), id)); run.State != StateNeedsHandler || !strings.Contains(run.Error, `there is no workflow "child" now`) {
+			t.Fatalf("the parent is %s: %s", run.State, run.Error)
+		}
+		if err := b.Register(child); err != nil {
+			t.Fatal(err)
+		}
+		if run := must(b.Wait(t.Context(), id)); string(run.Output) != `"child 1, child 2, child 3"` {
+			t.Errorf("the parent is %s: %s%s", run.State, run.Output, run.Error)
+		}
+	})
+}

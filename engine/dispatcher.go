@@ -26,12 +26,12 @@ type dispatcher struct {
 
 	flows     map[machine.ID]*flowCall // calls of functions of flows
 	lingers   lingers
-	errands   []func(*errand)          // to begin when the turn is stored
-	calls     []*flowCall              // calls to begin when the entry is stored
-	flowStops []flowStop               // calls to stop when the entry is stored
-	parkedBy  map[machine.ID]*Workflow // for runs that wait for other code: the workflow whose function did not fit
-	stops     []stop                   // attempts to cancel when the entry is stored
-	known     int64                    // version of the registry at the last check of parked steps
+	errands   []func(*errand)           // to begin when the turn is stored
+	calls     []*flowCall               // calls to begin when the entry is stored
+	flowStops []flowStop                // calls to stop when the entry is stored
+	parked    map[machine.ID]parkedCall // runs that wait for other code, because that of their function did not fit
+	stops     []stop                    // attempts to cancel when the entry is stored
+	known     int64                     // version of the registry at the last check of parked steps
 
 	offset   int  // index of the queue to begin with
 	more     bool // the entry was full before all queues were empty: another turn must follow at once
@@ -56,7 +56,7 @@ func (d *dispatcher) init(sh *shard) {
 	d.sh, d.o = sh, &sh.owner
 	d.running = map[attemptKey]*attempt{}
 	d.stuck = map[stuckHandler]bool{}
-	d.flows, d.parkedBy = map[machine.ID]*flowCall{}, map[machine.ID]*Workflow{}
+	d.flows, d.parked = map[machine.ID]*flowCall{}, map[machine.ID]parkedCall{}
 	d.suspects.d, d.lingers.sh = d, sh
 }
 
@@ -185,8 +185,8 @@ func (d *dispatcher) unpark() {
 			if w == nil && d.sh.handlers.handler(name) == nil {
 				return
 			}
-			if by := d.parkedBy[run.ID]; by == nil || by != w {
-				delete(d.parkedBy, run.ID)
+			if d.parked[run.ID].continues(w, &d.sh.handlers) {
+				delete(d.parked, run.ID)
 				recs = append(recs, d.o.m.Unpark(run, step, t.now))
 			}
 		})
@@ -194,6 +194,19 @@ func (d *dispatcher) unpark() {
 	for i := range recs {
 		t.must(&recs[i])
 	}
+}
+
+// parkedCall is a call of a function that did not fit its run. The zero value is that of a run
+// which an earlier owner has parked.
+type parkedCall struct {
+	by      *Workflow // the workflow of the function
+	missing string    // name of a workflow that the function wanted to start; "" if that is not why
+}
+
+// continues reports whether the run continues, because the function is that of the workflow w now, or
+// because what was missing is registered.
+func (p parkedCall) continues(w *Workflow, r *registry) bool {
+	return p.by == nil || p.by != w || p.missing != "" && r.workflow(p.missing) != nil
 }
 
 // launch records that an attempt begins. The handler is called when the record is stored.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -94,8 +95,8 @@ func (d *dispatcher) continueGroup(c *flowCall, g *opGroup) {
 		}
 		c.ops.add(number, groupItem{g, i})
 		g.running++
-		if g.child != nil && g.child.shard >= 0 && !run.IsUndoing() && !run.ChildStarted(number) {
-			d.startElsewhere(c, g, run, number, i)
+		if g.child != nil && !run.IsUndoing() {
+			d.startPending(c, g, run, number, i)
 		}
 		d.o.m.Offer(run, number, t.now)
 	}
@@ -386,7 +387,11 @@ func (d *dispatcher) endCall(c *flowCall, end flowEnd) {
 
 // parkCall records that the run waits for other code, because that of the call does not fit.
 func (d *dispatcher) parkCall(c *flowCall, run *machine.Run, why string) {
-	d.parkedBy[c.run] = c.workflow
+	parked := parkedCall{by: c.workflow}
+	if missing, ok := errors.AsType[*missingWorkflowError](c.firstWrong()); ok {
+		parked.missing = missing.name
+	}
+	d.parked[c.run] = parked
 	if c.known != d.sh.handlers.version.Load() {
 		d.known = 0 // what it waits for may be registered already: see unpark
 		d.sh.wake()

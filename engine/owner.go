@@ -374,7 +374,7 @@ func (t *turn) noteConsequences(rec *machine.Record, step eventStep) {
 	t.o.events.note(rec, run, step)
 	switch {
 	case run.Closed():
-		delete(t.o.sh.dispatcher.parkedBy, rec.Run)
+		delete(t.o.sh.dispatcher.parked, rec.Run)
 		if t.o.waiters.count > 0 {
 			t.ended = append(t.ended, rec.Run)
 		}

@@ -72,13 +72,16 @@ func (c Commands) StartChild(of Parent, now int64) (rec Record, ok bool) {
 
 // ChildStarted reports whether the child of an operation is known to be started in another shard.
 // The run must not be cold.
-func (r *Run) ChildStarted(n int) bool {
-	i := r.flow.index(n)
-	if i < 0 {
-		return false
+func (r *Run) ChildStarted(n int) bool { return r.childOf(n).Started }
+
+// ChildOf returns the id of the child of an operation that has not ended. The run must not be cold.
+func (r *Run) ChildOf(n int) ID { return r.childOf(n).ID }
+
+func (r *Run) childOf(n int) (c Child) {
+	if i := r.flow.index(n); i >= 0 {
+		c, _ = r.flow.ops[i].child()
 	}
-	c, _ := r.flow.ops[i].child()
-	return c.Started
+	return c
 }
 
 // Children returns the children of the operations that have not ended. The run must not be cold.
