@@ -69,6 +69,7 @@ func Detached() StepOption {
 type childStarts struct {
 	def      *machine.Definition
 	inputs   []json.RawMessage
+	refused  map[int]error // inputs with which a child can't be started, of operations that were called
 	detached bool
 	shard    int  // shard of the children; -1 means that of their parent
 	missing  bool // their workflow is not registered: shard and inputs are not known
@@ -85,31 +86,47 @@ func (f *Flow) performChildren(g *opGroup, o operation, w *Workflow, inputs []an
 	if err != nil {
 		return f.misuse(o.identity, err)
 	}
-	g.child = &childStarts{def: asked.def, inputs: make([]json.RawMessage, len(inputs)), detached: o.detached, shard: -1}
+	g.child = &childStarts{def: asked.def, inputs: make([]json.RawMessage, len(inputs)), detached: o.detached, shard: -1, refused: map[int]error{}}
 	if w == nil {
 		g.child.missing = true
 		return f.performStarted(g)
 	}
 	g.child.def = w.def
-	for i := range inputs {
-		if f.ended[g.identity(i)] != nil {
-			continue // it was started, and has ended
-		}
-		text, err := w.inputOf(inputs[i])
-		if most := c.sh.cfg.MaxPayload; err == nil && len(text) > most {
-			err = inputTooLarge(len(text), most)
-		}
-		if err != nil {
-			return &OpError{Name: label(g.identity(i)), Code: "input", Text: err.Error()}
-		}
-		g.child.inputs[i] = text
-	}
 	if c.sh.childShard != nil {
 		if err := c.sh.placeChildren(c, w, g.child); err != nil {
 			return err
 		}
 	}
+	for i := range inputs {
+		if f.isStarted(g, i) {
+			continue
+		}
+		text, err := w.inputOf(inputs[i])
+		if most := c.sh.cfg.MaxPayload; err == nil && len(text) > most {
+			err = inputTooLarge(len(text), most)
+		}
+		_, pending := f.pending[g.identity(i)]
+		switch {
+		case err == nil:
+			g.child.inputs[i] = text
+		case pending: // the child may have been started: see startElsewhere
+			g.child.refused[i] = err
+		default:
+			return &OpError{Name: label(g.identity(i)), Code: inputRefused, Text: err.Error()}
+		}
+	}
 	return f.perform(g)
+}
+
+// inputRefused is the code of an operation whose child can't be started with its input.
+const inputRefused = "input"
+
+// isStarted reports whether an operation needs no input any more, because its child was started. A
+// child in another shard may not be started although the operation was called.
+func (f *Flow) isStarted(g *opGroup, i int) bool {
+	identity := g.identity(i)
+	_, pending := f.pending[identity]
+	return f.ended[identity] != nil || pending && g.child.shard < 0
 }
 
 // performStarted is perform for children whose workflow is not registered. If one has to be
@@ -219,13 +236,27 @@ func (d *dispatcher) startElsewhere(c *flowCall, g *opGroup, run *machine.Run, n
 		ID: s.ID.String(), Definition: def.Text(), Source: s.Source, Input: s.Input, Trace: s.Trace, Again: true,
 		Parent: &childOf{Run: run.ID.String(), Number: number}, def: def,
 	}}
+	code := "start"
+	refused := g.child.refused[i]
+	if refused != nil {
+		code = inputRefused
+	}
 	c.starting++
 	d.errands = append(d.errands, func(e *errand) {
-		err := e.until(func(ctx context.Context) error { return e.sh.askShard(ctx, shard, asked) })
+		err := e.until(func(ctx context.Context) error {
+			if refused == nil {
+				return e.sh.askShard(ctx, shard, asked)
+			}
+			_, err := e.sh.getRun(ctx, s.ID.String())
+			if errors.Is(err, ErrNotFound) { // it was not started before with an input that was accepted then
+				return refused
+			}
+			return err
+		})
 		e.report(func(t *turn) error {
 			c.starting--
 			if err != nil {
-				t.endChild(&machine.ChildEnd{Parent: s.Parent, Child: s.ID, Reason: retry.StopPermanent, Code: "start", Text: err.Error()})
+				t.endChild(&machine.ChildEnd{Parent: s.Parent, Child: s.ID, Reason: retry.StopPermanent, Code: code, Text: err.Error()})
 				return nil
 			}
 			t.childStarted(s.Parent, child)

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -277,4 +278,40 @@ func TestARunWaitsForTheWorkflowOfItsChild(t *testing.T) {
 		}
 		wantRun(t, run, "succeeded", `"done"`)
 	}, parent)
+}
+
+// The input of a child that was started is not checked again: code that is deployed meanwhile may
+// refuse it.
+func TestTheInputOfAStartedChildIsNotCheckedAgain(t *testing.T) {
+	var refuses atomic.Bool
+	child := engine.MustFlow("child", func(f *engine.Flow, n int) (int, error) { return n, engine.Sleep(f, "long", time.Hour) },
+		engine.PrepareInput(func(in json.RawMessage, _ time.Time) (json.RawMessage, error) {
+			if refuses.Load() {
+				return nil, errors.New("the input is out of fashion")
+			}
+			return in, nil
+		}))
+	parent := engine.MustFlow("parent", func(f *engine.Flow, _ int) (int, error) {
+		var all []int
+		err := engine.Branches(f,
+			engine.Branch("children", func(f *engine.Flow) (err error) {
+				all, err = engine.Children[int, int](f, "many", child, []int{1, 2, 3, 4})
+				return err
+			}),
+			engine.Branch("other", func(f *engine.Flow) error { return engine.Sleep(f, "short", 10*time.Minute) }))
+		return len(all), err
+	})
+	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+		s, err := e.Start(t.Context(), parent, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		refuses.Store(true) // the function is called again when the other branch continues
+		run, err := e.Wait(t.Context(), s.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantRun(t, run, "succeeded", "4")
+	}, parent, child)
 }

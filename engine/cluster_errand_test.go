@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -317,4 +318,50 @@ func TestChildElsewhereWaitsForItsWorkflow(t *testing.T) {
 			t.Errorf("the parent is %s: %s%s", run.State, run.Output, run.Error)
 		}
 	})
+}
+
+// TestTheInputOfAChildElsewhereIsRefusedLater kills all members while children are being started in
+// another shard. The next ones refuse the inputs: a child that was started continues, and one that was
+// not fails.
+func TestTheInputOfAChildElsewhereIsRefusedLater(t *testing.T) {
+	t.Parallel()
+	for _, isStarted := range []bool{false, true} {
+		together(t, func(t *testing.T, s *memlog.Store) {
+			var refuses atomic.Bool
+			child := MustFlow("child", func(f *Flow, n int) (string, error) { return fmt.Sprint("child ", n), Sleep(f, "s", time.Hour) }, MaxRuns(10),
+				PrepareInput(func(in json.RawMessage, _ time.Time) (json.RawMessage, error) {
+					if refuses.Load() {
+						return nil, errors.New("out of fashion")
+					}
+					return in, nil
+				}))
+			parent := MustFlow("parent", func(f *Flow, _ int) (string, error) { return Child[string](f, "one", child, 1) }, Function(MaxLost(10)))
+			cfg := Config{Workflows: []*Workflow{parent, child}}
+			gate := &errandGate{open: make(chan struct{})}
+			a := joined(t, s, "a", cfg)
+			settled(t, a)
+			gate.hold(a, false, !isStarted)
+			if isStarted { // the answer is lost
+				ask := a.askShard
+				a.askShard = func(ctx context.Context, shard int, c *call) error {
+					err := ask(ctx, shard, c)
+					gate.wait(ctx)
+					return err
+				}
+			}
+			id := distantParent(t, a.Engine, parent, 1)
+			time.Sleep(time.Minute)
+			if n := len(gate.children()); n != 1 {
+				t.Fatalf("%d children are being started", n)
+			}
+			a.kill()
+			refuses.Store(true)
+			b := joined(t, s, "b", cfg)
+			settled(t, b)
+			run := must(b.Wait(t.Context(), id))
+			if want := map[bool]string{false: "operation one: input: out of fashion", true: `"child 1"`}[isStarted]; run.Error+string(run.Output) != want {
+				t.Errorf("started %v: the parent is %s: %s%s, want %s", isStarted, run.State, run.Output, run.Error, want)
+			}
+		})
+	}
 }
