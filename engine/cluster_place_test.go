@@ -2,9 +2,11 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -101,6 +103,77 @@ func TestClusterScheduleMovesOnce(t *testing.T) {
 			t.Errorf("schedules: %v; want the one that was set", list)
 		}
 	})
+}
+
+// dyingCaller is the log of a member that can't reach others any more after it has changed the
+// schedules of this many shards.
+type dyingCaller struct {
+	journal.Cluster
+	left atomic.Int32
+}
+
+func (d *dyingCaller) Call(ctx context.Context, shard int, request []byte) ([]byte, error) {
+	var c call
+	if err := json.Unmarshal(request, &c); err != nil {
+		return nil, err
+	}
+	if c.Op == opSchedule && d.left.Add(-1) < 0 {
+		return nil, errors.New("no route")
+	}
+	return d.Cluster.Call(ctx, shard, request)
+}
+
+// A schedule that is paused stays paused if the process that moves it to another shard dies, wherever
+// that is. When it is resumed, it starts each run once.
+func TestClusterScheduleThatMovesStaysPaused(t *testing.T) {
+	t.Parallel()
+	for sent := range 8 { // how many shards the process has changed when it dies
+		for _, again := range []bool{false, true} { // the schedules are set again before the schedule is resumed
+			together(t, func(t *testing.T, s *memlog.Store) {
+				wide, narrow := must(NewWorkflow("wide", nothing())), must(NewWorkflow("narrow", MaxRuns(2), nothing()))
+				cfg := Config{Workflows: []*Workflow{wide, narrow}}
+				a, b := joined(t, s, "a", cfg), joined(t, s, "b", cfg)
+				settled(t, a, b)
+				if a.cluster.get(machine.WorkflowSlot("narrow")%8) == nil {
+					a, b = b, a
+				}
+				name := ""
+				for n := range 1000 { // in another shard of a than the runs of narrow
+					if name = keyIn(a, n); machine.KeySlot(name)%8 != machine.WorkflowSlot("narrow")%8 {
+						break
+					}
+				}
+				plan := func(m *member, workflow string) error {
+					return m.SetSchedules(t.Context(), []Schedule{{Name: name, Workflow: workflow, Cron: "*/10 * * * *", Input: []byte("1")}})
+				}
+				if err := errors.Join(plan(a, "wide"), a.PauseSchedule(t.Context(), name, "ann")); err != nil {
+					t.Fatal(err)
+				}
+				dying := &dyingCaller{Cluster: b.cluster.calls.log}
+				dying.left.Store(int32(sent))
+				b.cluster.calls.log = dying
+				_ = plan(b, "narrow") // it dies, or has done all
+				b.kill()
+				settled(t, a)
+				if again {
+					if err := plan(a, "narrow"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(time.Hour)
+				if list := must(a.Schedules(t.Context())); len(list) != 1 || list[0].Paused == nil || list[0].Paused.By != "ann" {
+					t.Fatalf("after %d changes, again %v: schedules %+v; want one that ann has paused", sent, again, list)
+				}
+				if err := a.ResumeSchedule(t.Context(), name, "ann"); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Hour)
+				if n := len(must(a.List(t.Context(), Filter{Fresh: true})).Runs); n != 6 {
+					t.Errorf("after %d changes, again %v: %d starts in an hour, want 6", sent, again, n)
+				}
+			})
+		}
+	}
 }
 
 func TestClusterScheduleOfAWorkflowThatOthersKnow(t *testing.T) {

@@ -96,8 +96,14 @@ func (e *Engine) Schedules(ctx context.Context) (list []Schedule, err error) {
 	if len(silent) > 0 {
 		return nil, fmt.Errorf("schedules: %w", away(silent))
 	}
+	names := map[string]bool{}
 	for _, a := range answers {
-		list = append(list, a.Schedules...)
+		for _, one := range a.Schedules {
+			if !names[one.Name] { // while one is moved, two shards have it
+				list = append(list, one)
+			}
+			names[one.Name] = true
+		}
 	}
 	return list, nil
 }
@@ -124,16 +130,33 @@ func (e *Engine) changeSchedule(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	for shard, a := range answers {
-		if a != nil && slices.ContainsFunc(a.Schedules, func(one Schedule) bool { return one.Name == c.Text }) {
-			_, err := e.at(ctx, shard, c)
+	holders, last := holdersOf(answers, c.Text)
+	if len(holders) > 1 { // it was being moved when a process died
+		if holders, err = (scheduleSpreader{&e.router}).endMove(ctx, answers, holders, last); err != nil {
 			return err
 		}
+	}
+	if len(holders) > 0 {
+		_, err := e.at(ctx, holders[0], c)
+		return err
 	}
 	if len(silent) > 0 {
 		return fmt.Errorf("schedule %q: %w", c.Text, away(silent))
 	}
 	return fmt.Errorf("schedule %q: %w", c.Text, ErrNoSchedule)
+}
+
+// holdersOf returns the shards that have a schedule of this name, and the schedule.
+func holdersOf(answers []*answer, name string) (holders []int, last *Schedule) {
+	for shard, a := range answers {
+		if a == nil {
+			continue
+		}
+		if i := slices.IndexFunc(a.Schedules, func(one Schedule) bool { return one.Name == name }); i >= 0 {
+			holders, last = append(holders, shard), &a.Schedules[i]
+		}
+	}
+	return holders, last
 }
 
 // sameAs reports whether two schedules are equal, apart from Next, Refused and Paused.
@@ -205,7 +228,8 @@ func (s scheduleSpreader) knowsWorkflow(ctx context.Context, name string) (bool,
 
 // spread gives each shard its schedules. A schedule that belongs to another shard now is
 // removed from the old shard before it is added to the new one. It may miss a start in
-// between, but never starts a run twice.
+// between, but never starts a run twice. One that is paused is added before it is removed: it
+// starts nothing, and the pause is not lost if this process dies in between.
 func (s scheduleSpreader) spread(ctx context.Context, list []Schedule) error {
 	if s.alone != nil {
 		return s.setAt(ctx, map[int][]Schedule{0: list})
@@ -223,16 +247,53 @@ func (s scheduleSpreader) spread(ctx context.Context, list []Schedule) error {
 		homes[one.Name] = home
 		parts[home] = append(parts[home], one)
 	}
-	paused, err := s.evict(ctx, homes)
+	answers, silent, err := s.gather(ctx, &call{Op: opSchedules})
 	if err != nil {
 		return err
 	}
-	for _, part := range parts {
-		for i := range part {
-			part[i].Paused = paused[part[i].Name]
+	if len(silent) > 0 {
+		return fmt.Errorf("schedules: %w, and may have some of them; none was changed", away(silent))
+	}
+	paused := map[string]*PausedSchedule{}
+	for _, a := range answers {
+		for _, one := range a.Schedules {
+			if one.Paused != nil {
+				paused[one.Name] = one.Paused
+			}
 		}
 	}
+	added := map[int][]Schedule{}
+	for home, part := range parts {
+		for i := range part {
+			part[i].Paused = paused[part[i].Name]
+			if holders, _ := holdersOf(answers, part[i].Name); part[i].Paused != nil && !slices.Contains(holders, home) {
+				if added[home] == nil {
+					added[home] = slices.Clone(answers[home].Schedules)
+				}
+				added[home] = append(added[home], part[i])
+			}
+		}
+	}
+	if err := s.setAt(ctx, added); err != nil {
+		return err
+	}
+	if err := s.evict(ctx, answers, added, homes); err != nil {
+		return err
+	}
 	return s.setAt(ctx, parts)
+}
+
+// endMove ends the move of a schedule that several shards have: it is removed from all but the one that
+// it belongs to, or else the last one.
+func (s scheduleSpreader) endMove(ctx context.Context, answers []*answer, holders []int, one *Schedule) ([]int, error) {
+	home, err := s.home(ctx, one)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Contains(holders, home) {
+		home = holders[len(holders)-1]
+	}
+	return []int{home}, s.evict(ctx, answers, nil, map[string]int{one.Name: home})
 }
 
 // home returns the shard that a schedule belongs to. The runs that it starts are in the
@@ -253,30 +314,27 @@ func (s scheduleSpreader) home(ctx context.Context, one *Schedule) (int, error) 
 	return machine.KeySlot(one.Name) % s.count(), err
 }
 
-// evict removes the schedules from the shards that they do not belong to any more. It returns the
-// pauses of all schedules by name, so that a schedule that moves stays paused.
-func (s scheduleSpreader) evict(ctx context.Context, homes map[string]int) (paused map[string]*PausedSchedule, err error) {
-	answers, silent, err := s.gather(ctx, &call{Op: opSchedules})
-	if err != nil {
-		return nil, err
-	}
-	if len(silent) > 0 {
-		return nil, fmt.Errorf("schedules: %w, and may have some of them; none was changed", away(silent))
-	}
-	moved, paused := map[int][]Schedule{}, map[string]*PausedSchedule{}
+// evict removes the schedules from the shards that they do not belong to any more. answers has what
+// the shards had, and added what was added to some of them since.
+func (s scheduleSpreader) evict(ctx context.Context, answers []*answer, added map[int][]Schedule, homes map[string]int) error {
+	moved := map[int][]Schedule{}
 	for n, a := range answers {
-		for _, one := range a.Schedules {
-			paused[one.Name] = one.Paused
+		if a == nil {
+			continue
 		}
-		stays := slices.DeleteFunc(slices.Clone(a.Schedules), func(one Schedule) bool {
+		has := a.Schedules
+		if added[n] != nil {
+			has = added[n]
+		}
+		stays := slices.DeleteFunc(slices.Clone(has), func(one Schedule) bool {
 			home, wanted := homes[one.Name]
 			return wanted && home != n
 		})
-		if len(stays) < len(a.Schedules) {
+		if len(stays) < len(has) {
 			moved[n] = stays
 		}
 	}
-	return paused, s.setAt(ctx, moved)
+	return s.setAt(ctx, moved)
 }
 
 // setAt replaces all schedules of the given shards.
