@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
@@ -53,8 +54,8 @@ func Operation(name, kind string, opts ...StepOption) Part {
 		if !b.w.def.Flow {
 			s.errs = append(s.errs, errors.New("only a flow has operations"))
 		}
-		if s.version != "" || s.key != "" || s.parallel != 0 || s.within != 0 || s.detached || s.undoPolicy != "" {
-			s.errs = append(s.errs, errors.New("only After, Policy, WithPolicy, MaxLost and Concurrency are options of a declared operation"))
+		if names := s.undeclarable(); len(names) > 0 {
+			s.errs = append(s.errs, fmt.Errorf("%s: only After, Policy, WithPolicy, MaxLost and Concurrency are options of a declared operation", strings.Join(names, ", ")))
 		}
 		for _, err := range s.errs {
 			if err != nil {
@@ -70,6 +71,25 @@ func Operation(name, kind string, opts ...StepOption) Part {
 			b.w.steps[limitedOp(name)] = s.concurrency
 		}
 	}
+}
+
+// undeclarable returns the names of the options that a declared operation can't have, because only
+// the call of the operation has an effect with them.
+func (s *stepBuilder) undeclarable() (names []string) {
+	add := func(name string, isSet bool) {
+		if isSet {
+			names = append(names, name)
+		}
+	}
+	add("Version", s.version != "")
+	add("ForKey", s.key != "")
+	add("Parallel", s.parallel != 0)
+	add("Within", s.within != 0)
+	add("Detached", s.detached)
+	add("UndoPolicy", s.undoPolicy != "")
+	add("HeartbeatTimeout", s.Heartbeat != 0)
+	add("MaxWindows", s.Windows != 0)
+	return names
 }
 
 // limitedOp returns the name of the step in the definition of an operation that has a limit of its
