@@ -135,7 +135,7 @@ func (g *Gateway) find(r *http.Request) (*provider, string, *problem) {
 	case p == nil:
 		return nil, "", &problem{status: http.StatusNotFound, code: codeProvider, message: "no such provider; configured: " + table.list()}
 	case hasDots(path):
-		return nil, "", &problem{status: http.StatusBadRequest, code: codePath, provider: name, message: "the path has a . or .. segment"}
+		return nil, "", &problem{status: http.StatusBadRequest, code: codePath, provider: p.spec.Name, message: "the path has a . or .. segment"}
 	}
 	return p, path, nil
 }

@@ -37,7 +37,7 @@ type RequestInfo struct {
 	Model    string    `json:"model,omitempty"`
 
 	Outcome string `json:"outcome"`          // one of Outcomes
-	Status  int    `json:"status,omitempty"` // status that the caller got; 0 means none yet, or the caller disconnected
+	Status  int    `json:"status,omitempty"` // status that the caller got; 0 means none: not yet, or the caller disconnected before it
 	From    string `json:"from,omitempty"`   // the provider that sent the response; "" means the gateway itself
 	Code    string `json:"code,omitempty"`   // code of the gateway's own error response
 	Reason  string `json:"reason,omitempty"` // why the gateway gave up
@@ -203,11 +203,21 @@ func newRecordStore(n int) *recordStore {
 	return s
 }
 
-// begin adds a request in progress that has a timeline.
+// begin adds a request in progress that has a timeline. It does nothing if the request has ended,
+// because then nothing would remove it.
 func (s *recordStore) begin(r *request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.active[r.call] = r
+	if !r.ended.Load() {
+		s.active[r.call] = r
+	}
+}
+
+// drop removes a request that has ended and is not kept.
+func (s *recordStore) drop(r *request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.active, r.call)
 }
 
 // find returns the request in progress with this id, if it has a timeline.

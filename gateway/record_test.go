@@ -12,7 +12,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
+	"github.com/tideover/tideover/internal/clock"
 	"github.com/tideover/tideover/internal/memnet"
 )
 
@@ -551,5 +553,83 @@ func TestARequestThatSucceedsAtOnceCostsNoAllocation(t *testing.T) {
 	}
 	if off, on := measure(-1), measure(0); on > off {
 		t.Errorf("%v allocations, and %v without a record", on, off)
+	}
+}
+
+// A request that ends while one of its attempts begins a timeline does not stay in the list of
+// requests in progress.
+func TestNoRequestStaysInProgressAfterItsEnd(t *testing.T) {
+	t.Parallel()
+	g, err := New([]Spec{spec(t, "it", Generic, unreachableURL)}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := g.table.Load().providers["it"]
+	p.stats.nextSample.Store(1 << 62)
+	r := newRequest(g, p, http.MethodGet, incoming{caller: t.Context(), path: "/x"})
+	r.response.answered, r.response.whole, r.response.status = true, true, http.StatusOK
+	r.response.finish()
+	g.records.begin(r) // by an attempt that had seen the request in progress
+	if len(g.records.active) != 0 {
+		t.Fatalf("%d requests in progress", len(g.records.active))
+	}
+}
+
+// A wait that is too short for the record does not make its request one of the sample.
+func TestShortWaitsAreNotSamples(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g, err := New([]Spec{spec(t, "it", Generic, unreachableURL)}, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := g.table.Load().providers["it"]
+		for n, wait := range []time.Duration{0, time.Millisecond, 0, 2 * time.Millisecond} {
+			r := newRequest(g, p, http.MethodGet, incoming{caller: t.Context(), path: []string{"/a", "/b", "/c", "/d"}[n]})
+			began := clock.Now()
+			step := r.startWait(WaitSlot, p)
+			time.Sleep(wait)
+			r.endWait(WaitSlot, step, began)
+			r.response.answered, r.response.whole, r.response.status = true, true, http.StatusOK
+			r.response.last = &attempt{request: r, target: &r.picker.targets[0], p: p, key: p.keys.keys[0]}
+			r.response.finish()
+		}
+		var got []string
+		for _, i := range g.Requests(RequestFilter{}) {
+			got = append(got, fmt.Sprintf("%s sampled=%v", i.Route, i.Sampled))
+		}
+		if want := "[GET /d sampled=false GET /a sampled=true]"; fmt.Sprint(got) != want || len(g.records.active) != 0 {
+			t.Errorf("got %v, want %v; %d in progress", got, want, len(g.records.active))
+		}
+	})
+}
+
+// The record of a request with a hedge has its model.
+func TestARequestWithAHedgeHasItsModel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newTestServer(t, func(n int, _ http.ResponseWriter, r *http.Request) {
+			if n == 1 {
+				<-r.Context().Done()
+			}
+		})
+		r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, withPolicy(t, "fixed(1ms) attempts=2 attempt-timeout=5s hedge=20ms/100%"))})
+		i := r.record(r.get("/p/it/v1/chat?model=m"))
+		if i.Attempts != 2 || !i.Steps[1].Hedge || i.Model != "m" {
+			t.Errorf("got the model %q: %+v", i.Model, i)
+		}
+	})
+}
+
+// The record of a rejected request does not keep its URL in memory.
+func TestARejectionNamesTheProviderOfTheConfiguration(t *testing.T) {
+	t.Parallel()
+	g, err := New([]Spec{spec(t, "it", Generic, unreachableURL)}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := g.table.Load().providers["it"].spec.Name
+	_, _, bad := g.find(must(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/p/it/../x", nil)))
+	if bad == nil || bad.provider != name || unsafe.StringData(bad.provider) != unsafe.StringData(name) {
+		t.Errorf("got %+v", bad)
 	}
 }

@@ -36,6 +36,7 @@ type request struct {
 	method     string
 	timeline   atomic.Pointer[timeline] // nil means that there is nothing to record so far
 	ended      atomic.Bool
+	sampled    bool // it is recorded even if it succeeds at once
 
 	upload  upload
 	body    watchedBody            // the body that the caller sends
@@ -75,6 +76,7 @@ func newRequest(g *Gateway, p *provider, method string, in incoming) *request {
 	r.response.request = r
 	p.stats.requests.Add(1)
 	if p.stats.takeSample(r.began.Sub(g.started)) {
+		r.sampled = true
 		r.keep()
 	}
 	return r

@@ -26,6 +26,7 @@ type timeline struct {
 	attempts int
 	moves    int
 	model    string
+	hasModel bool // model is final: a later attempt would not find another
 	tokens   tokenReader
 }
 
@@ -219,16 +220,16 @@ func (a *attempt) recordEnd(failure error) {
 	t.change(a.step, func(s *timelineStep) {
 		s.Open, s.end, s.Result, s.Status, s.Why = false, end, resultNames[a.result.kind], a.result.code, text
 	})
-	if t.isFirst() {
+	if t.wantsModel() {
 		a.readModel(t)
 	}
 }
 
-// isFirst reports whether there was no second attempt so far.
-func (t *timeline) isFirst() bool {
+// wantsModel reports whether an attempt may still find the model of the request.
+func (t *timeline) wantsModel() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.attempts < 2
+	return !t.hasModel
 }
 
 // recordCut records that the response of the attempt broke off.
@@ -253,13 +254,14 @@ func (a *attempt) readModel(t *timeline) {
 	if known := r.model.Load(); known != nil {
 		model = cmp.Or(*known, model)
 	}
-	if model == "" && r.upload.ended.Load() && hasJSON(a.req) {
+	uploaded := r.upload.ended.Load()
+	if model == "" && uploaded && hasJSON(a.req) {
 		model = modelIn(headOf(a.req))
 	}
 	model = recordText(r.g.redact(model), maxRecordText)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.model = model
+	t.model, t.hasModel = model, uploaded || model != ""
 }
 
 // info returns the record of the request as it is now.
@@ -306,27 +308,36 @@ func (t *timeline) describe(i *RequestInfo, now time.Duration) {
 	i.Waited = waited.Seconds()
 }
 
-// finishRecord stores the record of the request, if it is kept: if it has a timeline, or did not
-// succeed.
+// finishRecord stores the record of the request, if it is kept: if it is sampled, had trouble, or
+// did not succeed.
 func (r *request) finishRecord() {
 	outcome := r.response.outcome()
 	t := r.timeline.Load()
 	if t == nil && outcome != RequestSucceeded {
 		t = r.keep()
 	}
-	r.ended.Store(true) // an attempt that does not end in time makes no timeline any more
+	// An attempt that does not end in time makes no timeline any more. One that has begun to make
+	// it is either seen here, or sees in recordStore.begin that the request has ended.
+	r.ended.Store(true)
 	if t == nil {
+		if t = r.timeline.Load(); t == nil {
+			return
+		}
+	}
+	kind := recordTrouble
+	switch {
+	case outcome == RequestRejected:
+		kind = recordRejected
+	case outcome != RequestSucceeded || t.hasTrouble():
+	case r.sampled:
+		kind = recordSample
+	default: // its only wait was too short for the record
+		r.g.records.drop(r)
 		return
 	}
 	t.addFinal(r.response.lastAttempt())
 	i := r.info()
-	kind := recordTrouble
-	switch {
-	case outcome == RequestSucceeded && !t.hasTrouble():
-		i.Sampled, kind = true, recordSample
-	case outcome == RequestRejected:
-		kind = recordRejected
-	}
+	i.Sampled = kind == recordSample
 	r.g.records.end(kind, &i)
 }
 
