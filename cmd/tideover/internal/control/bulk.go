@@ -1,14 +1,18 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // BulkAction is an operation on many runs.
@@ -136,26 +140,60 @@ const (
 // BulkResult has the numbers of runs of a [BulkJob].
 type BulkResult struct {
 	Done    int64 // runs that were changed
-	Refused int64 // runs that were not: the state had changed, or an attempt does not end
+	Refused int64 // runs whose state does not allow the change, or that do not exist any more
+	Failed  int64 // runs that were not changed for another reason: their shard did not answer, for example
 }
 
 // BulkJob is a change of many runs in the background.
 type BulkJob struct {
-	result BulkResult // accessed atomically until done is closed
-	done   chan struct{}
-	err    error // set before done is closed
+	done chan struct{}
+
+	mu     sync.Mutex
+	result BulkResult
+	failed error // of the first run that counts as failed
+	silent []int // shards that did not answer, so that their runs are not in the list
+	err    error // why the job has stopped
 }
 
 // Progress returns how many runs were changed so far.
 func (j *BulkJob) Progress() BulkResult {
-	return BulkResult{atomic.LoadInt64(&j.result.Done), atomic.LoadInt64(&j.result.Refused)}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.result
 }
 
 // Done returns a channel that is closed when the job has ended.
 func (j *BulkJob) Done() <-chan struct{} { return j.done }
 
-// Err returns why a job that has ended did not reach all runs; nil if it did.
-func (j *BulkJob) Err() error { return j.err }
+// Err returns why a job that has ended did not reach all runs, or could not change some of them; nil
+// if it reached all. Runs that count as refused are no error.
+func (j *BulkJob) Err() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	errs := []error{j.err}
+	if len(j.silent) > 0 {
+		errs = append(errs, fmt.Errorf("%s: %w", NotChanged(j.silent), engine.ErrAway))
+	}
+	if n := j.result.Failed; n > 0 {
+		errs = append(errs, fmt.Errorf("%s not changed, the first because: %w", textfmt.Plural(int(n), "run"), j.failed))
+	}
+	return errors.Join(errs...)
+}
+
+// count counts the result of the change of one run.
+func (j *BulkJob) count(err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch {
+	case err == nil:
+		j.result.Done++
+	case AsError(err).Status < http.StatusInternalServerError:
+		j.result.Refused++
+	default:
+		j.result.Failed++
+		j.failed = cmp.Or(j.failed, err)
+	}
+}
 
 // StartBulk applies the action to the runs with the ids, or to all runs that match the filter if ids
 // is nil, in the background. The job ends when it has reached all runs, when the context ends, or
@@ -170,38 +208,52 @@ func (r *Runs) StartBulk(ctx context.Context, action BulkAction, ids []string, f
 	}
 	go func() {
 		defer close(j.done)
+		var err error
 		if ids != nil {
-			j.err = j.result.add(ctx, ids, change)
-			return
+			err = j.add(ctx, ids, change)
+		} else {
+			err = j.addMatching(ctx, r, f, change)
 		}
-		j.err = r.forAll(ctx, f, func(ids []string) error { return j.result.add(ctx, ids, change) })
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.err = err
 	}()
 	return j
 }
 
-// forAll calls do with the ids of the runs that match a filter, page by page, from the oldest run to
-// the newest.
-func (r *Runs) forAll(ctx context.Context, f Filter, do func(ids []string) error) error {
+// addMatching calls change for the runs that match a filter, page by page, from the oldest run to the
+// newest. It records the shards that do not answer.
+func (j *BulkJob) addMatching(ctx context.Context, r *Runs, f Filter, change func(id string) error) error {
 	f.Order, f.Limit = "oldest", 1000
 	for {
 		list, err := r.engine.List(ctx, f.engine())
 		if err != nil {
 			return err
 		}
+		j.missed(list.Silent)
 		ids := make([]string, len(list.Runs))
 		for i := range list.Runs {
 			ids[i] = list.Runs[i].ID
 		}
-		if err := do(ids); err != nil || list.Next == "" {
+		if err := j.add(ctx, ids, change); err != nil || list.Next == "" {
 			return err
 		}
 		f.After = list.Next
 	}
 }
 
+// missed records shards that did not answer.
+func (j *BulkJob) missed(shards []int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.silent = append(j.silent, shards...)
+	slices.Sort(j.silent)
+	j.silent = slices.Compact(j.silent)
+}
+
 // add calls change concurrently for the runs, and counts the results. It stops at the first
 // [engine.ErrClosed], which it returns.
-func (b *BulkResult) add(ctx context.Context, ids []string, change func(id string) error) error {
+func (j *BulkJob) add(ctx context.Context, ids []string, change func(id string) error) error {
 	rest, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var next atomic.Int64
@@ -209,14 +261,12 @@ func (b *BulkResult) add(ctx context.Context, ids []string, change func(id strin
 	for range bulkWorkers {
 		workers.Go(func() {
 			for n := next.Add(1); n <= int64(len(ids)) && rest.Err() == nil; n = next.Add(1) {
-				switch err := change(ids[n-1]); {
-				case err == nil:
-					atomic.AddInt64(&b.Done, 1)
-				case errors.Is(err, engine.ErrClosed):
+				err := change(ids[n-1])
+				if errors.Is(err, engine.ErrClosed) {
 					stop(err)
-				default:
-					atomic.AddInt64(&b.Refused, 1)
+					continue
 				}
+				j.count(err)
 			}
 		})
 	}

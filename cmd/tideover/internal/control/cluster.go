@@ -67,6 +67,15 @@ func Silent(shards []int) string {
 	return fmt.Sprintf("shards %s did not answer; their runs are missing", numbers(shards))
 }
 
+// NotChanged returns a sentence that names the shards that did not answer when their runs were to be
+// changed.
+func NotChanged(shards []int) string {
+	if len(shards) == 1 {
+		return fmt.Sprintf("the runs of shard %d were not changed", shards[0])
+	}
+	return fmt.Sprintf("the runs of the shards %s were not changed", numbers(shards))
+}
+
 // numbers formats a sorted list, such as "1, 4-7": three or more consecutive numbers become a
 // range.
 func numbers(list []int) string {

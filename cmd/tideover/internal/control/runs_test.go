@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/tideover/tideover/engine"
@@ -149,5 +151,30 @@ func TestAServiceWithoutAnEngine(t *testing.T) {
 	}
 	if _, err := s.System.Doctor(); err == nil || AsError(err).Code != CodeNotFound {
 		t.Errorf("Doctor: %v", err)
+	}
+}
+
+// A change that fails for a reason other than the state of the run is an error of the job, which
+// continues with the other runs.
+func TestABulkJobTellsRefusalsFromFailures(t *testing.T) {
+	t.Parallel()
+	j := new(BulkJob)
+	results := map[string]error{
+		"a": nil, "b": engine.ErrState, "c": engine.ErrNotFound, "d": engine.ErrAway, "e": context.DeadlineExceeded, "f": errors.New("disk full"), "g": nil,
+	}
+	if err := j.add(t.Context(), slices.Sorted(maps.Keys(results)), func(id string) error { return results[id] }); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := j.Progress(), (BulkResult{Done: 2, Refused: 2, Failed: 3}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if err := j.Err(); err == nil || !strings.HasPrefix(err.Error(), "3 runs not changed, the first because: ") {
+		t.Errorf("Err = %v", err)
+	}
+	j = new(BulkJob)
+	j.missed([]int{4, 2})
+	j.missed([]int{2})
+	if err := j.Err(); !errors.Is(err, engine.ErrAway) || err.Error() != "the runs of the shards 2, 4 were not changed: did not answer" {
+		t.Errorf("Err = %v", err)
 	}
 }

@@ -2,12 +2,14 @@ package web
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/journal/memlog"
 	"github.com/tideover/tideover/internal/testwait"
@@ -94,6 +96,11 @@ func TestPagesNameSilentShards(t *testing.T) {
 		if strings.Contains(body, ">there<") {
 			t.Errorf("%s has a name that is a secret:\n%s", path, body)
 		}
+	}
+	job := p.h.control.Runs.StartBulk(t.Context(), control.BulkCancel, nil, control.Filter{Workflow: "quick", States: []string{"waiting"}}, "alice")
+	<-job.Done()
+	if err := job.Err(); !errors.Is(err, engine.ErrAway) {
+		t.Errorf("a bulk action without the runs of some shards: %v", err)
 	}
 }
 

@@ -80,7 +80,7 @@ func (h bulkActions) change(r *http.Request, a *bulkAction, t bulkTarget) (did, 
 	}
 	n := job.Progress()
 	if err := job.Err(); err != nil {
-		return "", "", fmt.Errorf("%w; runs that were %s before this error: %d", err, a.past, n.Done)
+		return "", "", fmt.Errorf("%w; runs that were %s: %d", err, a.past, n.Done)
 	}
 	v := url.Values{"did": {string(a.name) + "-all"}, "n": {strconv.FormatInt(n.Done, 10)}, "left": {strconv.FormatInt(n.Refused, 10)}}
 	sign := "?"
@@ -99,7 +99,7 @@ type progressBody struct {
 	Text    string // how many of how many runs
 	Over    bool
 	Problem string // why it has not reached all runs
-	Reached int64  // runs that were changed or refused
+	Reached int64  // runs that were changed, refused or failed
 	Total   int64  // 0 if unknown
 	Back    string // URL of the list
 }
@@ -132,7 +132,7 @@ func (h progressPage) load(ctx context.Context, id string, now time.Time) (part,
 func newProgressBody(job *bulkJob, over bool) progressBody {
 	n := job.Progress()
 	b := progressBody{
-		Title: job.kind.verb + " runs" + job.kind.how, Over: over, Reached: n.Done + n.Refused, Total: int64(job.total), Back: job.back,
+		Title: job.kind.verb + " runs" + job.kind.how, Over: over, Reached: n.Done + n.Refused + n.Failed, Total: int64(job.total), Back: job.back,
 	}
 	// Runs that have changed since they were counted may match, too.
 	if b.Total > 0 {
