@@ -262,21 +262,31 @@ func (h runActions) edited(r *http.Request, id string) (json.RawMessage, error) 
 	if strings.TrimSpace(text) == strings.TrimSpace(pretty(string(i.Input))) {
 		return nil, nil
 	}
+	input, problem := compactJSON(text)
+	if problem != "" {
+		return nil, &inputError{"the input " + problem, strings.ToValidUTF8(text, "\uFFFD")}
+	}
+	return input, nil
+}
+
+// compactJSON returns a text that a user has typed as compact JSON, or what is wrong with it, as the rest
+// of a sentence.
+func compactJSON(text string) (value json.RawMessage, problem string) {
 	var valid json.RawMessage
 	if err := json.Unmarshal([]byte(text), &valid); err != nil {
-		return nil, &inputError{"the input is not JSON: " + place(text, err), text}
+		return nil, "is not JSON: " + place(text, err)
 	}
 	if !utf8.ValidString(text) {
-		return nil, &inputError{"the input is not UTF-8", strings.ToValidUTF8(text, "\uFFFD")}
+		return nil, "is not UTF-8"
 	}
 	if name, twice := control.Duplicate(valid); twice {
-		return nil, &inputError{fmt.Sprintf("%q is given twice in the input", name), text}
+		return nil, fmt.Sprintf("gives %q twice", name)
 	}
 	var small bytes.Buffer
 	if err := json.Compact(&small, valid); err != nil {
-		return nil, err
+		return nil, "is not JSON: " + err.Error()
 	}
-	return small.Bytes(), nil
+	return small.Bytes(), ""
 }
 
 // place returns the message of a JSON error, with its line and column in the text if it has them.

@@ -137,7 +137,7 @@ func TestActions(t *testing.T) {
 		if a.status != http.StatusUnprocessableEntity {
 			t.Errorf("a name twice: %d, want 422", a.status)
 		}
-		has(t, "the question again", a.body, "&#34;list.x&#34; is given twice in the input", "<textarea")
+		has(t, "the question again", a.body, "the input gives &#34;list.x&#34; twice", "<textarea")
 		if a := b.request("POST", "/runs/"+id+"/replay", url.Values{"input": {"{\"name\": \"\xff\"}"}}); a.status != http.StatusUnprocessableEntity {
 			t.Errorf("bytes that are no text: %d, want 422", a.status)
 		}

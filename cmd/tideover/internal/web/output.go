@@ -39,6 +39,9 @@ func outputURL(a output.Attempt, page string) string {
 // addOutputs adds the outputs to the attempts of the steps. In a cluster, another member may have the
 // output of an attempt: then there is only a link.
 func (h runPage) addOutputs(i *engine.Info, steps []step) {
+	if len(steps) == 0 { // do not read outputs that no step shows
+		return
+	}
 	ends := h.control.Runs.OutputEnds(i, endSize)
 	for s := range steps {
 		for k := range steps[s].Attempts {

@@ -139,10 +139,7 @@ func (h *Site) form(path string, ask func(*http.Request) (*question, error), do 
 		h.showQuestion(w, r, http.StatusOK, q)
 	})
 	h.mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
-		if err := r.ParseForm(); err != nil {
-			if statusOf(err) == http.StatusInternalServerError {
-				err = control.NewError(control.CodeBadRequest, err.Error(), "")
-			}
+		if err := parseForm(r); err != nil {
 			h.fail(w, r, err)
 			return
 		}
@@ -166,6 +163,16 @@ func (h *Site) form(path string, ask func(*http.Request) (*question, error), do 
 			forward(w, r, to)
 		}
 	})
+}
+
+// parseForm parses the form of a request. An error has the status 413 if the form is too large, and 400
+// otherwise.
+func parseForm(r *http.Request) error {
+	err := r.ParseForm()
+	if err != nil && statusOf(err) == http.StatusInternalServerError {
+		return control.NewError(control.CodeBadRequest, err.Error(), "")
+	}
+	return err
 }
 
 func unknownAction(action string) error {

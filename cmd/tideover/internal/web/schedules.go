@@ -39,7 +39,7 @@ func scheduleURL(name string) string { return "/schedules/" + url.PathEscape(nam
 
 func (h schedulesPage) load(ctx context.Context, now time.Time) (part, error) {
 	var b schedulesBody
-	rows, err := h.rows(ctx)
+	rows, err := h.rows(ctx, "")
 	switch {
 	case err != nil && control.AsError(err).Status == http.StatusServiceUnavailable: // their shard does not answer
 		b.Missing = h.redact(err.Error())
@@ -53,11 +53,22 @@ func (h schedulesPage) load(ctx context.Context, now time.Time) (part, error) {
 	}, nil
 }
 
-// rows returns the schedules, by their next start.
-func (h schedulesPage) rows(ctx context.Context) ([]scheduleRow, error) {
+// rows returns the schedules of a workflow, by their next start; those of all workflows if workflow is
+// empty.
+func (h schedulesPage) rows(ctx context.Context, workflow string) ([]scheduleRow, error) {
 	soon, cancel := h.soon(ctx)
 	defer cancel()
 	list, err := h.control.Runs.Schedules(soon)
+	if err != nil {
+		return nil, err
+	}
+	if workflow != "" {
+		list = slices.DeleteFunc(list, func(s engine.Schedule) bool { return s.Workflow != workflow })
+	}
+	last, err := lastRuns(list, func(workflow string) ([]row, error) {
+		rows, _, err := h.list(ctx, control.Filter{Workflow: workflow, Limit: rowsPerPage})
+		return rows, err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -65,10 +76,7 @@ func (h schedulesPage) rows(ctx context.Context) ([]scheduleRow, error) {
 	rows := make([]scheduleRow, len(list))
 	for i, s := range list {
 		s.Refused = changedCopy(s.Refused, func(r *engine.RefusedStart) { r.Error = h.redact(r.Error) })
-		rows[i] = scheduleRow{Schedule: s, ID: "sc-" + hash(s.Name, 6), WorkflowURL: workflowURL(s.Workflow)}
-		if rows[i].Last, err = h.lastRun(ctx, &s); err != nil {
-			return nil, err
-		}
+		rows[i] = scheduleRow{Schedule: s, ID: "sc-" + hash(s.Name, 6), WorkflowURL: workflowURL(s.Workflow), Last: last[s.Name]}
 		if !readOnly {
 			rows[i].Offers = scheduleOffers(&s)
 		}
@@ -77,16 +85,24 @@ func (h schedulesPage) rows(ctx context.Context) ([]scheduleRow, error) {
 	return rows, nil
 }
 
-// lastRun returns the newest run that the schedule has started; nil if it is not one of the last runs
-// of the workflow.
-func (h schedulesPage) lastRun(ctx context.Context, s *engine.Schedule) (*row, error) {
-	rows, _, err := h.list(ctx, control.Filter{Workflow: s.Workflow, Limit: rowsPerPage})
-	for i := range rows {
-		if strings.HasPrefix(rows[i].Key, "schedule/"+s.Name+"/") {
-			return &rows[i], nil
+// lastRuns returns the newest run that each schedule has started, by the name of the schedule. It has
+// only runs that are among the last runs of their workflow. It calls read once for each workflow.
+func lastRuns(list []engine.Schedule, read func(workflow string) ([]row, error)) (map[string]*row, error) {
+	newest, byWorkflow := map[string]*row{}, map[string][]row{}
+	for _, s := range list {
+		rows, known := byWorkflow[s.Workflow]
+		if !known {
+			var err error
+			if rows, err = read(s.Workflow); err != nil {
+				return nil, err
+			}
+			byWorkflow[s.Workflow] = rows
+		}
+		if i := slices.IndexFunc(rows, func(r row) bool { return strings.HasPrefix(r.Key, "schedule/"+s.Name+"/") }); i >= 0 {
+			newest[s.Name] = &rows[i]
 		}
 	}
-	return nil, err
+	return newest, nil
 }
 
 func scheduleOffers(s *engine.Schedule) (list []offer) {

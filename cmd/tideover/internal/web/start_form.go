@@ -1,7 +1,6 @@
 package web
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -12,7 +11,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
@@ -212,8 +210,8 @@ func kindOf(t reflect.Type) string {
 // start starts a run with the input of the form. If a field is wrong, it shows the form again, with
 // the problem beside the field.
 func (h startPage) start(w http.ResponseWriter, r *http.Request) {
-	if err := r.ParseForm(); err != nil {
-		h.fail(w, r, control.NewError(control.CodeBadRequest, err.Error(), ""))
+	if err := parseForm(r); err != nil {
+		h.fail(w, r, err)
 		return
 	}
 	f, err := h.form(r.Context(), r.PathValue("workflow"), r.URL.Query().Has("json"))
@@ -296,18 +294,7 @@ func (p *formField) json() (value json.RawMessage, problem string) {
 	if p.Kind == fieldJSON && text == "" {
 		return nil, "is empty: write JSON such as [1, 2] or {\"a\": 1}, or null"
 	}
-	var valid json.RawMessage
-	if err := json.Unmarshal([]byte(p.Value), &valid); err != nil {
-		return nil, "is not JSON: " + place(p.Value, err)
-	}
-	if name, twice := control.Duplicate(valid); twice {
-		return nil, fmt.Sprintf("%q is given twice", name)
-	}
-	var small bytes.Buffer
-	if err := json.Compact(&small, valid); err != nil || !utf8.Valid(small.Bytes()) {
-		return nil, "is not JSON"
-	}
-	return small.Bytes(), ""
+	return compactJSON(p.Value)
 }
 
 // check sets Wrong if a field has a problem.

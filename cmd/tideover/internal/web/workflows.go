@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -96,28 +97,35 @@ type endedCache struct {
 type cachedEnded struct {
 	totals engine.Totals // of the workflow when the figures were computed
 	ended  endedRuns
+	waits  bool // ended has the waits
 }
 
-// endedRuns returns the figures of a workflow. It reads the list again only if the totals have changed.
-func (h *Site) endedRuns(ctx context.Context, workflow string, totals engine.Totals) (endedRuns, error) {
+// endedRuns returns the figures of a workflow, with the waits for the first attempt if waits is true. It
+// reads the runs again only if the totals have changed.
+func (h *Site) endedRuns(ctx context.Context, workflow string, totals engine.Totals, waits bool) (endedRuns, error) {
 	h.ended.mu.Lock()
 	c, ok := h.ended.known[workflow]
 	h.ended.mu.Unlock()
-	if ok && c.totals == totals {
+	if ok && c.totals == totals && (c.waits || !waits) {
 		return c.ended, nil
 	}
 	list, err := h.endedList(ctx, workflow)
 	if err != nil {
 		return endedRuns{}, err
 	}
-	ended := newEndedRuns(list.Runs)
+	ended, complete := newEndedRuns(list.Runs), list.Behind == 0 && len(list.Silent) == 0
+	if waits {
+		var all bool
+		ended.Wait, all = h.firstWaits(ctx, list.Runs)
+		complete = complete && all
+	}
 	h.ended.mu.Lock()
 	defer h.ended.mu.Unlock()
-	if list.Behind == 0 && len(list.Silent) == 0 {
+	if complete {
 		if h.ended.known == nil || len(h.ended.known) > 1000 {
 			h.ended.known = map[string]cachedEnded{}
 		}
-		h.ended.known[workflow] = cachedEnded{totals, ended}
+		h.ended.known[workflow] = cachedEnded{totals, ended, waits}
 	}
 	return ended, nil
 }
@@ -154,7 +162,10 @@ func (h workflowsPage) loadList(ctx context.Context, now time.Time) (part, error
 		return part{}, err
 	}
 	b := workflowsBody{Missing: h.redact(all.Missing), Silent: silentText(t.Stats.Silent, nil)}
-	schedules, _ := h.control.Runs.Schedules(ctx) //nolint:errcheck // Missing has the error
+	schedules, err := h.control.Runs.Schedules(ctx)
+	if err != nil && b.Missing == "" {
+		b.Missing = h.redact(err.Error())
+	}
 	for i := range all.Workflows {
 		w := &all.Workflows[i]
 		r := workflowRow{Name: w.Name, URL: workflowURL(w.Name), Start: startURL(ctx, w.Name), Next: w.Next, Steps: len(w.Steps)}
@@ -162,7 +173,7 @@ func (h workflowsPage) loadList(ctx context.Context, now time.Time) (part, error
 			r.Steps = 0
 		}
 		r.Paused = slices.ContainsFunc(schedules, func(s engine.Schedule) bool { return s.Workflow == w.Name && s.Paused != nil })
-		if err := h.addRuns(ctx, &r, &t); err != nil {
+		if err := h.addRuns(ctx, &r, &t, false); err != nil {
 			return part{}, err
 		}
 		b.Rows = append(b.Rows, r)
@@ -179,8 +190,9 @@ func (h *Site) isCode(workflow string) bool {
 	return ok && w.IsFlow()
 }
 
-// addRuns adds the numbers of runs, the newest run and the figures of the ended runs.
-func (h workflowsPage) addRuns(ctx context.Context, r *workflowRow, t *totals) (err error) {
+// addRuns adds the numbers of runs, the newest run and the figures of the ended runs, with their waits
+// if waits is true.
+func (h workflowsPage) addRuns(ctx context.Context, r *workflowRow, t *totals, waits bool) (err error) {
 	i := slices.IndexFunc(t.Stats.Workflows, func(w engine.WorkflowStats) bool { return w.Name == r.Name })
 	if i < 0 {
 		return nil // it has had no run
@@ -200,7 +212,7 @@ func (h workflowsPage) addRuns(ctx context.Context, r *workflowRow, t *totals) (
 	if len(rows) > 0 {
 		r.Last = &rows[0]
 	}
-	r.Ended, err = h.endedRuns(ctx, r.Name, w.Totals)
+	r.Ended, err = h.endedRuns(ctx, r.Name, w.Totals, waits)
 	return err
 }
 
@@ -243,10 +255,7 @@ func (h workflowsPage) load(ctx context.Context, name string, now time.Time) (pa
 		workflowRow: workflowRow{Name: name, URL: workflowURL(name), Start: startURL(ctx, name), Next: w.Next, Steps: len(w.Steps)},
 		Timeout:     w.Timeout, Code: h.isCode(name), RunsURL: q.url("/runs"), Missing: h.redact(all.Missing), Silent: silentText(t.Stats.Silent, nil),
 	}
-	if err := h.addRuns(ctx, &b.workflowRow, &t); err != nil {
-		return part{}, err
-	}
-	if b.Ended.Wait, err = h.firstWaits(ctx, name); err != nil {
+	if err := h.addRuns(ctx, &b.workflowRow, &t, true); err != nil {
 		return part{}, err
 	}
 	if !b.Code {
@@ -260,8 +269,9 @@ func (h workflowsPage) load(ctx context.Context, name string, now time.Time) (pa
 	if b.Runs, _, err = h.list(ctx, f); err != nil {
 		return part{}, err
 	}
-	rows, _ := schedulesPage(h).rows(ctx) //nolint:errcheck // Missing has the error
-	b.Schedules = slices.DeleteFunc(rows, func(s scheduleRow) bool { return s.Workflow != name })
+	if b.Schedules, err = schedulesPage(h).rows(ctx, name); err != nil && b.Missing == "" {
+		b.Missing = h.redact(err.Error())
+	}
 	return part{
 		template: "workflow", behind: t.Stats.Behind > 0, moving: true,
 		data: page{Title: "Workflow " + name, Place: "workflows", Live: "/live" + workflowURL(name), Now: now, Dead: t.States["dead"], Body: b},
@@ -275,22 +285,24 @@ type firstStarts struct {
 	known map[string]time.Time // by the id of the run; zero if it has had no attempt
 }
 
-// firstWaits returns how long the last runs that have ended waited for their first attempt.
-func (h *Site) firstWaits(ctx context.Context, workflow string) (percentiles, error) {
-	list, err := h.endedList(ctx, workflow)
-	if err != nil {
-		return percentiles{}, err
-	}
+// firstWaits returns how long ended runs waited for their first attempt. all is false if some of the
+// runs could not be read.
+func (h *Site) firstWaits(ctx context.Context, runs []engine.Info) (p percentiles, all bool) {
 	ctx, cancel := h.soon(ctx)
 	defer cancel()
 	var waits []time.Duration
-	for i := range list.Runs {
-		r := &list.Runs[i]
-		if first, err := h.firstStart(ctx, r.ID); err == nil && !first.IsZero() {
-			waits = append(waits, max(first.Sub(r.Created), 0))
+	all = true
+	for i := range runs {
+		first, err := h.firstStart(ctx, runs[i].ID)
+		switch {
+		case errors.Is(err, engine.ErrNotFound): // its retention has ended
+		case err != nil:
+			all = false
+		case !first.IsZero():
+			waits = append(waits, max(first.Sub(runs[i].Created), 0))
 		}
 	}
-	return newPercentiles(waits), nil
+	return newPercentiles(waits), all
 }
 
 // firstStart returns when the first attempt of an ended run started; zero if it has had none.

@@ -1,7 +1,9 @@
 package web
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -125,7 +127,7 @@ func TestStartForm(t *testing.T) {
 	}
 	for _, tt := range []struct{ name, value, want string }{
 		{"input.count", "four", `id="start-0-problem">&#34;four&#34; is not a number`}, {"input.tags", "[1,", `id="start-3-problem">is not JSON: line 1`}, {"input.tags", "", "is empty"},
-		{"input.tags", `{"a":1,"a":2}`, "is given twice"}, {"key", "a\nb", `id="start-key-problem"`},
+		{"input.tags", `{"a":1,"a":2}`, "gives &#34;a&#34; twice"}, {"key", "a\nb", `id="start-key-problem"`},
 	} {
 		a := b.request("POST", form, change(tt.name, tt.value))
 		if a.status != http.StatusUnprocessableEntity || !strings.Contains(a.body, tt.want) || !strings.Contains(a.body, `aria-invalid="true"`) || !strings.Contains(a.body, "was not started") {
@@ -229,5 +231,57 @@ func TestPercentiles(t *testing.T) {
 	}
 	if got := newPercentiles(nil); got != (percentiles{}) {
 		t.Errorf("none: %+v", got)
+	}
+}
+
+// A form that is too large is answered with 413, as by the API.
+func TestStartFormIsLimited(t *testing.T) {
+	t.Parallel()
+	b := newTestSite(t)
+	if a := b.request("POST", "/workflows/quick/start", url.Values{"input.name": {strings.Repeat("x", maxBody+1)}}); a.status != http.StatusRequestEntityTooLarge {
+		t.Errorf("%d, want 413", a.status)
+	}
+}
+
+// The runs of a workflow are read once, whatever the number of its schedules.
+func TestLastRunsOfSchedules(t *testing.T) {
+	t.Parallel()
+	list := []engine.Schedule{{Name: "a", Workflow: "x"}, {Name: "b", Workflow: "x"}, {Name: "c", Workflow: "y"}, {Name: "d", Workflow: "x"}}
+	var read []string
+	got, err := lastRuns(list, func(workflow string) ([]row, error) {
+		read = append(read, workflow)
+		return []row{{Info: engine.Info{ID: "1", Key: "schedule/b/2"}}, {Info: engine.Info{ID: "2", Key: "schedule/a/2"}}, {Info: engine.Info{ID: "3", Key: "schedule/a/1"}}}, nil
+	})
+	if err != nil || strings.Join(read, " ") != "x y" {
+		t.Errorf("read %q, %v", read, err)
+	}
+	if got["a"].ID != "2" || got["b"].ID != "1" || got["c"] != nil || got["d"] != nil {
+		t.Errorf("got %+v", got)
+	}
+	failure := errors.New("no answer")
+	if _, err := lastRuns(list, func(string) ([]row, error) { return nil, failure }); !errors.Is(err, failure) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// The figures of a workflow are read again only if a run has ended.
+func TestFiguresOfAWorkflowAreCached(t *testing.T) {
+	t.Parallel()
+	b := newTestSite(t)
+	b.until(b.start("quick", job{}), "succeeded")
+	totals := engine.Totals{Succeeded: 1}
+	first, err := b.h.endedRuns(t.Context(), "quick", totals, true)
+	if err != nil || first.Wait.N != 1 {
+		t.Fatalf("got %+v, %v", first, err)
+	}
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, waits := range []bool{true, false} {
+		if again, err := b.h.endedRuns(canceled, "quick", totals, waits); err != nil || again != first {
+			t.Errorf("the second time: %+v, %v", again, err)
+		}
+	}
+	if _, err := b.h.endedRuns(canceled, "quick", engine.Totals{Succeeded: 2}, false); err == nil {
+		t.Error("it was not read again")
 	}
 }
