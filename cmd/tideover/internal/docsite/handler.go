@@ -1,15 +1,12 @@
 package docsite
 
 import (
-	"bytes"
-	"cmp"
 	"net/http"
-	"path"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/tideover/tideover"
+	"github.com/tideover/tideover/cmd/tideover/internal/theme"
 )
 
 // contentPolicy is the Content-Security-Policy of all pages: they can load files only from this
@@ -61,19 +58,13 @@ func (s *site) serve(w http.ResponseWriter, r *http.Request) {
 		s.serveSearch(w, r)
 		return
 	}
-	if asset, ok := strings.CutPrefix(name, assetPath); ok && assets[asset] != nil {
-		if r.URL.Query().Get("v") == checksum(assets[asset]) {
-			w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
-		} else {
-			w.Header().Set("Cache-Control", "no-cache")
-		}
-		send(w, r, asset, assets[asset])
+	if asset, ok := loadAssets()[strings.TrimPrefix(name, assetPath)]; ok && strings.HasPrefix(name, assetPath) {
+		asset.ServeHTTP(w, r)
 		return
 	}
 	if body, ok := s.files[name]; ok {
 		w.Header().Set("Content-Security-Policy", filePolicy)
-		w.Header().Set("Cache-Control", "no-cache")
-		send(w, r, name, body)
+		theme.NewAsset(name, body).ServeHTTP(w, r)
 		return
 	}
 	s.show(w, r, http.StatusNotFound, view{site: s, Path: name, Title: "Page not found", Problem: "The documentation has no such page."})
@@ -95,27 +86,15 @@ func (s *site) show(w http.ResponseWriter, r *http.Request, status int, v view) 
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	w.Header().Set("Cache-Control", "no-cache")
+	page := theme.NewAsset("page.html", body)
 	if status == http.StatusOK {
-		send(w, r, "page.html", body)
+		page.ServeHTTP(w, r)
 		return
 	}
-	w.Header().Set("Content-Type", kinds[".html"])
+	w.Header().Set("Cache-Control", "no-cache")
+	w.Header().Set("Content-Type", page.Type)
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
 		_, _ = w.Write(body)
 	}
-}
-
-// kinds has the media types of files by extension.
-var kinds = map[string]string{
-	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
-	".svg": "image/svg+xml", ".png": "image/png", ".json": "application/json",
-}
-
-// send sends a body with its type, unless the browser has it already.
-func send(w http.ResponseWriter, r *http.Request, name string, body []byte) {
-	w.Header().Set("Content-Type", cmp.Or(kinds[path.Ext(name)], "text/plain; charset=utf-8"))
-	w.Header().Set("ETag", `"`+checksum(body)+`"`)
-	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(body))
 }

@@ -2,9 +2,7 @@ package docsite
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"embed"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"html/template"
@@ -28,10 +26,14 @@ var (
 	script string
 )
 
-// assets are the style sheet, the script and the icon, by name.
-var assets = map[string][]byte{
-	"docs.css": []byte(theme.CSS + styles), "docs.js": []byte(script), "icon.svg": []byte(theme.Icon),
-}
+// loadAssets returns the style sheet, the script and the icon, by name.
+var loadAssets = sync.OnceValue(func() map[string]theme.Asset {
+	assets := map[string]theme.Asset{}
+	for name, body := range map[string]string{"docs.css": theme.CSS + styles, "docs.js": script, "icon.svg": theme.Icon} {
+		assets[name] = theme.NewAsset(name, []byte(body))
+	}
+	return assets
+})
 
 // view is the data of the template.
 type view struct {
@@ -60,18 +62,13 @@ func (v view) URL(to string) string { return v.site.url(v.Path, to) }
 func (v view) Asset(name string) string {
 	u := v.site.url(v.Path, assetPath+name)
 	if !v.site.static {
-		u += "?v=" + checksum(assets[name])
+		u += loadAssets()[name].Query()
 	}
 	return u
 }
 
 // MaxQuery returns the limit of a query, in bytes.
 func (view) MaxQuery() int { return maxQuery }
-
-func checksum(body []byte) string {
-	sum := sha256.Sum256(body)
-	return hex.EncodeToString(sum[:6])
-}
 
 // html renders a page.
 func (v view) html() ([]byte, error) {

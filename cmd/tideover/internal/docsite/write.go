@@ -41,8 +41,8 @@ func (s *site) renderAll() (map[string][]byte, error) {
 	for name, body := range s.files {
 		files[name] = body
 	}
-	for name, body := range assets {
-		files[assetPath+name] = body
+	for name, a := range loadAssets() {
+		files[assetPath+name] = a.Body
 	}
 	views := []view{s.searchView("")}
 	for _, p := range s.pages {

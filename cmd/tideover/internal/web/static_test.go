@@ -75,7 +75,7 @@ func TestNothingInline(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"app.js", "page.css"} {
-		body := loadAssets()[name].body
+		body := loadAssets()[name].Body
 		if len(body) == 0 {
 			t.Errorf("%s is empty", name)
 		}
