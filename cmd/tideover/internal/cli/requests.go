@@ -89,6 +89,9 @@ const noRequests = "no requests: the server has kept none that match, since its 
 
 // renderRequests renders a list of requests as lines.
 func renderRequests(list *control.RequestList, s *screen) []string {
+	if list.Off {
+		return []string{"no requests: " + control.NoRequestsKept}
+	}
 	if len(list.Requests) == 0 {
 		return []string{noRequests}
 	}

@@ -50,6 +50,9 @@ func TestHowRequestsLook(t *testing.T) {
 	for i, name := range []string{"requests-show.txt", "requests-show-open.txt", "requests-show-rejected.txt"} {
 		goldenLines(t, name, renderRequest(&all[i], &screen{now: noon, zone: time.UTC}))
 	}
+	if got := renderRequests(&control.RequestList{Off: true}, &screen{}); len(got) != 1 || got[0] != "no requests: "+control.NoRequestsKept {
+		t.Errorf("a server that keeps none: %q", got)
+	}
 	if got := renderRequests(&control.RequestList{}, &screen{}); len(got) != 1 || got[0] != noRequests {
 		t.Errorf("no requests: %q", got)
 	}

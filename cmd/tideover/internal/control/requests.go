@@ -27,9 +27,13 @@ type Requests struct {
 
 // RequestList is a list of requests, without their steps.
 type RequestList struct {
-	Requests []gateway.RequestInfo `json:"requests"` // newest first
-	Since    time.Time             `json:"since"`    // start of the server: it keeps no earlier requests
+	Requests []gateway.RequestInfo `json:"requests"`      // newest first
+	Since    time.Time             `json:"since"`         // start of the server: it keeps no earlier requests
+	Off      bool                  `json:"off,omitempty"` // the server keeps no requests
 }
+
+// NoRequestsKept says that the server keeps no requests, and why.
+const NoRequestsKept = "the server keeps no requests, because gateway.keep-requests is 0"
 
 // DefaultRequests is how many requests a list has by default, and MaxRequests how many it can
 // have.
@@ -40,7 +44,7 @@ const (
 
 // List returns the requests that the filter selects.
 func (r *Requests) List(f gateway.RequestFilter) (RequestList, error) {
-	out := RequestList{Requests: []gateway.RequestInfo{}, Since: r.started}
+	out := RequestList{Requests: []gateway.RequestInfo{}, Since: r.started, Off: r.record == nil}
 	if err := CheckRequestFilter(f); err != nil || r.record == nil {
 		return out, err
 	}
@@ -79,8 +83,11 @@ func (r *Requests) Get(id string) (gateway.RequestInfo, error) {
 		}
 	}
 	hint := "the server keeps recent requests that failed, waited or moved, and a sample of the others, since its start"
-	if err != nil {
+	switch {
+	case err != nil:
 		hint = "an id is the number in the header X-Tideover-Call of a response"
+	case r.record == nil:
+		hint = NoRequestsKept
 	}
 	return gateway.RequestInfo{}, NewError(CodeNotFound, fmt.Sprintf("no such request: %q", Excerpt(id)), hint)
 }

@@ -20,11 +20,14 @@ import (
 func (s *server) newControl() *control.Service {
 	p := s.parts
 	c := control.Config{
-		Engine: p.engine, Clustered: p.cluster != nil, Providers: p.gateway, Requests: p.gateway, Storms: p.observer.alarm.Storms,
+		Engine: p.engine, Clustered: p.cluster != nil, Providers: p.gateway, Storms: p.observer.alarm.Storms,
 		Data: s.cfg.Server.Data, Version: s.options.Version, Logger: s.options.Log,
 		Settings: s.reloader.settings, ConfigFile: s.reloader.file, Place: s.addresses.place,
 		Doctor: p.diagnose, Findings: p.machineFindings, CallbackKey: s.callbackKey,
 		Outputs: p.outputs, Redactor: s.options.Source.Redactor,
+	}
+	if s.cfg.Gateway.KeepRequests > 0 {
+		c.Requests = p.gateway
 	}
 	if p.nip90 != nil {
 		c.Relays = p.nip90.Relays

@@ -25,7 +25,8 @@ type requestsBody struct {
 	Outcomes  []string
 	Rows      []requestRow
 	Since     time.Time
-	Full      bool // there may be more that match
+	Full      bool   // there may be more that match
+	Off       string // why the server keeps no requests; "" if it does
 }
 
 // requestRow is a request in the list, or on its own page.
@@ -139,6 +140,9 @@ func (h requestsPage) loadList(ctx context.Context, q requestQuery, now time.Tim
 		return p, err
 	}
 	b := requestsBody{Query: q, Outcomes: gateway.Outcomes, Since: list.Since, Full: len(list.Requests) == listedRequests}
+	if list.Off {
+		b.Off = control.NoRequestsKept
+	}
 	for _, st := range h.control.Providers.List() {
 		b.Providers = append(b.Providers, st.Name)
 	}

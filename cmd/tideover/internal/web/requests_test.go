@@ -136,7 +136,23 @@ func TestRequestsPage(t *testing.T) {
 		}
 	}
 	has(t, "an unknown id", s.request("GET", "/requests/1", nil).body, "no such request", "since its start", `href="/requests"`)
-	has(t, "without a gateway", newTestSite(t).page("/requests"), "There are no requests yet")
+}
+
+// A server that keeps no requests says so, on the page of the list and about a single request.
+func TestNoRequestsAreKept(t *testing.T) {
+	t.Parallel()
+	s := &testSite{T: t}
+	s.h = newSiteOf(setup{Config: control.Config{Version: "test", Logger: slog.New(slog.DiscardHandler)}})
+	s.srv = httptest.NewServer(s.h)
+	t.Cleanup(s.srv.Close)
+	body := s.page("/requests")
+	has(t, "the list", body, "the server keeps no requests, because gateway.keep-requests is 0")
+	hasNot(t, "the list", body, "Kept in memory", "no requests yet", `name="call"`)
+	a := s.request("GET", "/requests/4711", nil)
+	if a.status != http.StatusNotFound {
+		t.Errorf("a request: %d", a.status)
+	}
+	has(t, "a request", a.body, "gateway.keep-requests is 0")
 }
 
 // A request in progress is shown, and an open page is not sent again while nothing happens.
