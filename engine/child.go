@@ -47,7 +47,7 @@ func Children[In, Out any](f *Flow, name string, w *Workflow, inputs []In, opts 
 			return nil, f.misuse(o.identity, fmt.Errorf("input %d: %w", i, err))
 		}
 	}
-	if err := f.checkItems(o.identity, texts); err != nil {
+	if err := f.checkItems(&o, texts); err != nil {
 		return nil, err
 	}
 	g := &opGroup{name: o.identity, n: len(inputs), parallel: o.parallel, isMap: true}

@@ -224,7 +224,7 @@ func (c *commands) repeat(ctx context.Context, id, by string, change func(*machi
 	if !r.Closed() {
 		return nil, fmt.Errorf("%w: run %s is %s; cancel it first", ErrState, id, r.State())
 	}
-	s := &machine.Start{Input: r.Input, Previous: r.ID, Source: name(by)}
+	s := &machine.Start{Input: r.Input, Previous: r.ID, Source: name(by), Undos: r.AllUndos()}
 	if s.Origin, s.OriginKey, err = c.origin(ctx, r); err != nil {
 		return nil, err
 	}

@@ -235,6 +235,10 @@ func (d *dispatcher) launch(run *machine.Run, step int, handler Handler, trial *
 		}
 		a.flow = d.flows[run.ID]
 		a.item, _ = d.operationOf(run, step)
+		a.task.Operation = step
+		if g := a.item.opGroup; g != nil && (g.undoable || g.isUndo) {
+			a.task.Undos = run.Undos()
+		}
 	} else {
 		a.task.Input = slices.Clone(run.Input)
 	}

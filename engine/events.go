@@ -131,7 +131,11 @@ func (b *eventBatch) note(rec *machine.Record, run *machine.Run, step eventStep)
 	case machine.Succeeded:
 		add(retry.Succeeded)
 	case machine.Dead:
-		gaveUp(add, run.Reason, rec)
+		p := gaveUp(add, run.Reason, rec)
+		if rec.Kind == machine.Undone && p.Err == nil { // everything is undone, and the run ends with the error before that
+			_, text, _ := run.Situation()
+			p.Err = errors.New(text)
+		}
 	case machine.Canceled:
 		if rec.Kind == machine.Undone {
 			add(retry.Canceled)
@@ -153,12 +157,13 @@ func verdict(add func(retry.EventKind) *retry.Event, rec *machine.Record) {
 	}
 }
 
-func gaveUp(add func(retry.EventKind) *retry.Event, reason retry.Reason, rec *machine.Record) {
+func gaveUp(add func(retry.EventKind) *retry.Event, reason retry.Reason, rec *machine.Record) *retry.Event {
 	p := add(retry.GaveUp)
 	p.Reason = reason
 	if rec.Text != "" {
 		p.Err = errors.New(rec.Text)
 	}
+	return p
 }
 
 // publish publishes the events of the turn, which is stored now.

@@ -145,7 +145,7 @@ func Function(opts ...StepOption) Part {
 			opt(s)
 		}
 		s.parsePolicy()
-		if len(s.Needs) > 0 || s.concurrency != 0 || s.key != "" || s.parallel != 0 || s.within != 0 || s.detached || s.undoPolicy != "" {
+		if len(s.Needs) > 0 || s.concurrency != 0 || s.hasOpOptions() {
 			s.errs = append(s.errs, errors.New("only Policy, WithPolicy, MaxLost and Version are options of a function; use MaxRuns to limit the runs"))
 		}
 		for _, err := range s.errs {
@@ -171,7 +171,7 @@ func Operations(opts ...StepOption) Part {
 			opt(s)
 		}
 		s.parsePolicy()
-		if len(s.Needs) > 0 || s.concurrency != 0 || s.version != "" || s.key != "" || s.parallel != 0 || s.within != 0 || s.detached || s.undoPolicy != "" {
+		if len(s.Needs) > 0 || s.concurrency != 0 || s.version != "" || s.hasOpOptions() {
 			s.errs = append(s.errs, errors.New("only Policy, WithPolicy, MaxLost, HeartbeatTimeout and MaxWindows are options of all operations"))
 		}
 		for _, err := range s.errs {
@@ -370,7 +370,7 @@ func newMap[T, R any](f *Flow, kind, name string, items []T, do func(context.Con
 		}
 	}
 	if err == nil {
-		err = f.checkItems(o.identity, texts)
+		err = f.checkItems(&o, texts)
 	}
 	if err != nil {
 		f.busy.Store(false)
@@ -423,6 +423,13 @@ func Sleep(f *Flow, name string, d time.Duration, opts ...StepOption) error {
 	return f.perform(&opGroup{name: o.identity, n: 1, parallel: 1, sleep: max(d, 0)})
 }
 
+// Labels sets what [StepInfo.Item] of the items of a [Map], [Collect] or [Children] is: the text
+// that label returns for the item with this index, or its beginning. Without it, that is the
+// beginning of the item's JSON. Of many items, only the first ones have a label.
+func Labels(label func(i int) string) StepOption {
+	return func(s *stepBuilder) { s.labels = label }
+}
+
 // Now returns the current time. It is recorded: when the function is called again, Now
 // returns the same time. It has a name because it is an operation.
 func Now(f *Flow, name string, opts ...StepOption) (time.Time, error) {
@@ -433,6 +440,14 @@ func Now(f *Flow, name string, opts ...StepOption) (time.Time, error) {
 // returns the same number. It has a name because it is an operation.
 func Random(f *Flow, name string, opts ...StepOption) (uint64, error) {
 	return recorded(f, "random", name, opts, rand.Uint64)
+}
+
+// Skip records that the function leaves out an operation because of a condition, so that the run
+// shows it as skipped. It has no other effect. If a retry of the run makes the condition true, the
+// function calls the operation instead.
+func Skip(f *Flow, name string, opts ...StepOption) error {
+	_, err := recorded(f, machine.SkipKind, name, opts, func() any { return nil })
+	return err
 }
 
 // recorded returns a value that is recorded when the function asks for it first.

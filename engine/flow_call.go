@@ -243,8 +243,9 @@ func (c *flowCall) result(f *Flow, call func() ([]byte, error)) (end flowEnd) {
 		err = fmt.Errorf("output of the function: %d bytes, at most %d can be stored; store it elsewhere and return a reference", len(out), c.sh.cfg.MaxPayload)
 	}
 	if err != nil {
+		redo := f.failures(err)
 		return flowEnd{isError: true, result: &machine.Result{
-			Failed: true, Outcome: retry.Outcome{Class: retry.ClassPermanent}, Error: c.sh.errorText(err.Error()), Redo: machine.EncodeRedo(f.failures(err)),
+			Failed: true, Outcome: retry.Outcome{Class: retry.ClassPermanent}, Error: c.sh.errorText(err.Error()), Redo: machine.EncodeRedo(redo), Reason: f.reasonOf(redo),
 		}}
 	}
 	return flowEnd{result: &machine.Result{Output: out}}
@@ -280,6 +281,25 @@ func (f *Flow) failures(err error) (numbers []int) {
 	return numbers
 }
 
+// reasonOf returns why the first of these failed operations gave up, if its policy or the engine
+// decided that; 0 if the reason is another one.
+func (f *Flow) reasonOf(failed []int) retry.Reason {
+	if len(failed) == 0 {
+		return 0
+	}
+	for _, res := range f.ended {
+		if res.Number != failed[0] {
+			continue
+		}
+		switch kind, _ := splitIdentity(res.Name); {
+		case kind == machine.ChildKind: // its reasons are those of another run
+		case slices.Contains([]retry.Reason{retry.StopAttempts, retry.StopTotalTimeout, retry.StopServerWait, retry.StopStuck, retry.StopLost, retry.StopWindows}, res.Reason):
+			return res.Reason
+		}
+	}
+	return 0
+}
+
 // addFailed adds the names of all failed operations whose errors err wraps.
 func addFailed(names map[string]bool, err error) {
 	switch e := err.(type) { //nolint:errorlint // it follows the tree of errors itself
@@ -301,7 +321,7 @@ func (f *Flow) unasked() string {
 	var names []string
 	missing := func(identity string) {
 		kind, name := splitIdentity(identity)
-		if kind == machine.UndoKind {
+		if kind == machine.UndoKind || kind == machine.SkipKind {
 			return // the function does not call it
 		}
 		if mapped, index := cutIndex(name); index != "" && isItemKind(kind) {

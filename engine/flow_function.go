@@ -40,7 +40,7 @@ const functionPrefix = "function:"
 
 // Operation declares an operation of a flow by its name. The declared operations are what
 // [Workflow.Steps] returns, with kind as their handler, [After], [Policy], [WithPolicy] and
-// [MaxLost]. [Concurrency] limits how many attempts of the operations with this name run at once,
+// [MaxLost]. They are stored with the definition, and [Info.Declared] has them. [Concurrency] limits how many attempts of the operations with this name run at once,
 // in all runs of the flow together; the items of a [Map] count, too. The other options of an
 // operation are those that the function calls it with.
 func Operation(name, kind string, opts ...StepOption) Part {
@@ -67,6 +67,7 @@ func Operation(name, kind string, opts ...StepOption) Part {
 			info.Policy = s.Policy.String()
 		}
 		b.w.declared = append(b.w.declared, info)
+		b.w.def.Ops = append(b.w.def.Ops, machine.DeclaredOp{Name: name, Kind: kind, Needs: s.Needs})
 		if s.concurrency > 0 {
 			b.w.steps[limitedOp(name)] = s.concurrency
 		}

@@ -3,6 +3,7 @@ package engine
 import (
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,6 +25,9 @@ const (
 func (i *Info) describeFlow(r *machine.Run) {
 	i.Status, i.Tags, i.Version, i.Asking = r.Status(), decodeTags(r.Tags()), r.Def.Version, r.Asks()
 	i.Undoable = r.Undoable()
+	for _, o := range r.Def.Ops {
+		i.Declared = append(i.Declared, DeclaredOp(o))
+	}
 	i.setContinued()
 	l := newFlowOps(r)
 	l.choose()
@@ -54,6 +58,7 @@ type flowOps struct {
 	ops    []listedOp // ordered by number; the first one is the function
 	counts OpCounts   // of the operations, without the function
 	maps   map[string]*OpCounts
+	labels map[string][]string // of the items of maps
 }
 
 // listedOp is an operation of a run, or its function.
@@ -81,7 +86,7 @@ const (
 
 // newFlowOps returns the operations of the run with their numbers, names and statuses.
 func newFlowOps(r *machine.Run) *flowOps {
-	l := &flowOps{run: r, maps: map[string]*OpCounts{}}
+	l := &flowOps{run: r, maps: map[string]*OpCounts{}, labels: map[string][]string{}}
 	known := map[int]bool{}
 	for n, s := range r.Live() {
 		kind, name := machine.Function, machine.Function
@@ -95,11 +100,16 @@ func newFlowOps(r *machine.Run) *flowOps {
 		o := listedOp{number: res.Number, status: machine.Complete.String(), made: res.Attempts, group: otherOps}
 		o.kind, o.name = splitIdentity(res.Name)
 		if isMapKind(o.kind) {
-			l.itemsOf(o.name).Total = countItems(res.Data)
+			items, _ := readItems(res.Data) // without items if they can't be read
+			l.itemsOf(o.name).Total = items.count()
+			l.labels[o.name] = items.Labels
 			o.group = mapOps
 		}
-		if res.Reason != 0 {
+		switch {
+		case res.Reason != 0:
 			o.status, o.group = machine.Exhausted.String(), failedOps
+		case o.kind == machine.SkipKind:
+			o.status = statusSkipped
 		}
 		l.add(o)
 		known[res.Number] = true
@@ -112,7 +122,9 @@ func newFlowOps(r *machine.Run) *flowOps {
 			if rec.Data != nil { // it ended with its call
 				o.status, o.group = machine.Complete.String(), otherOps
 			}
-			o.kind, o.name = splitIdentity(rec.Text)
+			if o.kind, o.name = splitIdentity(rec.Text); o.kind == machine.SkipKind {
+				continue
+			}
 			forgotten[rec.Step] = o
 		case o != nil && rec.Kind == machine.Done && rec.Reason == 0:
 			o.status, o.group = machine.Complete.String(), otherOps
@@ -185,7 +197,8 @@ func (l *flowOps) describe() {
 			if l.run.Step(o.number) != nil {
 				o.info = new(describeStep(l.run, o.number))
 			}
-			o.info.Name, o.info.Kind = o.name, o.kind
+			o.info.Name, o.info.Kind, o.info.Number = o.name, o.kind, o.number
+			o.info.Item = l.labelOf(o)
 			switch {
 			case o.kind == machine.ChildKind:
 				o.info.Progress = nil // it is the child: see addRecords
@@ -209,7 +222,7 @@ func (l *flowOps) describe() {
 		if !isMapKind(o.kind) { // a map does not end when it is stored, but with its items
 			o.info.Ended = pointer(res.Ended)
 		}
-		if o.info.Error, o.info.Code = res.Text, res.Code; res.Reason == 0 && !isMapKind(o.kind) && o.kind != "sleep" {
+		if o.info.Error, o.info.Code = res.Text, res.Code; res.Reason == 0 && !isMapKind(o.kind) && o.kind != "sleep" && o.kind != machine.SkipKind {
 			outputs[res.Number] = res.Data
 		}
 	}
@@ -225,6 +238,15 @@ func (l *flowOps) describe() {
 			room -= len(out)
 		}
 	}
+}
+
+// labelOf returns the label of an item, or of the item that an undo undoes; "" for other operations.
+func (l *flowOps) labelOf(o *listedOp) string {
+	mapped, index := cutIndex(o.name)
+	if i, err := strconv.Atoi(index); err == nil && i >= 0 && i < len(l.labels[mapped]) && (isItemKind(o.kind) || o.kind == machine.UndoKind) {
+		return l.labels[mapped][i]
+	}
+	return ""
 }
 
 // addRecords adds the history of the run to the operations that are chosen, and to the notes of i.
@@ -283,15 +305,6 @@ func (c *OpCounts) status(over bool) string {
 		return machine.Canceled.String()
 	}
 	return machine.Running.String()
-}
-
-// countItems returns the number of items of a map, from its stored result: see Flow.checkItems.
-func countItems(stored []byte) int {
-	var hashes []byte
-	if json.Unmarshal(stored, &hashes) != nil {
-		return 0
-	}
-	return len(hashes) / itemHash
 }
 
 // isMapKind reports whether operations of the kind have items.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -188,6 +190,7 @@ type operation struct {
 	within   time.Duration       // of an await
 	detached bool                // of a child
 	undo     *machine.Definition // policy and limits of the undo
+	labels   func(i int) string  // of items; nil means their JSON
 }
 
 // operation checks the call of an operation: its name and options, and that the flow is used as
@@ -224,7 +227,7 @@ func (f *Flow) operation(kind, name string, opts []StepOption) (o operation, err
 		return o, f.misuse(o.identity, err)
 	}
 	f.asked[o.identity], f.last = true, o.identity
-	o.def, o.parallel, o.within, o.detached = s.def, cmp.Or(s.parallel, defaultParallel), s.within, s.detached
+	o.def, o.parallel, o.within, o.detached, o.labels = s.def, cmp.Or(s.parallel, defaultParallel), s.within, s.detached, s.labels
 	return o, nil
 }
 
@@ -364,30 +367,72 @@ func (f *Flow) record(identity string, data []byte) error {
 // itemHash is the number of bytes of the hash of an item.
 const itemHash = 8
 
+// Limits of the labels of items that are stored.
+const (
+	maxLabel  = 60       // bytes of a label
+	maxLabels = 32 << 10 // bytes of all labels of a map; the items after that have none
+)
+
+// storedItems is what is stored of the items of a Map.
+type storedItems struct {
+	Hashes []byte   `json:"hashes"` // itemHash bytes for each item
+	Labels []string `json:"labels,omitempty"`
+}
+
+// readItems decodes stored items. Those of earlier versions have no labels.
+func readItems(data []byte) (items storedItems, err error) {
+	if bytes.HasPrefix(data, []byte{'"'}) {
+		return items, json.Unmarshal(data, &items.Hashes)
+	}
+	return items, json.Unmarshal(data, &items)
+}
+
+// count returns the number of items.
+func (s *storedItems) count() int { return len(s.Hashes) / itemHash }
+
+// labelsOf returns the labels of items, which are JSON.
+func (o *operation) labelsOf(items [][]byte) (labels []string) {
+	size := 0
+	for i := range items {
+		label := string(items[i][:min(len(items[i]), 2*maxLabel)])
+		if o.labels != nil {
+			label = o.labels(i)
+		}
+		label = textfmt.TruncateWithin(strings.ToValidUTF8(label, "\uFFFD"), maxLabel, "…")
+		if size += len(label); size > maxLabels {
+			break
+		}
+		labels = append(labels, label)
+	}
+	return labels
+}
+
 // checkItems compares the items of a Map with those that are stored, or stores the hashes of the
 // items.
-func (f *Flow) checkItems(identity string, items [][]byte) error {
+func (f *Flow) checkItems(o *operation, items [][]byte) error {
+	identity := o.identity
 	hashes := make([]byte, 0, itemHash*len(items))
 	for _, item := range items {
 		h := fnv.New64a()
 		_, _ = h.Write(item) // never fails
 		hashes = h.Sum(hashes)
 	}
-	text, err := json.Marshal(hashes)
-	if err != nil {
-		return err
-	}
 	stored, ok := f.ended[identity]
 	if !ok {
 		if err := f.checkCount(identity, 1+len(items)); err != nil {
 			return err // before the hashes are stored, which may be too many for an entry
 		}
+		text, err := json.Marshal(storedItems{hashes, o.labelsOf(items)})
+		if err != nil {
+			return err
+		}
 		return f.record(identity, text)
 	}
-	var before []byte
-	if err := json.Unmarshal(stored.Data, &before); err != nil {
+	known, err := readItems(stored.Data)
+	if err != nil {
 		return f.misuse(identity, fmt.Errorf("its stored items can't be read: %w", err))
 	}
+	before := known.Hashes
 	if len(before) != len(hashes) {
 		return f.misuse(identity, fmt.Errorf("has %d items, but the stored operation has %d: the items must follow from the input and from results of operations", len(items), len(before)/itemHash))
 	}
@@ -407,6 +452,7 @@ type opSpec struct {
 	within   time.Duration
 	detached bool
 	undo     string // policy of the undo
+	labels   func(i int) string
 }
 
 // opKey identifies the definition of an operation in the cache of a workflow.
@@ -449,6 +495,8 @@ func (w *Workflow) operation(kind, name string, opts []StepOption) (s opSpec, er
 		err = errors.New("version: use the option of the function")
 	case b.parallel != 0 && base != "map" && base != childrenKind:
 		err = errors.New("parallel: only Map, Collect and Children have this option")
+	case b.labels != nil && base != "map" && base != childrenKind:
+		err = errors.New("labels: only Map, Collect and Children have this option")
 	case b.detached && kind != machine.ChildKind && kind != childrenKind:
 		err = errors.New("detached: only Child and Children have this option")
 	case b.undoPolicy != "" && !strings.HasSuffix(kind, withUndo):
@@ -459,7 +507,7 @@ func (w *Workflow) operation(kind, name string, opts []StepOption) (s opSpec, er
 	if err := errors.Join(append(b.errs, err)...); err != nil {
 		return s, err
 	}
-	s.key, s.parallel, s.within, s.detached, s.undo = b.key, b.parallel, b.within, b.detached, b.undoPolicy
+	s.key, s.parallel, s.within, s.detached, s.undo, s.labels = b.key, b.parallel, b.within, b.detached, b.undoPolicy, b.labels
 	if !hasAttempts {
 		return s, nil
 	}

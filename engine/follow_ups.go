@@ -308,7 +308,7 @@ type gaveUpOp struct {
 	operation GaveUpOperation // its entry without the result
 }
 
-// gaveUpOps returns the operations of a dead run, without undos.
+// gaveUpOps returns the operations of a dead run, without undos and those that were skipped.
 func gaveUpOps(run *machine.Run) (list []gaveUpOp) {
 	for n := range run.Live() {
 		if n > 0 && !run.IsUndo(n) {
@@ -318,12 +318,13 @@ func gaveUpOps(run *machine.Run) (list []gaveUpOp) {
 	for res := range machine.ReadResults(run.Results()) {
 		op := gaveUpOp{name: label(res.Name), operation: GaveUpOperation{Status: "succeeded"}}
 		switch kind, _ := splitIdentity(res.Name); {
-		case kind == machine.UndoKind:
+		case kind == machine.UndoKind, kind == machine.SkipKind:
 			continue
 		case res.Reason != 0:
 			op.operation = GaveUpOperation{Status: "failed", Code: res.Code}
 		case isMapKind(kind):
-			op.operation.Items = countItems(res.Data)
+			items, _ := readItems(res.Data) // without items if they can't be read
+			op.operation.Items = items.count()
 		case hasResult(&res):
 			op.result, op.operation.Omitted = res.Data, len(res.Data)
 		}

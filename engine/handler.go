@@ -18,7 +18,8 @@ type Handler func(ctx context.Context, t *Task) (output []byte, err error)
 // Origin and Step together are the same in all attempts of a step, also after
 // [Engine.Retry], [Engine.RetryLatest], [Engine.Replay] and [Engine.Rerun]: use them as
 // the idempotency key of calls that must not be made twice. Do not use Run or Key: a
-// repetition is a run with an id of its own and without a key.
+// repetition is a run with an id of its own and without a key. Add Undos if it is not 0: an
+// operation that was undone must be executed again.
 type Task struct {
 	Run       string // id of the run
 	Workflow  string // name of the run's workflow
@@ -29,7 +30,7 @@ type Task struct {
 	Step     string          // name of the step; of the undo of an operation: "undo:" and the name of the operation
 	Attempt  int             // number of the attempt for the policy, from 1: Spent + 1. An attempt that was lost, released or snoozed is made again with the same number
 	Attempts int             // limit of the policy; retry.Unlimited means no limit
-	Total    int             // number of the attempt among all attempts of the step, from 1, as in AttemptInfo
+	Total    int             // number of the attempt among all attempts of the step, from 1, as in AttemptInfo. It begins with 1 again if a retry of a flow calls an operation again
 	Created  time.Time       // when the run was accepted
 	Source   string          // who started the run
 	Args     json.RawMessage // arguments of a step made by Call
@@ -37,6 +38,14 @@ type Task struct {
 	Progress json.RawMessage // what the step last stored by Progress, SaveProgress or Keep
 	Spent    int             // earlier attempts that count for the policy
 	Windows  int             // number of times an attempt returned Limited
+
+	// Operation is the number of the operation in the run of a flow, from 1. If a retry of the run
+	// calls the operation again, it has another number. It is 0 for a step.
+	Operation int
+
+	// Undos is how often the operations of the run, and of the runs that it repeats, were undone
+	// before. It is 0 for operations that have no undo: see DoUndo.
+	Undos int
 
 	attempt *attempt
 	encoded bool // the output is known to be JSON, because adapt encoded it

@@ -13,7 +13,7 @@ import (
 )
 
 // Info describes a run. [Engine.Get] fills all fields. In lists, Source, Deadline, ReplayOf,
-// Origin, OriginKey, Version, Steps, Operations, Notes and Omitted are not set, and previews
+// Origin, OriginKey, Version, Steps, Declared, Operations, Notes and Omitted are not set, and previews
 // replace Input and Output.
 //
 // Info is limited in size. Of a flow with many operations, Steps has at most 1000: those that
@@ -50,6 +50,7 @@ type Info struct {
 	InputPreview  string            `json:"input_preview,omitempty"`  // beginning of the input; only in lists
 	OutputPreview string            `json:"output_preview,omitempty"` // the output, if it is short; only in lists
 	Steps         []StepInfo        `json:"steps,omitempty"`          // of a flow: the function and the operations that it has called, not all if they are many
+	Declared      []DeclaredOp      `json:"declared,omitempty"`       // of a flow that is described by data: the operations that it declares, in their order: see Operation
 	Operations    *OpCounts         `json:"operations,omitempty"`     // of a flow: numbers of its operations
 	Notes         []Note            `json:"notes,omitempty"`          // events of the run as a whole
 	Omitted       int               `json:"omitted,omitempty"`        // number of events from the middle of a long history that are not stored any more
@@ -64,12 +65,14 @@ func (i *Info) Finished() bool {
 // StepInfo describes a step of a run.
 type StepInfo struct {
 	Name       string          `json:"name"`
-	Kind       string          `json:"kind,omitempty"` // in a flow: function, do, map, item, sleep, now or random; "" for a step
+	Kind       string          `json:"kind,omitempty"`   // in a flow: function, do, map, item, undo, sleep, await, ask, child, children, now, random or skip; "" for a step
+	Number     int             `json:"number,omitempty"` // in a flow: number of the operation, as in Task.Operation
+	Item       string          `json:"item,omitempty"`   // of an item of a map: the item, shortened: see Labels
 	Needs      []string        `json:"needs,omitempty"`
 	Called     *time.Time      `json:"called,omitempty"` // in a flow: when the function called the operation first
 	Policy     string          `json:"policy"`
 	Handler    string          `json:"handler"`
-	Status     string          `json:"status"` // blocked, waiting, running, succeeded, failed, canceled, needs-handler; of a map: failed if an item has failed
+	Status     string          `json:"status"` // blocked, waiting, running, succeeded, failed, canceled, needs-handler; of a map: failed if an item has failed; in a flow also skipped: see Skip
 	Next       *time.Time      `json:"next,omitempty"`
 	Spent      int             `json:"spent"`                // attempts that count for the policy
 	Lost       int             `json:"lost,omitempty"`       // attempts in a row that were lost because the process died
@@ -98,14 +101,28 @@ type OpCounts struct {
 	Running   int `json:"running"`
 	Waiting   int `json:"waiting"`            // were called, and wait for their next attempt, a free place or the end of a sleep
 	Canceled  int `json:"canceled,omitempty"` // had not ended when the run ended
+	Skipped   int `json:"skipped,omitempty"`  // the function has left them out: see Skip
 	Omitted   int `json:"omitted,omitempty"`  // of these, not in Info.Steps
 }
+
+// DeclaredOp is an operation that a flow declares: see [Operation]. The run may not have called it
+// yet.
+type DeclaredOp struct {
+	Name  string   `json:"name"`
+	Kind  string   `json:"kind"`
+	Needs []string `json:"needs,omitempty"`
+}
+
+// statusSkipped is the status of an operation that the function has left out.
+const statusSkipped = "skipped"
 
 // count counts an operation with this status.
 func (c *OpCounts) count(status string) {
 	switch status {
 	case machine.Complete.String():
 		c.Succeeded++
+	case statusSkipped:
+		c.Skipped++
 	case machine.Exhausted.String():
 		c.Failed++
 	case machine.Canceled.String():

@@ -266,7 +266,7 @@ func (d *dispatcher) failCall(c *flowCall, res *machine.Result) {
 		return
 	}
 	d.recordStatus(c, run)
-	rec := d.o.m.Fail(run, res.Error, res.Redo, d.o.turn.now)
+	rec := d.o.m.Fail(run, res, d.o.turn.now)
 	d.o.turn.must(&rec)
 }
 

@@ -96,7 +96,13 @@ type stepBuilder struct {
 	within      time.Duration // of an Await of a flow
 	detached    bool          // of a Child of a flow
 	undoPolicy  string        // of a DoUndo or MapUndo of a flow
-	errs        []error       // nil values do not count
+	labels      func(int) string
+	errs        []error // nil values do not count
+}
+
+// hasOpOptions reports whether an option was set that only an operation of a flow can have.
+func (s *stepBuilder) hasOpOptions() bool {
+	return s.key != "" || s.parallel != 0 || s.within != 0 || s.detached || s.undoPolicy != "" || s.labels != nil
 }
 
 // NewWorkflow returns a workflow with the given steps and options. Its error lists
@@ -174,7 +180,7 @@ func newStep(name string, opts []StepOption) *stepBuilder {
 		opt(s)
 	}
 	s.parsePolicy()
-	if s.key != "" || s.parallel != 0 || s.within != 0 || s.detached || s.undoPolicy != "" {
+	if s.hasOpOptions() {
 		s.errs = append(s.errs, errors.New("ForKey, Parallel, Within, Detached and UndoPolicy are options of the operations of a flow"))
 	}
 	return s

@@ -48,6 +48,7 @@ type Start struct {
 	Previous  ID     // the run that it repeats
 	Origin    ID     // the first run of the chain of repetitions
 	OriginKey string // the key of the run Origin
+	Undos     int    // how often the operations of these runs were undone: see Run.AllUndos
 }
 
 // Start decides to start a run. If a run of the same workflow has the key, Start returns the id
@@ -94,7 +95,7 @@ func (c Commands) Start(req *Start, now int64) (rec Record, existing ID, err err
 func (s *Start) outputs(steps int) [][]byte {
 	more := s.Trace
 	if !s.Origin.IsZero() {
-		more = encodeOrigin(s.Origin, s.OriginKey)
+		more = encodeOrigin(s.Origin, s.OriginKey, s.Undos)
 	}
 	hasParent := !s.Parent.Run.IsZero()
 	if more == "" && s.Inbox == nil && !hasParent {
@@ -330,6 +331,7 @@ type Result struct {
 	Memo    []byte        // memo for the next attempt; nil for none
 	Code    string        // of an operation: code of its failure
 	Redo    []byte        // of a function: see EncodeRedo
+	Reason  retry.Reason  // of a function that failed for good: why, if that is known better than from Outcome
 }
 
 // Finish decides what follows the end of an attempt: success, failure, or a wait. ok is false if
@@ -393,6 +395,9 @@ func failedRecord(rec *Record, r *Run, res *Result, u uint64) {
 	}
 	d := retry.Decide(r.StepDef(res.Step).Policy, state, res.Outcome, retry.Gates{}, u)
 	rec.Kind, rec.Text, rec.Data, rec.Prev = Failed, res.Error, res.Memo, d.Prev
+	if d.Stop == retry.StopPermanent && res.Reason != 0 {
+		d.Stop = res.Reason
+	}
 	setFailure(rec, r, res, d.Stop)
 	if d.Stop == 0 {
 		rec.Delay, rec.By, rec.Due = d.Wait, d.By, later(rec.At, d.Wait)

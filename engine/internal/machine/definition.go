@@ -28,12 +28,20 @@ type Definition struct {
 	Flow    bool          `json:"flow,omitempty"`    // the workflow is a function: see flow.go
 	Version string        `json:"version,omitempty"` // version of the function
 	Op      bool          `json:"op,omitempty"`      // the only step is an operation of the flow Name
+	Ops     []DeclaredOp  `json:"ops,omitempty"`     // operations that a flow declares, for those who look at its runs
 
 	hash     Hash
 	text     []byte
 	workflow *Workflow
 	runs     int  // number of runs in memory with this definition
 	open     bool // some of these runs are not finished; see applyPurged
+}
+
+// DeclaredOp is an operation that a flow declares.
+type DeclaredOp struct {
+	Name  string   `json:"name"`
+	Kind  string   `json:"kind"`
+	Needs []string `json:"needs,omitempty"`
 }
 
 // Step is the definition of a step.
@@ -67,6 +75,9 @@ const DefaultWindows = 10
 func (d *Definition) Prepare() error {
 	if len(d.Steps) > maxSteps {
 		return fmt.Errorf("steps: %d, at most %d", len(d.Steps), maxSteps)
+	}
+	if len(d.Ops) > maxSteps {
+		return fmt.Errorf("operations: %d, at most %d", len(d.Ops), maxSteps)
 	}
 	var found problems
 	found.add(d.Name == "", "name: a workflow needs one")

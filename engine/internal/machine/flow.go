@@ -34,6 +34,10 @@ const Function = "function"
 // policy and limits share a definition, and all operations of a workflow share a queue.
 const Operation = "operation"
 
+// SkipKind is the kind, in the identity of an operation, of those that only say that the function
+// has left out an operation of that name. A retry of the run forgets them.
+const SkipKind = "skip"
+
 // flow has the operations of a run of a flow. That of a cold run has only ops, without their
 // names: see coldFlow.
 type flow struct {
@@ -45,6 +49,7 @@ type flow struct {
 	undo     *undo  // how the run ends when its operations are undone; nil if it does not undo them
 	count    int32  // number of operations that were called
 	undoable int32  // number of operations with an undo that were called
+	undos    int32  // how often the operations were undone and called again
 	attempts int32  // number of attempts of operations that have ended
 	size     int32  // bytes of the results of the operations
 	awaited  int32  // while the function is suspended: how many operations must end before it is called again
@@ -555,7 +560,7 @@ func (m *state) retryFlow(r *Run, rec *Record) {
 	f.forgetUndone()
 	var kept []byte
 	for o := range ReadResults(f.results) {
-		if redo[o.Number] {
+		if redo[o.Number] || f.undo == nil && strings.HasPrefix(o.Name, SkipKind+":") { // undo.since is an offset
 			f.size -= int32(len(o.Data) + len(o.Text))
 			f.attempts -= int32(o.Attempts)
 			continue
@@ -639,7 +644,7 @@ func (d *runDecoder) readFlow(f *flow, in *codec.Reader) error {
 	if f.inbox, err = readInbox(in.Bytes()); err != nil {
 		return err
 	}
-	f.undoable, f.undo = int32(in.Number()), readUndo(in)
+	f.readUndo(in)
 	n := in.Number()
 	if n > MaxOps || n > len(in.Data) {
 		in.Fail()

@@ -535,7 +535,7 @@ func (g *game) callOne() {
 	case r.IsUndoing():
 		g.undoOne(r)
 	case n < 3 && r.mustUndo():
-		g.emit(g.m.Fail(r, "it broke", EncodeRedo(g.failedOps(r)), g.now))
+		g.emit(g.m.Fail(r, &Result{Error: "it broke", Redo: EncodeRedo(g.failedOps(r))}, g.now))
 	case n < 60:
 		for range 1 + g.rng.IntN(3) {
 			g.callOp(r)

@@ -3,6 +3,7 @@ package machine
 import (
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -182,16 +183,22 @@ func (r *Run) Origin() (id ID, key string, known bool) {
 	if r.Previous().IsZero() {
 		return r.ID, r.Key, true
 	}
-	for rec := range r.Records() {
-		if rec.Kind == Started {
-			id, key, known = decodeOrigin(rec.Text)
-		}
-		break
-	}
+	id, key, _, known = r.chain()
 	if !known {
 		return r.Previous(), "", false
 	}
 	return id, key, true
+}
+
+// chain returns what the run knows about the chain of repetitions that it is part of.
+func (r *Run) chain() (origin ID, key string, undos int, known bool) {
+	for rec := range r.Records() {
+		if rec.Kind == Started {
+			return decodeOrigin(rec.Text)
+		}
+		break
+	}
+	return ID{}, "", 0, false
 }
 
 // Trace returns the trace context of the starter; "" if there is none. The run must not be cold.
@@ -208,16 +215,24 @@ func (r *Run) Trace() string {
 }
 
 // encodeOrigin returns the origin as it is stored in the record of a start and in the first
-// record of the history.
-func encodeOrigin(id ID, key string) string { return id.String() + "\x00" + key }
+// record of the history. undos is how often the operations of the chain were undone.
+func encodeOrigin(id ID, key string, undos int) string {
+	name := id.String()
+	if undos > 0 {
+		name += "~" + strconv.Itoa(undos)
+	}
+	return name + "\x00" + key
+}
 
-func decodeOrigin(text string) (id ID, key string, ok bool) {
+func decodeOrigin(text string) (id ID, key string, undos int, ok bool) {
 	name, key, ok := strings.Cut(text, "\x00")
 	if !ok {
-		return ID{}, "", false
+		return ID{}, "", 0, false
 	}
+	name, count, _ := strings.Cut(name, "~")
+	undos, _ = strconv.Atoi(count) // 0 without a count
 	id, err := ParseID(name)
-	return id, key, err == nil
+	return id, key, undos, err == nil
 }
 
 // more returns the extra fields, so that the caller can change them. It allocates them if needed.

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"strings"
@@ -44,6 +45,28 @@ func (r *Run) Undoable() int {
 	return int(r.flow.undoable)
 }
 
+// Undos returns how often the operations of the run were undone and called again, with those of
+// the runs that it repeats. The run must not be cold.
+func (r *Run) Undos() int {
+	if r.flow == nil {
+		return 0
+	}
+	undos := 0
+	if !r.Previous().IsZero() {
+		_, _, undos, _ = r.chain()
+	}
+	return undos + int(r.flow.undos)
+}
+
+// AllUndos is Undos for a run that repeats this one: operations that were undone last count, too.
+func (r *Run) AllUndos() int {
+	n := r.Undos()
+	if r.flow != nil && r.flow.undo != nil && r.flow.undo.done {
+		n++
+	}
+	return n
+}
+
 // mustUndo reports whether the run has to undo operations before it ends.
 func (r *Run) mustUndo() bool {
 	return r.Outcome == Undecided && r.flow != nil && r.flow.undoable > 0 && r.flow.undo == nil
@@ -55,11 +78,11 @@ func undoingRecord(r *Run, o Outcome, why retry.Reason, text string, now int64) 
 	return Record{Kind: Undoing, Run: r.ID, At: now, Count: int(o), Reason: why, Text: text}
 }
 
-// Fail decides that the run undoes its operations, because its function has returned an error. redo
-// has the operations that a retry calls again: see EncodeRedo.
-func (c Commands) Fail(r *Run, text string, redo []byte, now int64) Record {
-	rec := undoingRecord(r, Dead, retry.StopPermanent, text, now)
-	rec.Data = redo
+// Fail decides that the run undoes its operations, because its function has returned an error, as
+// the result says.
+func (c Commands) Fail(r *Run, res *Result, now int64) Record {
+	rec := undoingRecord(r, Dead, cmp.Or(res.Reason, retry.StopPermanent), res.Error, now)
+	rec.Data = res.Redo
 	return rec
 }
 
@@ -180,6 +203,7 @@ func (f *flow) forgetUndone() {
 		kept = o.append(kept)
 	}
 	f.results, f.undo, f.undoable = kept, nil, 0
+	f.undos++
 }
 
 // canHaveUndo reports whether the operation with this identity is of a kind that can be undone.
@@ -192,24 +216,43 @@ func canHaveUndo(identity string) bool {
 // its policy says, because the run is undoing.
 func (r *Run) endsNow(step int) bool { return step > 0 && r.IsUndoing() && !r.IsUndo(step) }
 
-// append encodes the undo; nil is one byte.
+// append encodes the undo without its first byte.
 func (u *undo) append(b []byte) []byte {
-	if u == nil {
-		return append(b, 0)
-	}
-	b = append(b, 1, byte(u.outcome), byte(u.reason), bitIf(u.done, 1))
+	b = append(b, byte(u.outcome), byte(u.reason), bitIf(u.done, 1))
 	b = codec.AppendBytes(b, u.redo)
 	return binary.AppendUvarint(b, uint64(u.since))
 }
 
 func readUndo(in *codec.Reader) *undo {
-	if in.Byte() == 0 {
-		return nil
-	}
 	return &undo{outcome: Outcome(in.Byte()), reason: retry.Reason(in.Byte()), done: in.Byte() == 1, redo: bytes.Clone(in.Bytes()), since: in.Number()}
 }
 
 // appendUndo encodes the part of a flow that is about undoing.
 func (f *flow) appendUndo(b []byte) []byte {
-	return f.undo.append(binary.AppendUvarint(b, uint64(f.undoable)))
+	b = binary.AppendUvarint(b, uint64(f.undoable))
+	b = append(b, bitIf(f.undo != nil, hasUndo)|bitIf(f.undos > 0, hasUndos))
+	if f.undos > 0 {
+		b = binary.AppendUvarint(b, uint64(f.undos))
+	}
+	if f.undo != nil {
+		b = f.undo.append(b)
+	}
+	return b
 }
+
+func (f *flow) readUndo(in *codec.Reader) {
+	f.undoable = int32(in.Number())
+	has := in.Byte()
+	if has&hasUndos != 0 {
+		f.undos = int32(in.Number())
+	}
+	if has&hasUndo != 0 {
+		f.undo = readUndo(in)
+	}
+}
+
+// Bits that say which parts follow: see flow.appendUndo.
+const (
+	hasUndo  = 1
+	hasUndos = 2
+)

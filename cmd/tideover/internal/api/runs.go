@@ -56,8 +56,10 @@ const maxAttempt = 1<<31 - 1
 // output answers with the output of an attempt: as JSON or, with download, as text. The text can be
 // requested in parts, by the header Range.
 func (h runsHandler) output(r *request) (any, error) {
-	q := r.query("step", "attempt", "download")
-	find := control.OutputQuery{Run: r.id, Step: q.values["step"], Attempt: q.number("attempt", 0, maxAttempt)}
+	q := r.query("step", "operation", "attempt", "download")
+	find := control.OutputQuery{
+		Run: r.id, Step: q.values["step"], Operation: q.number("operation", 0, maxAttempt), Attempt: q.number("attempt", 0, maxAttempt),
+	}
 	download := q.yes("download", false)
 	if q.err != nil {
 		return nil, q.err

@@ -34,7 +34,7 @@ func (c runCalls) Get(ctx context.Context, id string) (*engine.Info, error) {
 
 // Output returns the output of an attempt of a run.
 func (c runCalls) Output(ctx context.Context, q control.OutputQuery) (control.Output, error) {
-	return get[control.Output](ctx, c.connection, pathOf("runs", q.Run, "output"), queryOf(map[string]any{"step": q.Step, "attempt": q.Attempt}))
+	return get[control.Output](ctx, c.connection, pathOf("runs", q.Run, "output"), queryOf(map[string]any{"step": q.Step, "operation": q.Operation, "attempt": q.Attempt}))
 }
 
 // Cancel ends a run and its attempts.

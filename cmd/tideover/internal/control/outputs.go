@@ -2,10 +2,12 @@ package control
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,20 +19,25 @@ import (
 // OutputQuery names the output of an attempt.
 type OutputQuery struct {
 	Run     string // as in [Runs.Find]
-	Step    string // or operation; "" means the step of the run that failed or ran last
+	Step    string // or operation, NAME#INDEX for an item, undo:NAME for an undo; "" means the one that failed or ran last
 	Attempt int    // 0 means the last attempt that has ended
+
+	// Operation is the number of an operation that a retry of the run has called again; 0 means the
+	// last operation of that name.
+	Operation int
 }
 
 // Output is the output of an attempt.
 type Output struct {
-	Run     string         `json:"run"`
-	Step    string         `json:"step"`
-	Attempt int            `json:"attempt"`
-	Ended   time.Time      `json:"ended"`
-	Exit    *int           `json:"exit,omitempty"`   // exit code of a command
-	Status  string         `json:"status,omitempty"` // of a response, such as "HTTP/1.1 503 Service Unavailable"
-	Member  string         `json:"member,omitempty"` // name of the member of the cluster that has stored it, if that is another one
-	Streams []OutputStream `json:"streams"`
+	Run       string         `json:"run"`
+	Step      string         `json:"step"`
+	Attempt   int            `json:"attempt"`
+	Ended     time.Time      `json:"ended"`
+	Exit      *int           `json:"exit,omitempty"`      // exit code of a command
+	Status    string         `json:"status,omitempty"`    // of a response, such as "HTTP/1.1 503 Service Unavailable"
+	Operation int            `json:"operation,omitempty"` // number of the operation of a workflow that is code
+	Member    string         `json:"member,omitempty"`    // name of the member of the cluster that has stored it, if that is another one
+	Streams   []OutputStream `json:"streams"`
 
 	record *output.Record
 }
@@ -71,7 +78,7 @@ func (o *Output) Record() *output.Record { return o.record }
 // newOutput returns an output for the API.
 func newOutput(r *output.Record, member string) *Output {
 	o := &Output{
-		Run: r.Run, Step: r.Step, Attempt: r.Number, Ended: r.Ended, Exit: r.Exit, Status: r.Status, Member: member,
+		Run: r.Run, Step: r.Step, Attempt: r.Number, Ended: r.Ended, Exit: r.Exit, Status: r.Status, Operation: r.Operation, Member: member,
 		Streams: []OutputStream{}, record: r,
 	}
 	for i := range r.Streams {
@@ -91,15 +98,28 @@ func (r *Runs) Output(ctx context.Context, q OutputQuery) (*Output, error) {
 	if err != nil {
 		return nil, err
 	}
-	step, err := stepOfOutput(info, q.Step)
-	if err != nil {
+	asked := output.Attempt{Run: info.ID, Step: q.Step, Operation: q.Operation, Number: q.Attempt}
+	step, err := stepOfOutput(info, q)
+	switch {
+	case err == nil:
+		asked.Step, asked.Operation = outputName(step), step.Number
+		if asked.Number, err = attemptOfOutput(info, step, q.Attempt); err != nil {
+			return nil, err
+		}
+	case !mayBeUnlisted(info, q.Step):
 		return nil, err
 	}
-	number, err := attemptOfOutput(step, q.Attempt)
-	if err != nil {
-		return nil, err
+	return r.outputs.get(ctx, asked)
+}
+
+// mayBeUnlisted reports whether the run may have called an operation of that name that it does not
+// list: of many operations, a run lists some.
+func mayBeUnlisted(info *engine.Info, name string) bool {
+	if info.Operations == nil || info.Operations.Omitted == 0 || name == "" {
+		return false
 	}
-	return r.outputs.get(ctx, output.Attempt{Run: info.ID, Step: outputName(step), Number: number})
+	base, _, isItem := strings.Cut(strings.TrimPrefix(name, "undo:"), "#")
+	return !isItem || slices.ContainsFunc(info.Steps, func(s engine.StepInfo) bool { return s.Name == base })
 }
 
 // outputName returns the name under which the outputs of a step or operation are stored: that of
@@ -111,16 +131,31 @@ func outputName(s *engine.StepInfo) string {
 	return s.Name
 }
 
-// stepOfOutput returns the named step or operation of a run; "undo:NAME" is the undo of an operation.
-// "" means the one that failed last, or ran last if none has failed.
-func stepOfOutput(info *engine.Info, name string) (*engine.StepInfo, error) {
-	var last, failed *engine.StepInfo
-	for i := range info.Steps {
+// OutputOf names the output of an attempt of a step or operation.
+func OutputOf(run string, s *engine.StepInfo, number int) output.Attempt {
+	return output.Attempt{Run: run, Step: outputName(s), Operation: s.Number, Number: number}
+}
+
+// stepOfOutput returns the step or operation that is asked for. Of those with the same name, this is
+// the last one, or the last one that has made the attempt. Without a name, it is the one that failed
+// last, or ran last if none has failed.
+func stepOfOutput(info *engine.Info, q OutputQuery) (*engine.StepInfo, error) {
+	var last, failed, named *engine.StepInfo
+	seen := map[string]bool{}
+	for i := range slices.Backward(info.Steps) {
 		s := &info.Steps[i]
+		name := outputName(s)
+		again := seen[name] // a retry of the run has called it again
+		seen[name] = seen[name] || s.Kind != "function"
 		switch {
-		case name != "" && outputName(s) == name, name == "" && s.Name == info.Step && s.Kind == "" && len(s.Attempts) > 0:
+		case q.Step != "":
+			if name == q.Step && s.Kind != "function" && (q.Operation == 0 || s.Number == q.Operation) &&
+				(named == nil || !madeAttempt(named, q.Attempt) && madeAttempt(s, q.Attempt)) {
+				named = s
+			}
+		case s.Kind == "function" || len(s.Attempts) == 0 || again:
+		case s.Name == info.Step && s.Kind == "":
 			return s, nil
-		case s.Kind == "function" || len(s.Attempts) == 0:
 		default:
 			if last == nil || beganLater(s, last) {
 				last = s
@@ -130,15 +165,20 @@ func stepOfOutput(info *engine.Info, name string) (*engine.StepInfo, error) {
 			}
 		}
 	}
-	switch {
-	case name != "":
-		return nil, noOutputOf(info, name)
-	case failed != nil:
-		return failed, nil
-	case last != nil:
-		return last, nil
+	switch found := cmp.Or(named, failed, last); {
+	case found != nil:
+		return found, nil
+	case seen[q.Step]:
+		return nil, NewError(CodeNotFound, fmt.Sprintf("step %s has no operation %d", Excerpt(q.Step), q.Operation), "")
+	case q.Step != "":
+		return nil, noOutputOf(info, q.Step)
 	}
 	return nil, NewError(CodeNotFound, "the run has made no attempt", "")
+}
+
+// madeAttempt reports whether the attempt is listed; 0 is any.
+func madeAttempt(s *engine.StepInfo, number int) bool {
+	return slices.ContainsFunc(s.Attempts, func(a engine.AttemptInfo) bool { return number == 0 || a.Number == number })
 }
 
 // beganLater reports whether the last attempt of a began after that of b.
@@ -159,8 +199,9 @@ func noOutputOf(info *engine.Info, name string) error {
 	return hasStep("step", info.Workflow, known, name)
 }
 
-// attemptOfOutput returns the number of an attempt of a step. 0 means the last one that has ended.
-func attemptOfOutput(s *engine.StepInfo, number int) (int, error) {
+// attemptOfOutput returns the number of an attempt of a step. 0 means the last one that has ended. It
+// returns 0 if the history of the run is too long to know that one.
+func attemptOfOutput(info *engine.Info, s *engine.StepInfo, number int) (int, error) {
 	last := 0
 	for i := range s.Attempts {
 		a := &s.Attempts[i]
@@ -174,7 +215,7 @@ func attemptOfOutput(s *engine.StepInfo, number int) (int, error) {
 	if number != 0 {
 		return number, nil
 	}
-	if last == 0 {
+	if last == 0 && info.Omitted == 0 {
 		return 0, NewError(CodeNotFound, fmt.Sprintf("step %s has no attempt that has ended", s.Name), "")
 	}
 	return last, nil
@@ -203,7 +244,7 @@ func (r *Runs) OutputEnds(i *engine.Info, most int) map[output.Attempt]OutputEnd
 	}
 	for s := range i.Steps {
 		for a := range i.Steps[s].Attempts {
-			at := output.Attempt{Run: i.ID, Step: outputName(&i.Steps[s]), Number: i.Steps[s].Attempts[a].Number}
+			at := OutputOf(i.ID, &i.Steps[s], i.Steps[s].Attempts[a].Number)
 			if _, stored := ends[at]; stored {
 				continue
 			}
@@ -255,6 +296,9 @@ func (o outputs) get(ctx context.Context, a output.Attempt) (*Output, error) {
 const hintRemoved = "it was removed because of server.output-retention or server.output-storage, the server ended during the attempt, or the attempt had no output"
 
 func notStored(a output.Attempt, hint string) *Error {
+	if a.Number == 0 {
+		return NewError(CodeNotFound, fmt.Sprintf("no output of step %s is stored", a.Step), hint)
+	}
 	return NewError(CodeNotFound, fmt.Sprintf("no output of attempt %d of step %s is stored", a.Number, a.Step), hint)
 }
 
@@ -275,19 +319,22 @@ func (o outputs) askMembers(ctx context.Context, a output.Attempt) (*Output, err
 		return nil, fmt.Errorf("ask the other members of the cluster for the output: %w", err)
 	}
 	var silent, answered []string
+	var found *Output
 	for _, reply := range replies {
 		r := new(output.Record)
 		switch {
 		case reply.Err != nil || json.Unmarshal(reply.Reply, &r) != nil:
 			silent = append(silent, reply.Member.Name)
-		case r == nil || r.Attempt != a:
+		case r == nil || !r.Matches(a):
 			answered = append(answered, reply.Member.Name)
-		default:
+		case found == nil || r.Ended.After(found.Ended):
 			o.mask(r)
-			return newOutput(r, reply.Member.Name), nil
+			found = newOutput(r, reply.Member.Name)
 		}
 	}
 	switch {
+	case found != nil:
+		return found, nil
 	case len(silent) > 0:
 		e := notStored(a, "ask again later: the member that made the attempt has it")
 		e.Message = fmt.Sprintf("%s here, and these members of the cluster did not answer: %s", e.Message, strings.Join(silent, ", "))

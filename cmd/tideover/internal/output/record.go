@@ -14,6 +14,17 @@ type Attempt struct {
 	Run    string `json:"run"`
 	Step   string `json:"step"`
 	Number int    `json:"attempt"` // among all attempts of the step, from 1
+
+	// Operation is the number of the operation of a workflow that is code. If a retry of the run
+	// calls the operation again, its attempts begin with 1 again. It is 0 for a step.
+	Operation int `json:"operation,omitempty"`
+}
+
+// Matches reports whether an attempt is the one that is asked for. A number or operation that is 0
+// matches all; outputs of earlier releases have no operation.
+func (a Attempt) Matches(asked Attempt) bool {
+	return a.Run == asked.Run && a.Step == asked.Step && (asked.Number == 0 || a.Number == asked.Number) &&
+		(asked.Operation == 0 || a.Operation == 0 || a.Operation == asked.Operation)
 }
 
 // Record is the output of an attempt. Members of a cluster send it to each other as JSON.
@@ -44,7 +55,8 @@ type meta struct {
 	Run     string       `json:"r"`
 	Step    string       `json:"s"`
 	Number  int          `json:"n"`
-	Ended   int64        `json:"t"` // in milliseconds since 1970
+	Op      int          `json:"p,omitempty"` // Attempt.Operation
+	Ended   int64        `json:"t"`           // in milliseconds since 1970
 	Exit    *int         `json:"x,omitempty"`
 	Status  string       `json:"h,omitempty"`
 	Streams []metaStream `json:"o,omitempty"`
@@ -84,7 +96,7 @@ var (
 
 // encode returns the record as it is stored in a segment with this mark.
 func (r *Record) encode(mark [markSize]byte) ([]byte, error) {
-	m := meta{Run: r.Run, Step: r.Step, Number: r.Number, Ended: r.Ended.UnixMilli(), Exit: r.Exit, Status: r.Status}
+	m := meta{Run: r.Run, Step: r.Step, Number: r.Number, Op: r.Operation, Ended: r.Ended.UnixMilli(), Exit: r.Exit, Status: r.Status}
 	size := 0
 	for i := range r.Streams {
 		s := &r.Streams[i]
@@ -151,4 +163,6 @@ func (m *meta) record(data []byte) (*Record, error) {
 	return r, nil
 }
 
-func (m *meta) attempt() Attempt { return Attempt{m.Run, m.Step, m.Number} }
+func (m *meta) attempt() Attempt {
+	return Attempt{Run: m.Run, Step: m.Step, Number: m.Number, Operation: m.Op}
+}

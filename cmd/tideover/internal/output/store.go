@@ -305,10 +305,12 @@ func (s *Store) finish() error {
 	return errors.Join(s.release(), seg.seal())
 }
 
-// expire removes the segments whose outputs are all too old.
+// expire removes the segments whose outputs are all too old. It also removes a segment without
+// outputs that gets none any more, because the first write to it failed.
 func (s *Store) expire(now time.Time) error {
 	for len(s.list) > 0 {
-		if seg := s.list[0]; seg.count == 0 || now.Sub(seg.last) <= s.cfg.Retention {
+		seg := s.list[0]
+		if seg.count == 0 && len(s.list) == 1 && s.active != nil || seg.count > 0 && now.Sub(seg.last) <= s.cfg.Retention {
 			return nil
 		}
 		if err := s.removeOldest(); err != nil {
@@ -379,10 +381,11 @@ func (s *Store) Problem() (failed int, err error) {
 // ErrNotStored means that the store has no output of an attempt.
 var ErrNotStored = errors.New("no output of the attempt is stored")
 
-// Get returns the output of an attempt. If there is none, the error matches [ErrNotStored]; if it
+// Get returns the output of an attempt. If several match, it is the one that was stored last: see
+// [Attempt.Matches]. If there is none, the error matches [ErrNotStored]; if it
 // could not be written, the error says why.
 func (s *Store) Get(a Attempt) (*Record, error) {
-	r, err := s.newest(a.Run, -1, func(r *Record) bool { return r.Attempt == a })
+	r, err := s.newest(a.Run, -1, func(r *Record) bool { return r.Matches(a) })
 	if r != nil || err != nil {
 		return r, err
 	}
@@ -426,7 +429,7 @@ func (s *Store) Lost(a Attempt) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range slices.Backward(s.lost) {
-		if l.attempt == a {
+		if l.attempt.Matches(a) {
 			return l.why
 		}
 	}

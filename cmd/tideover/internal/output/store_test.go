@@ -26,7 +26,9 @@ func newStore(t *testing.T, dir string, limit int64) *Store {
 }
 
 // attempt returns the name of the n-th attempt of a test. Each run has three.
-func attempt(n int) Attempt { return Attempt{fmt.Sprintf("run-%d", n/3), "step", n%3 + 1} }
+func attempt(n int) Attempt {
+	return Attempt{Run: fmt.Sprintf("run-%d", n/3), Step: "step", Number: n%3 + 1}
+}
 
 // record returns an output with this text on stdout.
 func record(n int, text string) *Record {
@@ -447,5 +449,50 @@ func BenchmarkGet(b *testing.B) {
 		if _, err := s.Get(attempt(299_000)); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// TestExpireAfterAnEmptySegment removes old outputs behind a segment whose first write failed.
+func TestExpireAfterAnEmptySegment(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(t, t.TempDir(), 10<<20)
+		whole := s.write
+		s.write = func(f *os.File, p []byte, at int64) (int, error) {
+			_ = f.Close() // so that it can't be truncated
+			return 5, syscall.ENOSPC
+		}
+		if s.Append(record(0, "lost")) == nil {
+			t.Fatal("the write did not fail")
+		}
+		s.write = whole
+		add(t, s, record(1, "old"))
+		time.Sleep(2 * DefaultRetention)
+		add(t, s, record(4, "new"))
+		wantNone(t, s, 1)
+		wantText(t, s, 4, "new")
+	})
+}
+
+// TestOutputsOfOperationsWithTheSameName stores the outputs of an operation that was called again.
+func TestOutputsOfOperationsWithTheSameName(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, t.TempDir(), 10<<20)
+	for i, op := range []int{3, 7} {
+		r := record(1, fmt.Sprintf("operation %d", op))
+		r.Attempt = Attempt{Run: "run", Step: "step", Number: 1, Operation: op}
+		r.Exit = &i
+		add(t, s, r)
+	}
+	for op, want := range map[int]string{3: "operation 3", 7: "operation 7", 0: "operation 7"} {
+		for _, number := range []int{0, 1} {
+			r, err := s.Get(Attempt{Run: "run", Step: "step", Number: number, Operation: op})
+			if err != nil || string(r.Streams[0].Head) != want {
+				t.Errorf("operation %d, attempt %d: %+v, %v, want %s", op, number, r, err, want)
+			}
+		}
+	}
+	if _, err := s.Get(Attempt{Run: "run", Step: "step", Number: 1, Operation: 5}); !errors.Is(err, ErrNotStored) {
+		t.Errorf("an operation without an output: %v", err)
 	}
 }

@@ -104,7 +104,10 @@ func (c *flowRun) step(f *engine.Flow, s *Step) error {
 		}
 		if !template.IsTrue(v) {
 			c.values[s.ID], c.results[s.ID] = s.skipped(), json.RawMessage("null")
-			return nil
+			if s.ForEach != nil {
+				c.results[s.ID] = json.RawMessage("[]")
+			}
+			return engine.Skip(f, s.ID)
 		}
 	}
 	text, err := c.perform(f, s, d)
@@ -149,7 +152,7 @@ func (s *Step) explain(err error) error {
 		text = "a run can have at most 20000 operations, the items of for-each included; let child workflows do a part of the items"
 	case isMap:
 		first := slices.Min(slices.Collect(maps.Keys(many.Errors)))
-		text = fmt.Sprintf("item %d: %s", first, many.Errors[first].Text)
+		text = fmt.Sprintf("item %d: %s", first, strings.TrimPrefix(many.Errors[first].Text, s.place()))
 		if n := len(many.Errors); n > 1 {
 			text = fmt.Sprintf("%d items failed, the first: %s", n, text)
 		}
@@ -162,13 +165,16 @@ func (s *Step) explain(err error) error {
 	default:
 		return err
 	}
-	return &stepError{fmt.Sprintf("step %q: %s", s.ID, text), err}
+	return &stepError{s.place() + strings.TrimPrefix(text, s.place()), err} // the error of a template has it already
 }
+
+// place returns the beginning of an error of the step.
+func (s *Step) place() string { return fmt.Sprintf("step %q: ", s.ID) }
 
 // failure returns an error of the step that is not that of an operation.
 func (s *Step) failure(format string, args ...any) error {
 	err := fmt.Errorf(format, args...)
-	return &stepError{fmt.Sprintf("step %q: %v", s.ID, err), err}
+	return &stepError{s.place() + err.Error(), err}
 }
 
 // inWordsOfFile removes the name of the branch from the error of a step, which has it already.
@@ -316,7 +322,7 @@ func (c *flowRun) action(f *engine.Flow, s *Step, d Data) (json.RawMessage, erro
 		return nil, err
 	}
 	do := func(ctx context.Context, item Item) (json.RawMessage, error) { return r.operate(ctx, s, d.with(item)) }
-	opts := append(s.options(), engine.Parallel(s.Parallel))
+	opts := append(s.options(), engine.Parallel(s.Parallel), labels(items))
 	if s.Undo == nil {
 		return list(engine.Map(f, s.ID, items, do, opts...))
 	}
@@ -494,7 +500,18 @@ func (c *flowRun) child(f *engine.Flow, s *Step, d Data) (json.RawMessage, error
 			return nil, err
 		}
 	}
-	return list(engine.Children[json.RawMessage, json.RawMessage](f, s.ID, w, inputs, engine.Parallel(s.Parallel)))
+	return list(engine.Children[json.RawMessage, json.RawMessage](f, s.ID, w, inputs, engine.Parallel(s.Parallel), labels(items)))
+}
+
+// labels shows texts as they are, and other items as JSON.
+func labels(items []Item) engine.StepOption {
+	return engine.Labels(func(i int) string {
+		if text, ok := items[i].Value.(string); ok {
+			return text
+		}
+		text, _ := template.EncodeJSON(items[i].Value) // it is from JSON
+		return string(text)
+	})
 }
 
 // childInput returns the input of a child as JSON.

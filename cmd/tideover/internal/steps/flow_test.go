@@ -28,6 +28,14 @@ type api struct {
 	most  int           // most requests at the same time
 	takes time.Duration // how long a request takes
 	large int           // bytes of the response of /large
+	made  string        // path that answers 201
+}
+
+// created makes a path answer 201.
+func (a *api) created(path string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.made = path
 }
 
 func (a *api) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -54,10 +62,19 @@ func (a *api) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Path == "/large" {
 		body = strings.Repeat("x", a.large)
 	}
+	if a.isMade(req.URL.Path) {
+		status = 201
+	}
 	if fail {
 		status, body = 503, "busy"
 	}
 	return &http.Response{StatusCode: status, Status: fmt.Sprint(status), Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: req}, nil
+}
+
+func (a *api) isMade(path string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.made == path
 }
 
 func (a *api) said() string {

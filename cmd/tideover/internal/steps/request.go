@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -44,9 +45,7 @@ func (r *Runner) request(ctx context.Context, s *Step, d Data, t *engine.Task) (
 		return result{}, template.Classify(err)
 	}
 	if req.Header.Get("Idempotency-Key") == "" && req.Method != http.MethodGet && req.Method != http.MethodHead {
-		// The key is the same for all attempts, replays and reruns, so that a server that
-		// supports the header does the work only once.
-		req.Header.Set("Idempotency-Key", t.Origin+"/"+t.Step)
+		req.Header.Set("Idempotency-Key", idempotencyKey(t))
 	}
 	ctx, cancel := withTimeout(ctx)
 	defer cancel()
@@ -75,6 +74,17 @@ func (r *Runner) request(ctx context.Context, s *Step, d Data, t *engine.Task) (
 		return res, retry.Permanent(fmt.Errorf("%s to %s: redirects are not followed", resp.Status, r.Redactor.String(to)))
 	}
 	return res, retry.Permanent(fmt.Errorf("%s, which is not expected%s", resp.Status, excerpt(res.Stdout)))
+}
+
+// idempotencyKey returns the key of a request. It is the same for all attempts, replays and reruns,
+// so that a server that supports the header does the work only once. After an undo of the step it is
+// another one: the work must be done again.
+func idempotencyKey(t *engine.Task) string {
+	key := t.Origin + "/" + t.Step
+	if t.Undos > 0 {
+		key += "/" + strconv.Itoa(t.Undos+1)
+	}
+	return key
 }
 
 // read reads a body and keeps at most limit bytes of it, with secrets masked. It reads up

@@ -178,7 +178,7 @@ func (r *Runner) keepOutput(t *engine.Task, o *output.Record) {
 	if r.Outputs == nil {
 		return
 	}
-	o.Attempt, o.Ended = output.Attempt{Run: t.Run, Step: t.Step, Number: t.Total}, time.Now()
+	o.Attempt, o.Ended = output.Attempt{Run: t.Run, Step: t.Step, Operation: t.Operation, Number: t.Total}, time.Now()
 	_ = r.Outputs.Append(o) // see above
 }
 
@@ -217,7 +217,7 @@ func (r *Runner) environment(s *Step, t *engine.Task, own []EnvVar) []string {
 		"TIDEOVER_RUN_ID="+t.Run, "TIDEOVER_WORKFLOW="+t.Workflow, "TIDEOVER_STEP="+t.Step, "TIDEOVER_KEY="+t.Key,
 		"TIDEOVER_ORIGIN_ID="+t.Origin, "TIDEOVER_ORIGIN_KEY="+t.OriginKey,
 		"TIDEOVER_ATTEMPT="+strconv.Itoa(t.Attempt), "TIDEOVER_ATTEMPTS="+attempts,
-		"TIDEOVER_ATTEMPT_TOTAL="+strconv.Itoa(t.Total))
+		"TIDEOVER_ATTEMPT_TOTAL="+strconv.Itoa(t.Total), "TIDEOVER_UNDOS="+strconv.Itoa(t.Undos))
 	for _, v := range own {
 		list = append(list, v.Pair())
 	}

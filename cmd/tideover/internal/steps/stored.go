@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -84,6 +85,7 @@ func (s *Step) UnmarshalJSON(data []byte) error {
 	var st storedStep
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
+	dec.UseNumber() // in the values of for-each and input
 	if err := dec.Decode(&st); err != nil {
 		return fmt.Errorf("stored step: %w", err)
 	}
@@ -129,8 +131,13 @@ func SameWork(a, b json.RawMessage) bool {
 
 // storedWork returns the fields of a stored step that SameWork compares.
 func storedWork(text json.RawMessage) (fields map[string]any, err error) {
-	if err := json.Unmarshal(text, &fields); err != nil {
+	v, err := decode(text)
+	if err != nil {
 		return nil, err
+	}
+	fields, ok := v.(map[string]any)
+	if !ok {
+		return nil, errors.New("a stored step is not a JSON object")
 	}
 	for _, name := range []string{"policy", "concurrency", "needs", "after", "env_inherit", "account"} {
 		delete(fields, name)

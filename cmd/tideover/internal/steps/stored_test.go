@@ -26,3 +26,29 @@ func TestAStoredStepOfAnEarlierReleaseInheritsAll(t *testing.T) {
 		t.Error("a step that was stored by an earlier release does other work")
 	}
 }
+
+// The numbers in a stored step keep all their digits.
+func TestAStoredStepKeepsLargeNumbers(t *testing.T) {
+	t.Parallel()
+	const text = `{"id":"a","policy":"task","base":"/","output_limit":0,"for_each":[9007199254740993],"workflow":"w","input":{"id":12345678901234567890,"f":1.5}}`
+	s := new(Step)
+	if err := json.Unmarshal([]byte(text), s); err != nil {
+		t.Fatal(err)
+	}
+	d := Data{}
+	items, err := s.items(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	input, err := s.childInput(d.with(items[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	item, err := json.Marshal(items[0].Value)
+	if got := string(item) + string(input); err != nil || got != `9007199254740993{"f":1.5,"id":12345678901234567890}` {
+		t.Errorf("the item and the input are %s, %v", got, err)
+	}
+	if SameWork(json.RawMessage(`{"input":9007199254740993}`), json.RawMessage(`{"input":9007199254740992}`)) {
+		t.Error("steps that differ in the last digit of a number do the same work")
+	}
+}

@@ -33,7 +33,11 @@ type attemptOutput struct {
 
 // outputURL returns the URL of the page with the output of an attempt.
 func outputURL(a output.Attempt, page string) string {
-	return runURL(a.Run) + "/" + page + "?" + url.Values{"step": {a.Step}, "attempt": {strconv.Itoa(a.Number)}}.Encode()
+	q := url.Values{"step": {a.Step}, "attempt": {strconv.Itoa(a.Number)}}
+	if a.Operation > 0 {
+		q.Set("operation", strconv.Itoa(a.Operation))
+	}
+	return runURL(a.Run) + "/" + page + "?" + q.Encode()
 }
 
 // addOutputs adds the outputs to the attempts of the steps. In a cluster, another member may have the
@@ -111,12 +115,13 @@ type outputPage struct{ *Site }
 // load returns the output that a request names by the parameters step and attempt.
 func (h outputPage) load(r *http.Request) (*control.Output, error) {
 	q := control.OutputQuery{Run: r.PathValue("id"), Step: r.URL.Query().Get("step")}
-	if text := r.URL.Query().Get("attempt"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 {
-			return nil, control.Invalid("attempt", "%q is not the number of an attempt", control.Excerpt(text))
+	for field, n := range map[string]*int{"attempt": &q.Attempt, "operation": &q.Operation} {
+		if text := r.URL.Query().Get(field); text != "" {
+			var err error
+			if *n, err = strconv.Atoi(text); err != nil || *n < 1 {
+				return nil, control.Invalid(field, "%q is not the number of an %s", control.Excerpt(text), field)
+			}
 		}
-		q.Attempt = n
 	}
 	return h.control.Runs.Output(r.Context(), q)
 }
