@@ -62,6 +62,17 @@ func (r *remote) completeWorkflows(*cobra.Command, []string, string) ([]cobra.Co
 	})
 }
 
+// completeSchedules completes the name of a schedule.
+func (r *remote) completeSchedules(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return r.completeFromServer(func(ctx context.Context, c *client.Client) (list []cobra.Completion) {
+		schedules, _ := c.Schedules(ctx)
+		for _, s := range schedules {
+			list = append(list, cobra.CompletionWithDesc(visible(s.Name), visible(s.Workflow+", "+s.Cron)))
+		}
+		return list
+	})
+}
+
 // completeRuns completes the ids of runs in these states; without states, of all runs.
 func (r *remote) completeRuns(states ...string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {

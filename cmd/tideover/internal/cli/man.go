@@ -82,13 +82,13 @@ func manPage(cmd *cobra.Command, version string) string {
 	}
 	p.section("DESCRIPTION")
 	p.text(cmp.Or(cmd.Long, cmd.Short+"."))
+	p.commands("COMMANDS", manCommands(cmd))
 	p.options(cmd.NonInheritedFlags())
 	p.options(cmd.InheritedFlags())
 	if cmd.Example != "" {
 		p.section("EXAMPLES")
 		p.literal(strings.Split(strings.Trim(cmd.Example, "\n"), "\n"))
 	}
-	p.commands("COMMANDS", manCommands(cmd))
 	if cmd.HasParent() {
 		p.commands("SEE ALSO", []*cobra.Command{cmd.Parent()})
 	}

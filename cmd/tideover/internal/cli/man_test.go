@@ -137,3 +137,17 @@ func FuzzEscapedTextIsNoRequest(f *testing.F) {
 		}
 	})
 }
+
+// A page with subcommands has its parts in the order of --help: the commands come before the options.
+func TestTheOrderOfAManualPage(t *testing.T) {
+	t.Parallel()
+	_, pages := manual(t)
+	last := -1
+	for _, part := range []string{"NAME", "SYNOPSIS", "DESCRIPTION", "COMMANDS", "OPTIONS", "EXAMPLES", "SEE ALSO"} {
+		at := strings.Index(pages["tideover-schedules.1"], ".SH "+part+"\n")
+		if at <= last {
+			t.Errorf("%s is missing, or not after the part before it", part)
+		}
+		last = at
+	}
+}

@@ -127,51 +127,6 @@ func renderWorkflows(list []control.Workflow, s *screen) (lines []string) {
 	return lines
 }
 
-func newSchedules(io Streams) *cobra.Command {
-	o := newRemote(io)
-	return o.command(&cobra.Command{
-		Use:     "schedules [flags]",
-		Short:   "List schedules and their next start",
-		Long:    "Lists schedules with their next start, and why the last start was rejected, if it was.",
-		Example: "  tideover schedules",
-		RunE: query(&o, func(ctx context.Context, c *client.Client, _ []string) (map[string][]engine.Schedule, error) {
-			list, err := c.Schedules(ctx)
-			return map[string][]engine.Schedule{"schedules": list}, err
-		}, func(all map[string][]engine.Schedule, s *screen) []string {
-			return renderSchedules(all["schedules"], s)
-		}),
-	}, serverHelp())
-}
-
-func renderSchedules(list []engine.Schedule, s *screen) []string {
-	if len(list) == 0 {
-		return []string{"no schedules"}
-	}
-	t := &table{heads: []string{"NAME", "WORKFLOW", "SCHEDULE", "NEXT", "IN"}}
-	for _, c := range list {
-		next, in := s.stamp(c.Next), s.until(&c.Next)
-		if c.Paused != nil {
-			next, in = "paused", "-"
-		}
-		t.add(plain(c.Name), plain(c.Workflow), plain(c.Cron), plain(next), plain(in))
-	}
-	lines := t.render(s)
-	for _, c := range list {
-		if r := c.Refused; r != nil {
-			lines = append(lines, s.paint("31", visible(fmt.Sprintf("%s: the start at %s was rejected%s: %s", c.Name, s.stamp(r.At), refusedInARow(r, s), r.Error))))
-		}
-	}
-	return lines
-}
-
-// refusedInARow says how many starts in a row were rejected; empty if it was only one.
-func refusedInARow(r *engine.RefusedStart, s *screen) string {
-	if r.Count < 2 {
-		return ""
-	}
-	return fmt.Sprintf(" (%d in a row, the first at %s)", r.Count, s.stamp(r.Since))
-}
-
 // reloadProblem says why the server could not load its latest configuration file and uses an older
 // version; empty if the server uses the latest one.
 func reloadProblem(c *control.ConfigFile, s *screen) string {
