@@ -49,6 +49,8 @@ const (
 
 	opPauseSchedule  op = "pause-schedule"
 	opResumeSchedule op = "resume-schedule"
+	opPauseWorkflow  op = "pause-workflow"
+	opResumeWorkflow op = "resume-workflow"
 )
 
 // startOp returns the operation that starts a run of the definition.
@@ -63,7 +65,7 @@ func startOp(def *machine.Definition) op {
 var repeatable = map[op]bool{
 	opGet: true, opHas: true, opWait: true, opDefinition: true, opList: true, opGroups: true, opFind: true,
 	opStats: true, opSchedule: true, opSchedules: true, opSignal: true, opKeyed: true, opChildEnded: true,
-	opPauseSchedule: true, opResumeSchedule: true,
+	opPauseSchedule: true, opResumeSchedule: true, opPauseWorkflow: true, opResumeWorkflow: true,
 }
 
 // call is a request to a shard, from this process or another one. It is sent between processes
@@ -74,7 +76,7 @@ type call struct {
 	By        string          `json:"by,omitempty"`
 	Step      string          `json:"step,omitempty"`
 	Text      string          `json:"text,omitempty"`
-	Workflow  string          `json:"workflow,omitempty"` // of keyed
+	Workflow  string          `json:"workflow,omitempty"` // of keyed, pause-workflow and resume-workflow
 	Signal    *signal         `json:"signal,omitempty"`
 	Input     json.RawMessage `json:"input,omitempty"`
 	Until     time.Time       `json:"until,omitzero"`
@@ -192,6 +194,8 @@ func (c *commands) perform(ctx context.Context, asked *call) (a answer, err erro
 		a.Schedules, err = c.sh.scheduler.list(ctx)
 	case opPauseSchedule, opResumeSchedule:
 		err = c.sh.scheduler.pause(ctx, asked)
+	case opPauseWorkflow, opResumeWorkflow:
+		err = c.pauseWorkflow(ctx, asked)
 	case opSignal, opSignalOnce:
 		a.IDs, err = c.signal(ctx, id, asked.Signal, asked.Op == opSignalOnce)
 	case opUndo:

@@ -187,6 +187,7 @@ func (d *dispatcher) suspendIdle(c *flowCall, run *machine.Run) {
 		case item.isAwait && d.lingers.stay(c, d.o.turn.now):
 			return
 		case s != nil && s.Status == machine.Blocked: // it waits for a signal without a limit, or for a child
+		case s != nil && s.Status == machine.Waiting && item.def != nil && run.Pause() != nil: // it begins when the workflow is resumed
 		case s == nil || s.Status != machine.Waiting || run.InQueue(number) || s.At-d.o.turn.now < int64(suspendAfter):
 			return
 		}

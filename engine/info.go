@@ -20,40 +20,45 @@ import (
 // have not ended or have failed first, and the first and last ones of the others. If their
 // outputs have more than 256 KiB together, some are left out: see StepInfo.OutputSize.
 type Info struct {
-	ID            string            `json:"id"`
-	Workflow      string            `json:"workflow"`
-	Key           string            `json:"key,omitempty"`
-	Source        string            `json:"source,omitempty"` // who started the run
-	State         string            `json:"state"`            // one of StateScheduled, StateQueued and so on
-	Created       time.Time         `json:"created"`
-	Updated       time.Time         `json:"updated"`
-	Ended         *time.Time        `json:"ended,omitempty"`
-	Deadline      *time.Time        `json:"deadline,omitempty"`
-	Next          *time.Time        `json:"next,omitempty"`   // when the current wait ends
-	Attempts      int               `json:"attempts"`         // of all steps
-	Step          string            `json:"step,omitempty"`   // the step that runs, waits or failed
-	Error         string            `json:"error,omitempty"`  // the last error
-	Reason        string            `json:"reason,omitempty"` // why the run is dead
-	Input         json.RawMessage   `json:"input,omitempty"`
-	Output        json.RawMessage   `json:"output,omitempty"`
-	ReplayOf      string            `json:"replay_of,omitempty"`      // id of the run that this run repeats
-	Origin        string            `json:"origin,omitempty"`         // id of the first run of the chain of repetitions; "" if this run repeats no other
-	OriginKey     string            `json:"origin_key,omitempty"`     // key of the run Origin
-	ReplacedBy    string            `json:"replaced_by,omitempty"`    // id of the run that replaced this dead run
-	ContinuedBy   string            `json:"continued_by,omitempty"`   // id of the run that continues this one: see Again
-	Status        string            `json:"status,omitempty"`         // what the function of a flow set by SetStatus
-	Tags          map[string]string `json:"tags,omitempty"`           // what the function of a flow set by SetTag
-	Parent        string            `json:"parent,omitempty"`         // the run that has started this one by Child
-	Undoable      int               `json:"undoable,omitempty"`       // operations of the run that can be undone: see DoUndo
-	Asking        bool              `json:"asking,omitempty"`         // it waits for the answer to a question: see StepInfo.Question
-	Version       string            `json:"version,omitempty"`        // version of the function of a flow
-	InputPreview  string            `json:"input_preview,omitempty"`  // beginning of the input; only in lists
-	OutputPreview string            `json:"output_preview,omitempty"` // the output, if it is short; only in lists
-	Steps         []StepInfo        `json:"steps,omitempty"`          // of a flow: the function and the operations that it has called, not all if they are many
-	Declared      []DeclaredOp      `json:"declared,omitempty"`       // of a flow that is described by data: the operations that it declares, in their order: see Operation
-	Operations    *OpCounts         `json:"operations,omitempty"`     // of a flow: numbers of its operations
-	Notes         []Note            `json:"notes,omitempty"`          // events of the run as a whole
-	Omitted       int               `json:"omitted,omitempty"`        // number of events from the middle of a long history that are not stored any more
+	ID          string            `json:"id"`
+	Workflow    string            `json:"workflow"`
+	Key         string            `json:"key,omitempty"`
+	Source      string            `json:"source,omitempty"` // who started the run
+	State       string            `json:"state"`            // one of StateScheduled, StateQueued and so on
+	Created     time.Time         `json:"created"`
+	Updated     time.Time         `json:"updated"`
+	Ended       *time.Time        `json:"ended,omitempty"`
+	Deadline    *time.Time        `json:"deadline,omitempty"`
+	Next        *time.Time        `json:"next,omitempty"`   // when the current wait ends
+	Attempts    int               `json:"attempts"`         // of all steps
+	Step        string            `json:"step,omitempty"`   // the step that runs, waits or failed
+	Error       string            `json:"error,omitempty"`  // the last error
+	Reason      string            `json:"reason,omitempty"` // why the run is dead
+	Input       json.RawMessage   `json:"input,omitempty"`
+	Output      json.RawMessage   `json:"output,omitempty"`
+	ReplayOf    string            `json:"replay_of,omitempty"`    // id of the run that this run repeats
+	Origin      string            `json:"origin,omitempty"`       // id of the first run of the chain of repetitions; "" if this run repeats no other
+	OriginKey   string            `json:"origin_key,omitempty"`   // key of the run Origin
+	ReplacedBy  string            `json:"replaced_by,omitempty"`  // id of the run that replaced this dead run
+	ContinuedBy string            `json:"continued_by,omitempty"` // id of the run that continues this one: see Again
+	Status      string            `json:"status,omitempty"`       // what the function of a flow set by SetStatus
+	Tags        map[string]string `json:"tags,omitempty"`         // what the function of a flow set by SetTag
+	Parent      string            `json:"parent,omitempty"`       // the run that has started this one by Child
+	Undoable    int               `json:"undoable,omitempty"`     // operations of the run that can be undone: see DoUndo
+	Asking      bool              `json:"asking,omitempty"`       // it waits for the answer to a question: see StepInfo.Question
+
+	// WorkflowPaused says who has paused the workflow of the run, and when, so that no attempt of
+	// the run begins; nil if the workflow is not paused, or the run has ended or is undoing.
+	WorkflowPaused *PausedWorkflow `json:"workflow_paused,omitempty"`
+
+	Version       string       `json:"version,omitempty"`        // version of the function of a flow
+	InputPreview  string       `json:"input_preview,omitempty"`  // beginning of the input; only in lists
+	OutputPreview string       `json:"output_preview,omitempty"` // the output, if it is short; only in lists
+	Steps         []StepInfo   `json:"steps,omitempty"`          // of a flow: the function and the operations that it has called, not all if they are many
+	Declared      []DeclaredOp `json:"declared,omitempty"`       // of a flow that is described by data: the operations that it declares, in their order: see Operation
+	Operations    *OpCounts    `json:"operations,omitempty"`     // of a flow: numbers of its operations
+	Notes         []Note       `json:"notes,omitempty"`          // events of the run as a whole
+	Omitted       int          `json:"omitted,omitempty"`        // number of events from the middle of a long history that are not stored any more
 }
 
 // Finished reports whether the run has ended. A dead run has ended too, although it can be
@@ -412,7 +417,7 @@ type RetryInfo struct {
 // The states of a run, as [Info.State] has them.
 const (
 	StateScheduled    = "scheduled"     // its start time is in the future
-	StateQueued       = "queued"        // an attempt is due, and waits for a free place
+	StateQueued       = "queued"        // an attempt is due, and waits for a free place, or until its workflow is resumed
 	StateRunning      = "running"       // an attempt is running
 	StateWaiting      = "waiting"       // waits for the time of the next attempt
 	StateNeedsHandler = "needs-handler" // waits until the handler of a step is registered

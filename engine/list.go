@@ -126,7 +126,7 @@ type Stats struct {
 	Workflows []WorkflowStats `json:"workflows"`
 	Waiting   int             `json:"timers"`           // pending waits and deadlines
 	Running   int             `json:"running"`          // running attempts
-	Queued    int             `json:"queued"`           // upper bound of the steps that are due and wait for a free place
+	Queued    int             `json:"queued"`           // upper bound of the steps that are due and wait for a free place, without those of paused workflows
 	Oldest    *time.Time      `json:"oldest,omitempty"` // when the first of the queued steps became due
 	Stuck     int64           `json:"stuck"`            // handlers of stuck attempts that have not returned
 	Missing   map[string]int  `json:"needs_handler"`    // number of steps that wait for a handler, by its name
@@ -148,4 +148,6 @@ type WorkflowStats struct {
 	Name   string         `json:"name"`
 	States map[string]int `json:"states"` // number of runs in each state; only unfinished and dead runs
 	Totals Totals         `json:"totals"` // since the log began
+
+	Paused *PausedWorkflow `json:"paused,omitempty"` // nil if the workflow is not paused
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// ErrOldMember says that a run can't be started yet, because a process of the cluster has an
-// older release, which can't read it. Nothing was started: finish the rolling deploy, and
-// start the run again.
+// ErrOldMember says that a run can't be started, or a workflow paused, yet, because a process of
+// the cluster has an older release, which can't read it. Nothing was started or paused: finish the
+// rolling deploy, and try again.
 var ErrOldMember = errors.New("a member of the cluster has an older release")
 
 // checkMembers returns an ErrOldMember if a member of the cluster can't read a format.
@@ -26,8 +26,12 @@ func (p *process) checkMembers(format int) error {
 	if n := len(behind) - 1; n > 0 {
 		others = fmt.Sprintf(" and %d more", n)
 	}
-	return fmt.Errorf("%w: %s (%s)%s can read stored data up to format %d, and a workflow as code needs format %d: finish the rolling deploy, then start the run again",
-		ErrOldMember, m.Name, m.ID, others, m.Format, format)
+	what, then := "a workflow as code", "start the run again"
+	if format == machine.PauseFormat {
+		what, then = "a paused workflow", "pause it again"
+	}
+	return fmt.Errorf("%w: %s (%s)%s can read stored data up to format %d, and %s needs format %d: finish the rolling deploy, then %s",
+		ErrOldMember, m.Name, m.ID, others, m.Format, what, format, then)
 }
 
 // members says which members of a cluster can't read a format. [journal.Cluster] implements it.

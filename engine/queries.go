@@ -283,14 +283,18 @@ func (e *Engine) OwnStats(ctx context.Context) (s Stats, shards int, err error) 
 }
 
 func mergeStats(answers []*answer) (sum Stats) {
-	at := map[string]int{}
+	at, shards, paused := map[string]int{}, 0, map[string]int{}
 	sum.Missing = map[string]int{}
 	for n, a := range answers {
 		if a == nil {
 			continue
 		}
 		s := a.Stats
+		shards++
 		for _, w := range s.Workflows {
+			if w.Paused != nil {
+				paused[w.Name]++
+			}
 			i, known := at[w.Name]
 			if !known {
 				i = len(sum.Workflows)
@@ -312,6 +316,11 @@ func mergeStats(answers []*answer) (sum Stats) {
 		sum.Warnings = append(sum.Warnings, s.Warnings...)
 		sum.Troubles = append(sum.Troubles, ofShard(n, s.Troubles)...)
 	}
+	for i := range sum.Workflows {
+		if w := &sum.Workflows[i]; w.Paused != nil {
+			w.Paused.Partly = paused[w.Name] < shards
+		}
+	}
 	slices.SortFunc(sum.Workflows, func(a, b WorkflowStats) int { return cmp.Compare(a.Name, b.Name) })
 	return sum
 }
@@ -323,6 +332,7 @@ func (w *WorkflowStats) add(other WorkflowStats) {
 	sum := machine.Totals(w.Totals)
 	sum.Add(machine.Totals(other.Totals))
 	w.Totals = Totals(sum)
+	w.Paused = mergePause(w.Paused, other.Paused)
 }
 
 func earlier(a, b *time.Time) *time.Time {

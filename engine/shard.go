@@ -49,6 +49,7 @@ type shard struct {
 	views      viewWriter
 	snapshots  snapshotWriter
 	health     health
+	pauses     pauses
 	commands   commands
 	queries    queries
 }
@@ -102,6 +103,7 @@ func (sh *shard) open(ctx context.Context, log journal.Log) (err error) {
 	if err := r.run(ctx); err != nil {
 		return err
 	}
+	sh.pauses.update(sh.owner.m)
 	sh.scheduler.warn()
 	sh.views.startWriting()
 	return nil

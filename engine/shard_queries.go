@@ -90,7 +90,9 @@ func (q *queries) get(ctx context.Context, id string) (*Info, error) {
 	if err != nil {
 		return nil, err
 	}
-	return describe(r), nil
+	i := describe(r)
+	q.sh.pauses.describe(i)
+	return i, nil
 }
 
 // wait waits until the run has an outcome and no attempt of it is running.
@@ -149,6 +151,7 @@ func (q *queries) list(ctx context.Context, f Filter) (a answer, err error) {
 	a.Page.Next, a.Page.Behind = p.Next, p.SearchBehind
 	for i := range p.Runs {
 		a.Page.Runs = append(a.Page.Runs, summary(&p.Runs[i]))
+		q.sh.pauses.describe(&a.Page.Runs[i])
 	}
 	a.Cursors, a.Distance = p.Cursors, p.Distance
 	return a, nil
@@ -163,6 +166,7 @@ func (q *queries) listAll(ctx context.Context, f *Filter) (*Page, error) {
 			row := row(r) // without a view there is no folder, and nothing is cold
 			if f.matches(&row) {
 				page.Runs = append(page.Runs, summary(&row))
+				q.sh.pauses.describe(&page.Runs[len(page.Runs)-1])
 			}
 		}
 		return page, nil
@@ -222,7 +226,7 @@ func (q *queries) stats(ctx context.Context) (*Stats, error) {
 		names := slices.Sorted(maps.Keys(q.sh.owner.m.Workflows()))
 		for _, name := range names {
 			w := q.sh.owner.m.Workflows()[name]
-			ws := WorkflowStats{Name: name, States: map[string]int{}, Totals: Totals(w.Totals)}
+			ws := WorkflowStats{Name: name, States: map[string]int{}, Totals: Totals(w.Totals), Paused: describePause(w.Pause)}
 			for state, n := range w.Counts {
 				if n > 0 && !finished[machine.State(state)] {
 					ws.States[machine.State(state).String()] = n
@@ -233,6 +237,9 @@ func (q *queries) stats(ctx context.Context) (*Stats, error) {
 		s.Waiting, s.Running, s.Missing = q.sh.owner.m.Waiting(), len(q.sh.dispatcher.running), q.sh.owner.m.ParkedHandlers()
 		s.Behind = q.sh.views.behind()
 		for _, queue := range q.sh.owner.m.Busy() {
+			if queue.Workflow.Pause != nil {
+				continue
+			}
 			s.Queued += queue.Len()
 			if at, ok := queue.Oldest(); ok {
 				s.Oldest = earlier(s.Oldest, pointer(at))

@@ -48,6 +48,9 @@ func (m *Machine) Apply(rec *Record) error {
 	case Cron:
 		m.applyCron(rec)
 		return nil
+	case Halted:
+		m.applyHalted(rec)
+		return nil
 	}
 	r, ok := m.Run(rec.Run)
 	if !ok {

@@ -544,6 +544,8 @@ func (c Commands) Expire(r *Run, opened, now int64) Record {
 	since, queued := queuedSince(r)
 	switch took := timeout(r); {
 	case !queued || took == 0:
+	case r.Pause() != nil:
+		rec.Text = fmt.Sprintf("timed out after %v while its workflow was paused", took)
 	case r.Deadline < opened:
 		rec.Text = fmt.Sprintf("timed out after %v: no process was working on the run when its time ended", took)
 	case r.begun():

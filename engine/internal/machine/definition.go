@@ -283,8 +283,11 @@ func (s *definitionSet) stored(h Hash) bool {
 	return stored
 }
 
-// format returns the format that can store all definitions and runs.
+// format returns the format that can store all definitions, runs and pauses.
 func (s *definitionSet) format() byte {
+	if len(s.pauses()) > 0 {
+		return PauseFormat
+	}
 	if s.children {
 		return flowFormat
 	}
@@ -320,6 +323,17 @@ func (s *definitionSet) workflow(name string) *Workflow {
 		s.workflows[name] = w
 	}
 	return w
+}
+
+// pauses returns the paused workflows by name.
+func (s *definitionSet) pauses() map[string]Pause {
+	paused := map[string]Pause{}
+	for name, w := range s.workflows {
+		if w.Pause != nil {
+			paused[name] = *w.Pause
+		}
+	}
+	return paused
 }
 
 // purge removes the definitions that were last used before the time and have no run in memory.

@@ -95,7 +95,7 @@ func TestFlowFormatIsRefusedByName(t *testing.T) {
 	newer := bytes.Clone(e.data)
 	newer[0] = Format + 1
 	_, err := ReadEntry(summed(newer), func(Header, *Record) error { return nil })
-	if !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "entry has format 3, this version knows formats up to 2") {
+	if !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "entry has format 4, this version knows formats up to 3") {
 		t.Errorf("ReadEntry = %v", err)
 	}
 	state := encodeState(New().state)

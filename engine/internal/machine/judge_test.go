@@ -21,7 +21,8 @@ type judge struct {
 	runs map[ID]*judged
 	now  int64 // elapsed time
 
-	inherited map[ID]*judged // by the run that continues them
+	paused    map[string]bool // workflows
+	inherited map[ID]*judged  // by the run that continues them
 }
 
 type judged struct {
@@ -67,7 +68,7 @@ type judgedStep struct {
 func (s *judgedStep) isChild() bool { return !s.child.ID.IsZero() }
 
 func newJudge(w *world) *judge {
-	return &judge{t: w.t, w: w, defs: map[Hash]*Definition{}, runs: map[ID]*judged{}, inherited: map[ID]*judged{}}
+	return &judge{t: w.t, w: w, defs: map[Hash]*Definition{}, runs: map[ID]*judged{}, paused: map[string]bool{}, inherited: map[ID]*judged{}}
 }
 
 func (j *judge) running(r *judged) (n int) {
@@ -117,6 +118,12 @@ func (j *judge) see(rec *Record) {
 				}
 			}
 		}
+		return
+	case Halted:
+		if j.paused[rec.Text] == (rec.Count > 0) {
+			j.t.Fatalf("%+v changes nothing", rec)
+		}
+		j.paused[rec.Text] = rec.Count > 0
 		return
 	case Opened, Purged, Cron:
 		return
@@ -544,6 +551,8 @@ func (j *judge) begun(r *judged, s *judgedStep, rec *Record) {
 		j.t.Fatalf("%+v before what it needs is complete", rec)
 	case r.held:
 		j.t.Fatalf("%+v of a run that is paused", rec)
+	case j.paused[r.def.Name] && !r.undoing:
+		j.t.Fatalf("%+v of a run whose workflow is paused", rec)
 	case rec.At < s.calendar:
 		j.t.Fatalf("%+v before its time by the calendar, %d", rec, s.calendar)
 	case j.now < s.due:

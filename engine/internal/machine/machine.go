@@ -50,6 +50,26 @@ func (m *Machine) applyCron(rec *Record) {
 	m.schedules[rec.Text] = &Schedule{Name: rec.Text, Due: rec.Due, Data: bytes.Clone(rec.Data)}
 }
 
+// Halt decides to pause a workflow, or to resume it. ok is false if that changes nothing.
+func (c Commands) Halt(workflow, by string, pause bool, now int64) (rec Record, ok bool) {
+	if w := c.workflows[workflow]; pause == (w != nil && w.Pause != nil) {
+		return rec, false
+	}
+	rec = Record{Kind: Halted, At: now, Text: workflow, Data: []byte(by)}
+	if pause {
+		rec.Count = 1
+	}
+	return rec, true
+}
+
+func (m *Machine) applyHalted(rec *Record) {
+	w := m.workflow(rec.Text)
+	w.Pause = nil
+	if rec.Count > 0 {
+		w.Pause = &Pause{At: rec.At, By: string(rec.Data)}
+	}
+}
+
 // Forget removes a finished run from memory, unless it is needed: see Run.IsNeeded. The caller must
 // have read the last change of the run. The run's key stays until a record of kind Purged removes
 // it. Forget fails if the run is not finished.

@@ -262,6 +262,9 @@ func dump(m *Machine, gone map[ID]bool) string {
 	}
 	for name, f := range m.workflows {
 		add("workflow %q active %d totals %+v", name, f.Active, f.Totals)
+		if f.Pause != nil {
+			add("workflow %q paused %+v", name, *f.Pause)
+		}
 		for _, q := range f.queues {
 			if q.Running > 0 {
 				add("queue %q of %q running %d", q.Step, name, q.Running)
@@ -445,16 +448,20 @@ func legalTimers(m *Machine) error {
 }
 
 func legalQueues(m *Machine) error {
-	stand := map[stepRef]bool{}
+	stand, undoing := map[stepRef]bool{}, map[stepRef]bool{}
 	for _, w := range m.workflows {
 		for _, q := range w.queues {
-			for _, f := range []*fifo{&q.begun, &q.fresh} {
+			for _, f := range []*fifo{&q.undoing, &q.begun, &q.fresh} {
 				for _, p := range f.list[f.head:] {
 					if !p.run.has(int(p.step)) {
 						continue // an operation that has ended
 					}
 					if p.run.StepDef(int(p.step)).queue != q {
 						return fmt.Errorf("run %s step %d stands in the queue %q", p.run.ID, p.step, q.Step)
+					}
+					if f == &q.undoing {
+						undoing[p] = true
+						continue
 					}
 					stand[p] = true
 				}
@@ -474,6 +481,9 @@ func legalQueues(m *Machine) error {
 		for i, s := range r.Live() {
 			if s.queued && !stand[stepRef{r, int32(i)}] {
 				return fmt.Errorf("run %s step %d does not stand in its queue", r.ID, i)
+			}
+			if s.queued && s.Lost == 0 && r.IsUndoing() && !undoing[stepRef{r, int32(i)}] {
+				return fmt.Errorf("run %s step %d, which is undoing, would wait while its workflow is paused", r.ID, i)
 			}
 		}
 	}

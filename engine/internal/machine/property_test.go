@@ -180,7 +180,11 @@ func (g *game) command() {
 	if g.chance(70) {
 		g.tellFamilies()
 	}
-	switch p := g.rng.IntN(130); {
+	switch p := g.rng.IntN(131); {
+	case p >= 130:
+		if rec, ok := g.m.Halt(g.defs[g.rng.IntN(len(g.defs))].Name, "operator", g.chance(30), g.now); ok {
+			g.emit(rec)
+		}
 	case p >= 128:
 		g.endDistant(1)
 	case p >= 126:
@@ -360,7 +364,7 @@ func (g *game) dispatch() {
 	g.t.Helper()
 	for _, p := range append([]stepRef(nil), g.m.suspects...) {
 		r, step := p.run, int(p.step)
-		if q := r.Queue(step); !r.InQueue(step) || g.chance(50) || q.Running >= 4 || !r.HasPlace() && q.Workflow.Active >= g.limits[q.Workflow.Name] {
+		if q := r.Queue(step); !r.InQueue(step) || r.Pause() != nil || g.chance(50) || q.Running >= 4 || !r.HasPlace() && q.Workflow.Active >= g.limits[q.Workflow.Name] {
 			continue
 		}
 		if !g.ready(r, step) {
@@ -1002,6 +1006,11 @@ func (g *game) quiesce() {
 			if err != nil {
 				g.t.Fatal(err)
 			}
+			g.emit(rec)
+		}
+	}
+	for name := range g.m.workflows {
+		if rec, ok := g.m.Halt(name, "the end", false, g.now); ok {
 			g.emit(rec)
 		}
 	}

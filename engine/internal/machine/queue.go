@@ -16,7 +16,15 @@ type Workflow struct {
 	Active int         // number of runs that count for a limit of runs: see Run.HasPlace
 	Counts [States]int // number of runs in memory, by state
 	Totals Totals
+	Pause  *Pause            // nil if the workflow is not paused
 	queues map[string]*Queue // by step
+}
+
+// Pause describes the pause of a workflow: no attempt of its runs begins, except of those that are
+// undoing.
+type Pause struct {
+	At int64
+	By string
 }
 
 // Totals counts runs and attempts since the log began.
@@ -34,6 +42,7 @@ type Queue struct {
 	Running  int // number of running attempts of the step
 
 	begun, fresh fifo // steps of runs with HasPlace, and of other runs
+	undoing      fifo // those of them whose runs are undoing: they begin while the workflow is paused
 	gone         int  // upper bound of the entries whose steps have left the queue
 	listed       bool // the queue is in queueSet.busy
 }
@@ -108,6 +117,9 @@ func (s *queueSet) enqueue(run *Run, step int) {
 	} else {
 		q.fresh.push(stepRef{run, int32(step)})
 	}
+	if run.IsUndoing() {
+		q.undoing.push(stepRef{run, int32(step)})
+	}
 	if !q.listed {
 		q.listed = true
 		s.busy = append(s.busy, q)
@@ -131,6 +143,7 @@ func (s *queueSet) dequeue(run *Run, step int) {
 	if q.gone++; q.gone > 64 && q.gone > q.Len()/2 {
 		q.begun.compact()
 		q.fresh.compact()
+		q.undoing.compact()
 		q.gone = 0
 	}
 }
@@ -173,9 +186,14 @@ func (s *queueSet) Busy() []*Queue {
 }
 
 // First returns the next step of the queue. If fresh is false, it returns only steps of runs that
-// already count towards the limit of runs. The step stays in the queue until its attempt begins,
-// it is parked or its run ends.
+// already count towards the limit of runs. If the workflow is paused, it returns only steps of runs
+// that are undoing. The step stays in the queue until its attempt begins, it is parked or its run
+// ends.
 func (q *Queue) First(fresh bool) (run *Run, step int, ok bool) {
+	if q.Workflow.Pause != nil {
+		run, step, ok = q.undoing.nextUndoing()
+		return run, step, ok && (fresh || run.active)
+	}
 	if run, step, ok = q.begun.next(true); ok || !fresh {
 		return run, step, ok
 	}
@@ -187,6 +205,17 @@ func (q *Queue) First(fresh bool) (run *Run, step int, ok bool) {
 func (f *fifo) next(active bool) (*Run, int, bool) {
 	for f.len() > 0 {
 		if p := f.list[f.head]; p.waits() && p.run.active == active {
+			return p.run, int(p.step), true
+		}
+		f.pop()
+	}
+	return nil, 0, false
+}
+
+// nextUndoing is next for Queue.undoing.
+func (f *fifo) nextUndoing() (*Run, int, bool) {
+	for f.len() > 0 {
+		if p := f.list[f.head]; p.waits() && p.run.IsUndoing() {
 			return p.run, int(p.step), true
 		}
 		f.pop()
@@ -262,16 +291,25 @@ func (r *Run) Isolation(step int) time.Duration {
 func (r *Run) Queue(step int) *Queue { return r.StepDef(step).queue }
 
 // Suspects yields the due steps whose last attempt was lost because the process died. Steps with
-// fewer losses come first, and steps that have to run alone come last. The state must not change
-// during the iteration.
+// fewer losses come first, and steps that have to run alone come last. It leaves out steps that wait
+// because their workflow is paused. The state must not change during the iteration.
 func (s *queueSet) Suspects() iter.Seq2[*Run, int] {
 	return func(yield func(*Run, int) bool) {
 		for _, p := range s.suspects {
-			if !yield(p.run, int(p.step)) {
+			if p.run.Pause() == nil && !yield(p.run, int(p.step)) {
 				return
 			}
 		}
 	}
+}
+
+// Pause returns the pause of the run's workflow. It is nil if attempts of the run can begin: the
+// workflow is not paused, or the run is undoing.
+func (r *Run) Pause() *Pause {
+	if r.IsUndoing() {
+		return nil
+	}
+	return r.Def.workflow.Pause
 }
 
 // HasSuspects reports whether a suspect is due.

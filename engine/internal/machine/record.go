@@ -54,13 +54,14 @@ const (
 	ParentTold                 // the parent of the run has recorded its end
 	Undoing                    // the run undoes its operations, and then gets the outcome Count; Text says why
 	Undone                     // everything is undone, or Reason and Text say which undo failed
+	Halted                     // the workflow Text is paused by Data; with the Count 0 it is resumed
 	kinds
 )
 
 var kindNames = [...]string{
 	"", "opened", "defined", "started", "begun", "done", "failed", "snoozed", "lost", "released", "canceled", "expired",
 	"retried", "woken", "progress", "parked", "unparked", "late", "jumped", "purged", "cron", "replaced", "omitted",
-	"limited", "paused", "resumed", "postponed", "reset", "called", "suspended", "described", "continued", "signaled", "no-signal", "child-ended", "parent-told", "undoing", "undone",
+	"limited", "paused", "resumed", "postponed", "reset", "called", "suspended", "described", "continued", "signaled", "no-signal", "child-ended", "parent-told", "undoing", "undone", "halted",
 }
 
 // String returns the kind's name.
@@ -300,11 +301,12 @@ func readOutputs(in *codec.Reader) [][]byte {
 }
 
 // The versions of the stored formats. Entries and snapshots with a newer version than Format
-// are rejected with ErrFormat. Entries and snapshots without flows are written in the oldest
-// version, so that an older program can read them.
+// are rejected with ErrFormat. Entries and snapshots without flows and without paused workflows
+// are written in the oldest version, so that an older program can read them.
 const (
 	FirstFormat = 1
 	flowFormat  = 2 // with flows
+	PauseFormat = 3 // with paused workflows
 	Format      = journal.Format
 )
 
@@ -328,7 +330,10 @@ func (e *Entry) Reset(at, sinceBoot int64) {
 // Add adds a record to the entry.
 func (e *Entry) Add(r *Record) {
 	format := r.format
-	if r.Kind >= Called {
+	switch {
+	case r.Kind >= Halted:
+		format = PauseFormat
+	case r.Kind >= Called:
 		format = flowFormat
 	}
 	e.data[0] = max(e.data[0], format)

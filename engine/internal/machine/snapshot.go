@@ -233,6 +233,14 @@ func encodeState(m *state) []byte {
 		b = binary.AppendVarint(b, e.at)
 		b = codec.AppendBytes(b, e.key)
 	}
+	if paused := m.pauses(); len(paused) > 0 { // else the format has none
+		b = binary.AppendUvarint(b, uint64(len(paused)))
+		for name, p := range paused {
+			b = codec.AppendBytes(b, name)
+			b = binary.AppendVarint(b, p.At)
+			b = codec.AppendBytes(b, p.By)
+		}
+	}
 	return b
 }
 
@@ -338,6 +346,11 @@ func decodeState(m *state, body []byte) error {
 		id, name, at := ID(r.Array()), string(r.Bytes()), r.Varint()
 		key := string(r.Bytes())
 		m.addExpired(expiry{key, at}, id, m.workflow(name))
+	}
+	if body[0] >= PauseFormat {
+		for n := r.Uvarint(); n > 0 && r.Err == nil; n-- {
+			m.workflow(string(r.Bytes())).Pause = &Pause{At: r.Varint(), By: string(r.Bytes())}
+		}
 	}
 	return r.Err
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/maphash"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -18,14 +19,21 @@ type Layout struct {
 	shards    int
 	schedules map[string]string // workflow of each schedule, by its name; "" if it is not known
 	together  map[string]bool   // workflows whose runs are all in one shard
+	pauses    map[string]Pause  // paused workflows, by name: every shard has all of them
 }
 
-// NewLayout returns a layout for this many shards. It knows the schedules of the machines.
+// NewLayout returns a layout for this many shards. It knows the schedules and the paused workflows
+// of the machines.
 func NewLayout(shards int, from ...*Machine) *Layout {
-	l := &Layout{shards: shards, schedules: map[string]string{}, together: map[string]bool{}}
+	l := &Layout{shards: shards, schedules: map[string]string{}, together: map[string]bool{}, pauses: map[string]Pause{}}
 	for _, m := range from {
 		for name := range m.schedules {
 			l.schedules[name] = ""
+		}
+		for name, p := range m.pauses() {
+			if known, ok := l.pauses[name]; !ok || p.At < known.At {
+				l.pauses[name] = p
+			}
 		}
 	}
 	return l
@@ -83,7 +91,8 @@ func (l *Layout) OfSchedule(name string) int {
 	return KeySlot(name) % l.shards
 }
 
-// Check returns an error if a run, key or schedule of the machine does not belong in the shard.
+// Check returns an error if a run, key or schedule of the machine does not belong in the shard, or if
+// other workflows are paused than in the source.
 func (l *Layout) Check(shard int, m *Machine) error {
 	for _, r := range m.all {
 		if at := l.OfRun(r); at != shard {
@@ -99,6 +108,9 @@ func (l *Layout) Check(shard int, m *Machine) error {
 		if at := l.OfSchedule(name); at != shard {
 			return fmt.Errorf("schedule %q is in shard %d and belongs in %d", name, shard, at)
 		}
+	}
+	if got := m.pauses(); !maps.Equal(got, l.pauses) {
+		return fmt.Errorf("shard %d has the paused workflows %v, and all shards must have %v", shard, got, l.pauses)
 	}
 	return nil
 }
@@ -118,6 +130,9 @@ func (l *Layout) Distribute(from ...*Machine) ([]*Machine, error) {
 	for i := range d.to {
 		d.to[i] = New()
 		d.to[i].Cold(d.load)
+		for name, p := range l.pauses {
+			d.to[i].workflow(name).Pause = &p
+		}
 	}
 	for _, m := range from {
 		if err := d.moveAll(m); err != nil {

@@ -225,7 +225,7 @@ func (m *Machine) apply(rec *Record, defs map[Hash]*Definition) error {
 func (a *apart) of(rec *Record) []*Machine {
 	one := func(i int) []*Machine { return a.parts[i : i+1] }
 	switch rec.Kind {
-	case Opened, Defined, Jumped, Purged:
+	case Opened, Defined, Jumped, Purged, Halted:
 		return a.parts
 	case Cron:
 		return one(a.layout.OfSchedule(rec.Text))
