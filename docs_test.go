@@ -214,3 +214,28 @@ func TestLinesOfThePagesAreShort(t *testing.T) {
 		}
 	}
 }
+
+// TestTheNumbersOfTheReadmeAreMeasured checks that each bold number in the table of measurements of
+// the README is on the page that its row links.
+func TestTheNumbersOfTheReadmeAreMeasured(t *testing.T) {
+	t.Parallel()
+	texts, rows := documents(t), 0
+	source := regexp.MustCompile(`\]\((docs/[a-z-]+\.md)#[a-z-]+\) \|$`)
+	number := regexp.MustCompile(`\*\*([0-9.]+)\*\*`)
+	for line := range strings.Lines(texts["README.md"]) {
+		m := source.FindStringSubmatch(strings.TrimSpace(line))
+		numbers := number.FindAllStringSubmatch(line, -1)
+		if m == nil || len(numbers) == 0 {
+			continue
+		}
+		rows++
+		for _, n := range numbers {
+			if !strings.Contains(texts[filepath.FromSlash(m[1])], "| "+n[1]+" |") {
+				t.Errorf("%s does not have the number %s", m[1], n[1])
+			}
+		}
+	}
+	if rows != 3 {
+		t.Errorf("the README has %d measurements, want 3", rows)
+	}
+}

@@ -86,9 +86,8 @@ func (k *recipe) tutorialStep(script string, shown []string) {
 		k.t.Errorf("%s: the page shows %q, which is not in\n%s", script, missing, out)
 	}
 	if strings.Contains(script, "--wait") {
-		body := k.webPage("/dead")
 		for _, part := range []string{"cat: order.txt: No such file or directory", "Retry with the current definition"} {
-			wantIn(k.t, "the page of dead letters", body, part)
+			testwait.Until(k.t, "the page of dead letters has "+part, func() bool { return strings.Contains(k.webPage("/dead"), part) })
 		}
 	}
 }
