@@ -406,14 +406,19 @@ func (d *dispatcher) parkCall(c *flowCall, run *machine.Run, why string) {
 	d.o.turn.must(&rec)
 }
 
-// continueAs ends the run, and starts another run with the input.
+// continueAs ends the run, and starts another run with the input. If the workflow is not known any
+// more, the other run has the definition of this one.
 func (d *dispatcher) continueAs(run *machine.Run, w *Workflow, input []byte) {
 	o, t := d.o, &d.o.turn
+	def := w.def
+	if w.isStandIn {
+		def = run.Def
+	}
 	t.next = followUps{again: &machine.Start{
-		ID: machine.NewID(t.now, o.random(), o.random()).In(o.slot(run.Key)), Hash: w.def.Hash(), Input: input, Key: run.Key,
+		ID: machine.NewID(t.now, o.random(), o.random()).In(o.slot(run.Key)), Hash: def.Hash(), Input: input, Key: run.Key,
 		Source: "continues " + run.ID.String(), Continues: run.ID, Trace: run.Trace(), Inbox: run.Inbox(), Parent: run.Parent(),
 		Timeout: run.OwnTimeout(),
-	}, againDef: w.def}
+	}, againDef: def}
 	rec := o.m.Continue(run, t.next.again.ID, t.now)
 	t.must(&rec)
 }

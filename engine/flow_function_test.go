@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -77,6 +78,52 @@ func TestFunctionKeepsItsArguments(t *testing.T) {
 			})
 		})
 	}
+}
+
+// countDown is the function of a flow that is described by data: after a day it begins another run
+// with the next smaller number, until that is 0.
+func countDown(f *engine.Flow, input json.RawMessage) ([]byte, error) {
+	var n int
+	if err := json.Unmarshal(input, &n); err != nil {
+		return nil, err
+	}
+	if err := engine.Sleep(f, "day", day); err != nil {
+		return nil, err
+	}
+	said, err := engine.Do(f, "say", func(context.Context) (string, error) { return fmt.Sprint(n), nil })
+	if err != nil {
+		return nil, err
+	}
+	if n > 0 {
+		return nil, engine.Again(f, n-1)
+	}
+	var mark string
+	err = json.Unmarshal(f.Task().Args, &mark)
+	return []byte(strconv.Quote(said + mark)), err
+}
+
+// Runs of a flow that is described by data begin other runs by Again, with the same arguments, after
+// their workflow is gone. Their operations count as those of the workflow.
+func TestFunctionBeginsAgainWithoutItsWorkflow(t *testing.T) {
+	config := engine.Config{Functions: map[string]engine.FlowFunc{"count-down": countDown}}
+	w, err := engine.NewWorkflow("w", engine.CallFunction("count-down", "!"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	enginetest.TestConfig(t, config, func(t *testing.T, e *enginetest.Engine) {
+		id := startFlow(t, e, w, 2, engine.Key("k"))
+		flowRun(t, e, id) // it sleeps
+		e.Crash(newScript(t, "other"))
+		run := endOfFlow(t, e, id)
+		for run.ContinuedBy != "" {
+			run = endOfFlow(t, e, run.ContinuedBy)
+		}
+		wantRun(t, run, engine.StateSucceeded, "0!")
+		stats, err := e.Stats(t.Context())
+		if err != nil || len(stats.Workflows) != 1 || stats.Workflows[0].Name != "w" || stats.Workflows[0].Totals.Attempts != 3 {
+			t.Errorf("%v %+v", err, stats.Workflows)
+		}
+	})
 }
 
 // A run whose function is not registered waits until it is.

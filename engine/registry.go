@@ -16,11 +16,17 @@ import (
 type registry struct {
 	mu        sync.RWMutex
 	handlers  map[string]Handler
-	workflows map[string]*Workflow // workflows that can be started, by name
-	known     map[string]*Workflow // the same, and workflows that Replace has removed: runs in progress may need their limits
-	functions map[string]FlowFunc  // functions of flows that are described by data
-	others    map[string]*Workflow // stand for workflows that are not known, by the handler of their function
-	version   atomic.Int64         // increases when something is added
+	workflows map[string]*Workflow  // workflows that can be started, by name
+	known     map[string]*Workflow  // the same, and workflows that Replace has removed: runs in progress may need their limits
+	functions map[string]FlowFunc   // functions of flows that are described by data
+	others    map[standIn]*Workflow // stand for workflows that are not known: see function
+	version   atomic.Int64          // increases when something is added
+}
+
+// standIn identifies a workflow that stands for one which is not known.
+type standIn struct {
+	handler  string // of the function
+	workflow string // name of the workflow that is not known
 }
 
 // add adds workflows, handlers and functions. A workflow replaces another one with the same name
@@ -60,11 +66,7 @@ func (r *registry) addLocked(workflows []*Workflow, handlers map[string]Handler)
 		}
 	}
 	maps.Copy(r.handlers, handlers)
-	// New ones, so that runs continue which wait for something that is registered now.
-	r.others = make(map[string]*Workflow, len(r.functions))
-	for name := range r.functions {
-		r.others[functionPrefix+name] = &Workflow{def: &machine.Definition{Name: name, Flow: true}}
-	}
+	clear(r.others) // so that runs continue which wait for something that is registered now
 	r.version.Add(1)
 	return nil
 }
@@ -102,22 +104,50 @@ func (r *registry) handler(name string) Handler {
 // none. workflow is the name of the run's workflow. If the function gets its description from the
 // run, and the workflow is not known or has another function now, another workflow stands for it.
 func (r *registry) function(handler, workflow string) *Workflow {
+	w, isStandIn := r.knownFunction(handler, workflow)
+	if !isStandIn || w != nil {
+		return w
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.standFor(handler, workflow)
+}
+
+// knownFunction is function without the workflows that were not needed before. isStandIn
+// reports whether another workflow has to stand for that of the run. Then w is nil if there is none
+// yet.
+func (r *registry) knownFunction(handler, workflow string) (w *Workflow, isStandIn bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if name, ok := strings.CutPrefix(handler, flowPrefix); ok {
 		if w := r.known[name]; w != nil && w.function != nil {
-			return w
+			return w, false
 		}
-		return nil
+		return nil, false
 	}
 	name, ok := strings.CutPrefix(handler, functionPrefix)
 	if !ok || r.functions[name] == nil {
-		return nil
+		return nil, false
 	}
 	if w := r.known[workflow]; w != nil && w.def.Flow && w.def.Steps[0].Handler == handler {
+		return w, false
+	}
+	return r.others[standIn{handler, workflow}], true
+}
+
+// standFor returns the workflow that stands for one which is not known. The caller must hold the
+// lock.
+func (r *registry) standFor(handler, workflow string) *Workflow {
+	key := standIn{handler, workflow}
+	if w := r.others[key]; w != nil {
 		return w
 	}
-	return r.others[handler]
+	if r.others == nil {
+		r.others = map[standIn]*Workflow{}
+	}
+	w := &Workflow{def: &machine.Definition{Name: workflow, Flow: true}, isStandIn: true}
+	r.others[key] = w
+	return w
 }
 
 // callable returns the function of a workflow.

@@ -113,6 +113,7 @@ type undoer struct {
 	group   *opGroup
 	def     *machine.Definition
 	execute func(ctx context.Context, i int, stored []byte) error
+	first   int // see firstNumber; valid in sortUndoers
 }
 
 // canUndo notes how the operations of a group are undone. It must be called before they begin.
@@ -120,7 +121,7 @@ func (f *Flow) canUndo(g *opGroup, o operation, isNil bool, execute func(ctx con
 	if isNil {
 		return f.misuse(o.identity, errors.New("undo: no function"))
 	}
-	f.undoers = append(f.undoers, undoer{g, o.undo, execute})
+	f.undoers = append(f.undoers, undoer{group: g, def: o.undo, execute: execute})
 	return nil
 }
 
@@ -193,15 +194,18 @@ func (f *Flow) sortUndoers() {
 	if f.call.branches.Load() == nil {
 		return
 	}
-	slices.SortStableFunc(f.undoers, func(a, b undoer) int { return cmp.Compare(a.firstNumber(f), b.firstNumber(f)) })
+	for i := range f.undoers {
+		f.undoers[i].first = f.undoers[i].firstNumber(f)
+	}
+	slices.SortStableFunc(f.undoers, func(a, b undoer) int { return cmp.Compare(a.first, b.first) })
 }
 
 // firstNumber returns the smallest number of the operations of the group; 0 if the run has called none.
 func (u *undoer) firstNumber(f *Flow) int {
 	first := 0
-	for _, i := range u.called(f) {
-		if n := f.ended[u.group.identity(i)].Number; first == 0 || n < first {
-			first = n
+	for i := range u.group.n {
+		if res := f.ended[u.group.identity(i)]; res != nil && (first == 0 || res.Number < first) {
+			first = res.Number
 		}
 	}
 	return first

@@ -43,6 +43,7 @@ type Workflow struct {
 	opDefaults []StepOption // options of all operations of a flow
 	declared   []StepInfo   // operations of a flow: see Operation
 	registered bool         // stands for a registered workflow: see Registered
+	isStandIn  bool         // stands for a workflow that is not known: its definition has only a name
 }
 
 // Name returns the workflow's name.
