@@ -72,6 +72,7 @@ type attempt struct {
 	trial    *trial        // nil if the step is not a suspect: see quarantine
 	flow     *flowCall     // the call of the function that waits for the operation; nil for a step
 	item     groupItem     // the operation of a flow; zero for a step
+	request  request       // reports the outcome
 }
 
 // end cancels the context of the attempt, and gives the handler the grace time to return.
@@ -95,8 +96,11 @@ func (a *attempt) run() {
 	defer a.sh.attempts.Done()
 	defer a.cancel(context.Canceled)
 	begin := time.Now()
-	result := &machine.Result{Failed: true, Error: "the handler ended its goroutine (runtime.Goexit)"}
+	var result *machine.Result
 	defer func() { // also when the handler ends the goroutine
+		if result == nil {
+			result = &machine.Result{Failed: true, Error: "the handler ended its goroutine (runtime.Goexit)"}
+		}
 		if !a.ended.CompareAndSwap(false, true) {
 			if a.flow != nil && result.Succeeded() {
 				a.flow.size.Add(-int64(len(result.Output))) // nothing stores it
@@ -255,10 +259,8 @@ func (a *attempt) report(r *machine.Result) {
 	r.Run, r.Step, r.Attempt = a.key.run, a.key.step, a.number
 	a.leaveHandlers()
 	a.reported.Store(true)
-	select {
-	case a.sh.others <- &request{result: r}:
-	case <-a.sh.done:
-	}
+	a.request.result = r
+	a.sh.post(&a.request)
 	if a.flow != nil && r.Succeeded() {
 		a.item.deliver(a.key, r.Output)
 	}

@@ -126,7 +126,7 @@ const inputRefused = "input"
 func (f *Flow) isStarted(g *opGroup, i int) bool {
 	identity := g.identity(i)
 	_, pending := f.pending[identity]
-	return f.ended[identity] != nil || pending && g.child.shard < 0
+	return f.ended.get(identity) != nil || pending && g.child.shard < 0
 }
 
 // performStarted is perform for children whose workflow is not registered. If one has to be
@@ -135,7 +135,7 @@ func (f *Flow) performStarted(g *opGroup) error {
 	for i := range g.n {
 		identity := g.identity(i)
 		_, pending := f.pending[identity]
-		if f.ended[identity] == nil && !pending {
+		if f.ended.get(identity) == nil && !pending {
 			return f.misuse(g.name, &missingWorkflowError{g.child.def.Name})
 		}
 	}

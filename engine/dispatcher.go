@@ -213,35 +213,33 @@ func (p parkedCall) continues(w *Workflow, r *registry) bool {
 // trial is nil for a step that is not a suspect.
 func (d *dispatcher) launch(run *machine.Run, step int, handler Handler, trial *trial, rec *machine.Record) {
 	d.o.turn.must(rec)
-	def := run.StepDef(step)
+	def, state := run.StepDef(step), run.Step(step)
 	a := &attempt{
 		sh: d.sh, key: attemptKey{run.ID, step}, number: rec.Attempt, handler: handler, trial: trial,
 		def: run.Def, outputs: slices.Clone(run.Outputs()), silence: def.Heartbeat,
-		task: Task{
-			Run: run.ID.String(), Workflow: run.Def.Name, Key: run.Key, Step: def.Name,
-			Attempt: int(run.Step(step).Spent) + 1, Attempts: limit(def.Policy), Total: rec.Attempt, Created: time.Unix(0, run.Created), Source: run.Source(), Args: def.Args,
-			Progress: slices.Clone(run.Progress(step)), Spent: int(run.Step(step).Spent), Windows: int(run.Step(step).Windows),
-		},
 	}
 	if d.sh.cfg.Propagator != nil {
 		a.trace = run.Trace()
 	}
-	origin, key, _ := run.Origin()
-	a.task.Origin, a.task.OriginKey = origin.String(), key
+	t := &a.task
 	if run.IsFlow() {
-		a.task.Step = run.StepName(step)
-		if run.IsUndo(step) {
-			a.task.Step = run.Identity(step)
-		}
 		a.flow = d.flows[run.ID]
-		a.item, _ = d.operationOf(run, step)
-		a.task.Operation = step
+		a.item, _ = a.flow.ops.get(step)
+		*t = a.flow.task
+		t.Input = nil // the function passes to its operations what they need
+		if t.Step = run.StepName(step); run.IsUndo(step) {
+			t.Step = run.Identity(step)
+		}
+		t.Operation = step
 		if g := a.item.opGroup; g != nil && (g.undoable || g.isUndo) {
-			a.task.Undos = run.Undos()
+			t.Undos = run.Undos()
 		}
 	} else {
-		a.task.Input = slices.Clone(run.Input)
+		*t = taskOf(run)
+		t.Input, t.Step = slices.Clone(run.Input), def.Name
 	}
+	t.Attempt, t.Attempts, t.Total = int(state.Spent)+1, limit(def.Policy), rec.Attempt
+	t.Args, t.Progress, t.Spent, t.Windows = def.Args, slices.Clone(run.Progress(step)), int(state.Spent), int(state.Windows)
 	// The attempt needs no timeout for the deadline of the run: the owner ends the run.
 	if rec.Deadline != 0 && rec.Deadline != run.Deadline {
 		if a.timeout = time.Duration(rec.Deadline - rec.At); a.timeout <= 0 {

@@ -56,7 +56,10 @@ type eventStep struct {
 
 // stepOf returns the step of the record, which is not applied yet.
 func (b *eventBatch) stepOf(rec *machine.Record, m *machine.Machine) (s eventStep) {
-	if run, ok := m.Run(rec.Run); ok && b.hub.wanted.Load() && run.Step(rec.Step) != nil {
+	if !b.hub.wanted.Load() {
+		return s
+	}
+	if run, ok := m.Run(rec.Run); ok && run.Step(rec.Step) != nil {
 		s.name, s.attempts = run.StepName(rec.Step), limit(run.StepDef(rec.Step).Policy)
 	}
 	return s

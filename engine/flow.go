@@ -37,13 +37,13 @@ type Flow struct {
 
 // flowState is the state of a call of a function, which all its flows share.
 type flowState struct {
-	asked   map[string]bool              // identities of the operations that the function has called
-	ended   map[string]*machine.OpResult // stored results, by identity
-	pending map[string]int               // numbers of the operations that have not ended, by identity
-	removed []string                     // names of Removed
-	count   int                          // number of operations that the run has called
-	last    string                       // identity of the operation that the function called last
-	undoers []undoer                     // how to undo operations, in the order of their calls
+	asked   opMap[bool]              // identities of the operations that the function has called
+	ended   opMap[*machine.OpResult] // stored results, by identity
+	pending map[string]int           // numbers of the operations that have not ended, by identity
+	removed []string                 // names of Removed
+	count   int                      // number of operations that the run has called
+	last    string                   // identity of the operation that the function called last
+	undoers []undoer                 // how to undo operations, in the order of their calls
 }
 
 // The errors of wrong uses of a [Flow]. A run whose function got one of them waits in state
@@ -457,7 +457,7 @@ func recorded[T any](f *Flow, kind, name string, opts []StepOption, value func()
 		return v, err
 	}
 	defer f.busy.Store(false)
-	if res, ok := f.ended[o.identity]; ok {
+	if res := f.ended.get(o.identity); res != nil {
 		return v, json.Unmarshal(res.Data, &v)
 	}
 	v = value()

@@ -43,6 +43,8 @@ type flowCall struct {
 
 	exiting atomic.Bool // the goroutine is ending, because the owner has stopped it
 	ended   atomic.Bool // the end of the call was sent to the owner
+	end     flowEnd     // how the call ended; valid for the receiver of request
+	request request     // reports the end
 	undoing atomic.Bool // the run undoes its operations: no other operation begins
 	toUndo  atomic.Bool // the function has ended, and undoMain continues
 	stopped chan struct{}
@@ -107,10 +109,12 @@ func encodeTags(tags map[string]string) string {
 }
 
 // decodeTags returns stored tags; nil if there are none.
-func decodeTags(text string) (tags map[string]string) {
-	if text != "" {
-		_ = json.Unmarshal([]byte(text), &tags) // encodeTags wrote it
+func decodeTags(text string) map[string]string {
+	if text == "" {
+		return nil
 	}
+	var tags map[string]string
+	_ = json.Unmarshal([]byte(text), &tags) // encodeTags wrote it
 	return tags
 }
 
@@ -198,9 +202,9 @@ func (c *flowCall) newFlow() *Flow {
 	}
 	f := &both.Flow
 	f.call, f.flowState, f.routine = c, &both.state, goroutine.ID()
-	both.state = flowState{asked: map[string]bool{}, ended: map[string]*machine.OpResult{}, pending: c.pending, count: c.count}
+	both.state.pending, both.state.count = c.pending, c.count
 	for res := range machine.ReadResults(c.results) {
-		f.ended[res.Name] = &res
+		f.ended.set(res.Name, &res)
 	}
 	return f
 }
@@ -270,7 +274,7 @@ func (w *Workflow) inputOfNext(given json.RawMessage, most int) (json.RawMessage
 func (f *Flow) failures(err error) (numbers []int) {
 	failed := map[string]bool{}
 	addFailed(failed, err)
-	for _, res := range f.ended {
+	for _, res := range f.ended.all {
 		name := label(res.Name)
 		of, _ := cutIndex(name)
 		if res.Reason != 0 && (failed[name] || len(failed) == 0 && of == label(f.last)) {
@@ -287,7 +291,7 @@ func (f *Flow) reasonOf(failed []int) retry.Reason {
 	if len(failed) == 0 {
 		return 0
 	}
-	for _, res := range f.ended {
+	for _, res := range f.ended.all {
 		if res.Number != failed[0] {
 			continue
 		}
@@ -325,15 +329,15 @@ func (f *Flow) unasked() string {
 			return // the function does not call it
 		}
 		if mapped, index := cutIndex(name); index != "" && isItemKind(kind) {
-			if f.asked["map:"+mapped] || f.asked[childrenKind+":"+mapped] || removed(mapped) {
+			if f.asked.get("map:"+mapped) || f.asked.get(childrenKind+":"+mapped) || removed(mapped) {
 				return
 			}
 		}
-		if !f.asked[identity] && !removed(name) {
+		if !f.asked.get(identity) && !removed(name) {
 			names = append(names, name)
 		}
 	}
-	for identity := range f.ended {
+	for identity := range f.ended.all {
 		missing(identity)
 	}
 	for identity := range f.pending {
@@ -354,13 +358,13 @@ func (f *Flow) renameStored(before, now string) {
 		}
 		return kind + ":" + now, name == before
 	}
-	for identity, res := range f.ended {
+	f.ended.rename(func(identity string, res *machine.OpResult) string {
 		if name, ok := renamed(identity); ok {
-			delete(f.ended, identity)
 			res.Name = name
-			f.ended[name] = res
+			return name
 		}
-	}
+		return identity
+	})
 	for identity, n := range f.pending {
 		if name, ok := renamed(identity); ok {
 			delete(f.pending, identity)
@@ -390,10 +394,8 @@ var errSuspended = errors.New("the function is suspended")
 
 // report sends the end of the call to the owner. The caller must have set ended.
 func (c *flowCall) report(end flowEnd) {
-	select {
-	case c.sh.others <- &request{do: func(t *turn) error { t.o.sh.dispatcher.endCall(c, end); return nil }}:
-	case <-c.sh.done:
-	}
+	c.end, c.request.call = end, c
+	c.sh.post(&c.request)
 }
 
 // stuckHandler identifies the call in the list of stuck handlers.
@@ -441,9 +443,17 @@ func (c *flowCall) exitIfStopped() {
 
 // send sends a request to the owner, without waiting for an answer. The owner handles the
 // requests of a call in their order.
-func (c *flowCall) send(do func(*turn) error) {
+func (c *flowCall) send(do func(*turn) error) { c.post(&request{do: do}) }
+
+// post is send for a request.
+func (c *flowCall) post(r *request) {
 	select {
-	case c.sh.others <- &request{do: do}:
+	case c.sh.others <- r:
+		return
+	default:
+	}
+	select {
+	case c.sh.others <- r:
 	case <-c.stopped:
 		c.exit()
 	case <-c.sh.done:

@@ -112,11 +112,16 @@ func (f *Flow) Task() Task { return f.call.task }
 
 // taskOf returns the fields of a Task that describe the run.
 func taskOf(run *machine.Run) Task {
-	origin, key, _ := run.Origin()
-	return Task{
-		Run: run.ID.String(), Workflow: run.Def.Name, Key: run.Key, Origin: origin.String(), OriginKey: key,
-		Created: time.Unix(0, run.Created), Source: run.Source(), Args: run.Def.Steps[0].Args, Input: run.Input,
+	t := Task{
+		Run: run.ID.String(), Workflow: run.Def.Name, Key: run.Key, Created: time.Unix(0, run.Created), Source: run.Source(),
+		Args: run.Def.Steps[0].Args, Input: run.Input,
 	}
+	t.Origin = t.Run
+	origin, key, _ := run.Origin()
+	if t.OriginKey = key; origin != run.ID {
+		t.Origin = origin.String()
+	}
+	return t
 }
 
 // Registered returns a workflow for [Child] and [Children] that stands for the one which is

@@ -72,6 +72,87 @@ func (s *groupItems) numbers(yield func(int) bool) {
 	}
 }
 
+// opMap is a map by the identities of operations. Few operations need no allocation.
+type opMap[V any] struct {
+	few  [4]opEntry[V]
+	used int          // number of elements of few that are used
+	many map[string]V // all of them, if few is too small; else nil
+}
+
+type opEntry[V any] struct {
+	identity string
+	value    V
+}
+
+// get returns the value of an operation; the zero value if there is none.
+func (m *opMap[V]) get(identity string) (v V) {
+	if m.many != nil {
+		return m.many[identity]
+	}
+	for i := range m.few[:m.used] {
+		if e := &m.few[i]; e.identity == identity {
+			return e.value
+		}
+	}
+	return v
+}
+
+func (m *opMap[V]) set(identity string, v V) {
+	if m.many != nil {
+		m.many[identity] = v
+		return
+	}
+	for i := range m.few[:m.used] {
+		if e := &m.few[i]; e.identity == identity {
+			e.value = v
+			return
+		}
+	}
+	if m.used < len(m.few) {
+		m.few[m.used] = opEntry[V]{identity, v}
+		m.used++
+		return
+	}
+	m.many = make(map[string]V, 2*len(m.few))
+	for _, e := range m.few {
+		m.many[e.identity] = e.value
+	}
+	m.many[identity] = v
+}
+
+func (m *opMap[V]) len() int {
+	if m.many != nil {
+		return len(m.many)
+	}
+	return m.used
+}
+
+// all yields the operations and their values, in no particular order.
+func (m *opMap[V]) all(yield func(string, V) bool) {
+	for identity, v := range m.many {
+		if !yield(identity, v) {
+			return
+		}
+	}
+	if m.many != nil {
+		return
+	}
+	for _, e := range m.few[:m.used] {
+		if !yield(e.identity, e.value) {
+			return
+		}
+	}
+}
+
+// rename gives each operation the identity that now returns for it.
+func (m *opMap[V]) rename(now func(identity string, v V) string) {
+	var next opMap[V]
+	for identity, v := range m.all {
+		next.set(now(identity, v), v)
+	}
+	*m = next
+}
+
 // opGroup is a set of operations that the function waits for: one operation of Do or Sleep, or
 // all of a Map.
 type opGroup struct {
@@ -95,6 +176,7 @@ type opGroup struct {
 	over     chan struct{} // closed when no operation runs and none is to begin
 	once     sync.Once
 	halted   atomic.Bool // no operation begins any more that was not called before, because a branch has failed
+	request  request     // asks the owner to begin the operations
 
 	// The owner's goroutine uses the following fields.
 
@@ -216,7 +298,7 @@ func (f *Flow) operation(kind, name string, opts []StepOption) (o operation, err
 	if err == nil && s.key != "" {
 		o.identity += "[" + s.key + "]"
 	}
-	if err == nil && f.asked[o.identity] {
+	if err == nil && f.asked.get(o.identity) {
 		err = ErrSameOperation
 	}
 	if err == nil {
@@ -226,7 +308,8 @@ func (f *Flow) operation(kind, name string, opts []StepOption) (o operation, err
 		f.busy.Store(false)
 		return o, f.misuse(o.identity, err)
 	}
-	f.asked[o.identity], f.last = true, o.identity
+	f.asked.set(o.identity, true)
+	f.last = o.identity
 	o.def, o.parallel, o.within, o.detached, o.labels = s.def, cmp.Or(s.parallel, defaultParallel), s.within, s.detached, s.labels
 	return o, nil
 }
@@ -263,16 +346,15 @@ var opKinds = [...]string{"do", "map", "sleep", "now", "random", machine.AwaitKi
 // one.
 func (f *Flow) checkKind(identity string) error {
 	stored := func(identity string) bool {
-		_, ended := f.ended[identity]
 		_, pending := f.pending[identity]
-		return ended || pending
+		return pending || f.ended.get(identity) != nil
 	}
-	if len(f.ended)+len(f.pending) == 0 || stored(identity) {
+	if f.ended.len()+len(f.pending) == 0 || stored(identity) {
 		return nil
 	}
 	name := label(identity)
 	for _, kind := range opKinds {
-		if other := kind + ":" + name; stored(other) && !f.asked[other] && !slices.Contains(f.removed, name) {
+		if other := kind + ":" + name; stored(other) && !f.asked.get(other) && !slices.Contains(f.removed, name) {
 			now, _ := splitIdentity(identity)
 			return fmt.Errorf("is of kind %s, but the stored operation is of kind %s: use another name, and engine.Removed for the stored one", now, kind)
 		}
@@ -290,7 +372,7 @@ func (f *Flow) perform(g *opGroup) error {
 	fresh := 0
 	for i := range g.n {
 		identity := g.identity(i)
-		if res, ok := f.ended[identity]; ok {
+		if res := f.ended.get(identity); res != nil {
 			g.results[i] = *res
 			g.failed = g.failed || res.Reason != 0
 			continue
@@ -320,12 +402,13 @@ func (f *Flow) perform(g *opGroup) error {
 			return err
 		}
 	}
-	c.send(func(t *turn) error { t.o.sh.dispatcher.startGroup(c, g); return nil })
+	g.request.call, g.request.group = c, g
+	c.post(&g.request)
 	f.await(g)
 	missing := false
 	for i := range g.results {
 		if name := g.results[i].Name; name != "" {
-			f.ended[name] = &g.results[i]
+			f.ended.set(name, &g.results[i])
 		} else {
 			f.count-- // it was not called, because another one failed, or the run undoes its operations
 			missing = true
@@ -356,7 +439,7 @@ func (f *Flow) record(identity string, data []byte) error {
 	if err := f.countOps(identity, 1); err != nil {
 		return err
 	}
-	f.ended[identity] = &machine.OpResult{Name: identity, Data: data}
+	f.ended.set(identity, &machine.OpResult{Name: identity, Data: data})
 	c.send(func(t *turn) error {
 		t.o.sh.dispatcher.recordOp(c, &machine.OpCall{Name: identity, Data: data})
 		return nil
@@ -417,8 +500,8 @@ func (f *Flow) checkItems(o *operation, items [][]byte) error {
 		_, _ = h.Write(item) // never fails
 		hashes = h.Sum(hashes)
 	}
-	stored, ok := f.ended[identity]
-	if !ok {
+	stored := f.ended.get(identity)
+	if stored == nil {
 		if err := f.checkCount(identity, 1+len(items)); err != nil {
 			return err // before the hashes are stored, which may be too many for an entry
 		}

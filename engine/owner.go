@@ -166,19 +166,10 @@ func (o *owner) makeTurn(first *request, starts chan *request) error {
 		return err
 	}
 	t.handle(first)
+	one, other := sh.others, sh.reads
 	for n := 0; n < fullTurn && o.entry.Size() < fullEntry; n++ {
-		var r *request
-		select {
-		case r = <-sh.others:
-		case r = <-sh.reads:
-		default:
-			select {
-			case r = <-sh.others:
-			case r = <-sh.reads:
-			case r = <-starts:
-			default:
-			}
-		}
+		one, other = other, one // so that none of the two has to wait for the other
+		r := nextRequest(one, other, starts)
 		if r == nil {
 			break
 		}
@@ -197,6 +188,27 @@ func (o *owner) makeTurn(first *request, starts chan *request) error {
 	t.act()
 	runtime.Gosched() // let callers and handlers run, so that the next turn has more requests
 	return nil
+}
+
+// nextRequest returns a pending request, from first before second and from starts last; nil if there
+// is none. A select of one channel takes a fraction of the time of a select of several.
+func nextRequest(first, second, starts chan *request) *request {
+	select {
+	case r := <-first:
+		return r
+	default:
+	}
+	select {
+	case r := <-second:
+		return r
+	default:
+	}
+	select {
+	case r := <-starts:
+		return r
+	default:
+		return nil
+	}
 }
 
 // beginTurn begins a turn: it reads the clock and opens an entry.
@@ -312,6 +324,10 @@ func (t *turn) handle(r *request) {
 		if r.err = t.readClock(); r.err == nil {
 			t.o.sh.dispatcher.conclude(r.result)
 		}
+	case r.group != nil:
+		t.o.sh.dispatcher.startGroup(r.call, r.group)
+	case r.call != nil:
+		t.o.sh.dispatcher.endCall(r.call, r.call.end)
 	default:
 		r.err = r.do(t)
 	}

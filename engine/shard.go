@@ -178,13 +178,15 @@ func (sh *shard) closedError() error {
 	return fmt.Errorf("%w: %w", ErrClosed, sh.err)
 }
 
-// request is a request to the owner: a start, the result of an attempt, or a function to
-// call.
+// request is a request to the owner: a start, the result of an attempt, operations or the end of a
+// call of a flow's function, or a function to call.
 type request struct {
 	start  *machine.Start // the start of a run with the definition def
 	def    *machine.Definition
 	result *machine.Result   // the end of an attempt
-	do     func(*turn) error // a function that the owner calls, if start and result are nil
+	call   *flowCall         // the call of a flow's function: it waits for group, or has ended if that is nil
+	group  *opGroup          // operations to begin
+	do     func(*turn) error // a function that the owner calls, if start, result and call are nil
 	read   bool              // do only reads the state
 	done   chan struct{}     // closed when the request is answered; nil if the sender does not wait
 	id     machine.ID        // answer to a start: the id of the run
@@ -213,6 +215,22 @@ func ask[T any](ctx context.Context, sh *shard, f func(*turn) (T, error)) (v T, 
 		v = *answer
 	}
 	return v, err
+}
+
+// post sends a request to the owner, and does not wait for an answer. It returns false if the owner
+// has stopped.
+func (sh *shard) post(r *request) bool {
+	select {
+	case sh.others <- r:
+		return true
+	default:
+	}
+	select {
+	case sh.others <- r:
+		return true
+	case <-sh.done:
+		return false
+	}
 }
 
 func (sh *shard) send(ctx context.Context, to chan *request, r *request) error {

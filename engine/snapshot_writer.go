@@ -253,6 +253,7 @@ func (s *snapshotWriter) close() {
 		<-s.done
 		s.done = nil
 	}
+	s.archive.Wait()
 	s.paging.Close()
 }
 

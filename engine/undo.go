@@ -128,7 +128,7 @@ func (f *Flow) canUndo(g *opGroup, o operation, isNil bool, execute func(ctx con
 // called returns the items of the group whose operations the run has called.
 func (u *undoer) called(f *Flow) (items []int) {
 	for i := range u.group.n {
-		if f.ended[u.group.identity(i)] != nil {
+		if f.ended.get(u.group.identity(i)) != nil {
 			items = append(items, i)
 		}
 	}
@@ -143,7 +143,7 @@ func (u *undoer) undo(f *Flow) *opGroup {
 		do: func(ctx context.Context, k int) ([]byte, error) {
 			i := items[k]
 			var stored []byte
-			if res := f.ended[u.group.identity(i)]; res.Reason == 0 {
+			if res := f.ended.get(u.group.identity(i)); res.Reason == 0 {
 				stored = res.Data
 			}
 			if err := u.execute(ctx, i, stored); err != nil {
@@ -204,7 +204,7 @@ func (f *Flow) sortUndoers() {
 func (u *undoer) firstNumber(f *Flow) int {
 	first := 0
 	for i := range u.group.n {
-		if res := f.ended[u.group.identity(i)]; res != nil && (first == 0 || res.Number < first) {
+		if res := f.ended.get(u.group.identity(i)); res != nil && (first == 0 || res.Number < first) {
 			first = res.Number
 		}
 	}

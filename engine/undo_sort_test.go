@@ -14,12 +14,12 @@ func TestSortUndoers(t *testing.T) {
 	const groups, items = 256, 4
 	call := new(flowCall)
 	call.branches.Store(new(branchScheduler))
-	f := &Flow{call: call, flowState: &flowState{ended: map[string]*machine.OpResult{}}}
+	f := &Flow{call: call, flowState: new(flowState)}
 	for i := range groups {
 		g := &opGroup{name: fmt.Sprintf("map:m%d", i), n: items, isMap: true}
 		for k := range items {
 			number := (i*37%groups)*items + k + 1 // not in the order of the undoers
-			f.ended[g.identity(k)] = &machine.OpResult{Number: number}
+			f.ended.set(g.identity(k), &machine.OpResult{Number: number})
 		}
 		f.undoers = append(f.undoers, undoer{group: g})
 	}

@@ -439,18 +439,22 @@ func (m *Machine) applyCalled(r *Run, rec *Record) error {
 			f.about = &said
 		}
 	}
-	due := rec.Due
 	if rec.Hash != (Hash{}) {
 		d, ok := m.defs[rec.Hash]
 		if !ok {
 			return fmt.Errorf("%w: an operation of run %s has an unknown definition", ErrEncoding, rec.Run)
 		}
-		o.def, due = d, rec.At
+		// It is due, and has no timer: Offer puts it into its queue. If the process dies before, the
+		// function offers it when it is called again.
+		o.def = d
+		f.ops = append(f.ops, o)
+		r.Steps = append(r.Steps, StepState{Status: Waiting, At: rec.At, timer: noTimer})
+		return nil
 	}
 	f.ops = append(f.ops, o)
 	r.Steps = append(r.Steps, StepState{timer: noTimer})
-	if _, isChild := o.child(); !isAwait && !isChild || due != 0 { // else it waits, as Blocked, for a signal or its child only
-		m.wait(r, rec.Step, due)
+	if _, isChild := o.child(); !isAwait && !isChild || rec.Due != 0 { // else it waits, as Blocked, for a signal or its child only
+		m.wait(r, rec.Step, rec.Due)
 	}
 	return nil
 }
@@ -465,7 +469,7 @@ func (f *flow) fitError(text string) string {
 }
 
 func (f *flow) addResult(o *OpResult) {
-	f.results = o.append(f.results)
+	f.results = o.append(slices.Grow(f.results, 40+len(o.Name)+len(o.Code)+len(o.Text)+len(o.Data)))
 	f.size += int32(len(o.Data) + len(o.Text))
 	f.attempts += int32(o.Attempts)
 }

@@ -3,6 +3,7 @@ package machine
 import (
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +19,8 @@ const (
 	headHistory = 64 << 10
 	tailHistory = 128 << 10
 	maxText     = 16 << 10 // longest text of a record in a history
+
+	historyOfOp = 64 // about the bytes of a call of a function that calls one operation
 )
 
 // appendHistory adds the record to the run's history.
@@ -34,6 +37,9 @@ func appendHistory(r *Run, rec *Record) {
 		}
 	}
 	short.Text = textfmt.TruncateValid(short.Text, maxText, "")
+	if rec.Kind == Begun && r.IsFunction(rec.Step) {
+		r.History = slices.Grow(r.History, historyOfOp) // until it is suspended: see applySuspended
+	}
 	r.History = short.append(r.History, r.Created)
 	if len(r.History) > maxHistory {
 		shortenHistory(r)
@@ -70,6 +76,16 @@ func shortenHistory(r *Run) {
 	r.History = append(short, r.History[tail:]...)
 }
 
+// lastTime returns the latest time of the records in the history.
+func lastTime(r *Run) (at int64) {
+	for in := (codec.Reader{Data: r.History}); len(in.Data) > 0; {
+		if t := skipRecord(&in, r.Created); in.Err == nil {
+			at = max(at, t)
+		}
+	}
+	return at
+}
+
 // lastRecorded returns the time of the last record in the history.
 func lastRecorded(r *Run) (at int64) {
 	for rec := range r.Records() {
@@ -97,6 +113,9 @@ func (r *Run) Records() iter.Seq[Record] {
 // and the time of the last record. The step is the one with the highest displayRank; it is "" for
 // a run that succeeded.
 func (r *Run) Situation() (step, text string, at time.Time) {
+	if r.Outcome == Succeeded {
+		return "", "", time.Unix(0, lastTime(r))
+	}
 	var last int64
 	best := -1
 	for n, s := range r.Live() {
@@ -142,10 +161,7 @@ func (r *Run) Situation() (step, text string, at time.Time) {
 			text = rec.Text
 		}
 	}
-	switch {
-	case r.Outcome == Succeeded:
-		text = ""
-	case best >= 0:
+	if best >= 0 {
 		step = r.StepName(best)
 	}
 	if r.flow != nil && r.Steps[0].Status == NoHandler && mismatch != "" { // also if an operation waits

@@ -271,6 +271,36 @@ func (r *Record) read(in *codec.Reader, base int64) {
 	r.Clock = m&isClock != 0
 }
 
+// The fields of a record by the form in which they are encoded, for skipRecord.
+const (
+	arrayFields  = hasRun | hasOther | hasHash
+	numberFields = hasStep | hasAttempt | hasDue | hasDelay | hasPrev | hasDeadline | hasCount
+	byteFields   = hasBy | hasReason | hasEnds
+	textFields   = hasText | hasData
+)
+
+// skipRecord skips a record that append wrote, and returns its time. It decodes nothing else.
+func skipRecord(in *codec.Reader, base int64) (at int64) {
+	in.Byte()
+	m := in.Uvarint()
+	at = base + in.Varint()
+	for m &= hasAll &^ isClock; m != 0 && in.Err == nil; m &= m - 1 { // in the order of append
+		switch field := m & -m; {
+		case field&arrayFields != 0:
+			in.Array()
+		case field&numberFields != 0:
+			in.Uvarint() // a signed number has the same form
+		case field&byteFields != 0:
+			in.Byte()
+		case field&textFields != 0:
+			in.Bytes()
+		default:
+			readOutputs(in)
+		}
+	}
+	return at
+}
+
 // appendOutputs encodes outputs. A nil output is not the same as an empty one.
 func appendOutputs(b []byte, outputs [][]byte) []byte {
 	b = binary.AppendUvarint(b, uint64(len(outputs)))

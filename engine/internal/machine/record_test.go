@@ -19,7 +19,7 @@ func randomRecord(rng *rand.Rand) (r Record) {
 	r.Kind, r.At = Kind(1+rng.IntN(int(kinds)-1)), moment()
 	for _, set := range []func(){
 		func() { r.Run[rng.IntN(16)] = 1 },
-		func() { r.Step, r.Attempt = number(), number() },
+		func() { r.Step, r.Attempt, r.Count = number(), number(), number() },
 		func() { r.Due, r.Deadline = moment(), -moment() },
 		func() { r.Delay, r.Prev = time.Duration(moment()), -time.Duration(moment()) },
 		func() {
@@ -66,10 +66,18 @@ func checkRecord(t *testing.T, want Record, base int64) {
 	if !reflect.DeepEqual(got, want) {
 		t.Fatalf("read\n got %+v\nwant %+v", got, want)
 	}
+	in = codec.Reader{Data: append(data, 77)}
+	if at := skipRecord(&in, base); in.Err != nil || len(in.Data) != 1 || at != want.At {
+		t.Fatalf("skip(%+v) = %d, %v, %d bytes left, want %d and 1 byte", want, at, in.Err, len(in.Data), want.At)
+	}
 	for cut := range min(len(data), 64) {
 		in := codec.Reader{Data: data[:cut]}
 		if got.read(&in, base); in.Err == nil {
 			t.Fatalf("read of %d of %d bytes = %+v", cut, len(data), got)
+		}
+		in = codec.Reader{Data: data[:cut]}
+		if at := skipRecord(&in, base); in.Err == nil {
+			t.Fatalf("skip of %d of %d bytes = %d", cut, len(data), at)
 		}
 	}
 }

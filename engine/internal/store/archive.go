@@ -55,15 +55,23 @@ func unzipArchive(in io.Reader, known *machine.Machine, yield func(*machine.Run)
 	return known.ReadArchive(unzip, yield)
 }
 
-// ArchiveBuffer collects finished runs for the next archive. The zero value is empty.
+// ArchiveBuffer collects finished runs for the next archive. The zero value is empty. A goroutine
+// compresses a full frame, while the caller, which is the owner of a shard, continues.
 type ArchiveBuffer struct {
 	kept       []byte // the archive that Take returned last, until it is stored
 	keptNewest int64  // latest end of a run in kept
 	runs       []byte // encoded runs of the next frame
-	frame      []byte
-	zipped     bytes.Buffer // compressed frames since the last Take
-	zip        *zstd.Encoder
-	newest     int64 // latest end of a run since the last Take
+	newest     int64  // latest end of a run since the last Take
+	size       int    // bytes of zipped when the last frame was added
+
+	zipping chan struct{} // closed when the last frame is compressed; nil if it is
+
+	// While a frame is compressed, its goroutine uses the following fields.
+
+	before []byte // encoded runs of the frame
+	frame  []byte
+	zipped bytes.Buffer // compressed frames since the last Take
+	zip    *zstd.Encoder
 }
 
 // Add adds a finished run.
@@ -79,17 +87,38 @@ func (a *ArchiveBuffer) endFrame() {
 	if len(a.runs) == 0 {
 		return
 	}
+	a.Wait()
+	a.size = a.zipped.Len()
+	a.runs, a.before = a.before[:0], a.runs
+	done := make(chan struct{})
+	a.zipping = done
+	go func() {
+		defer close(done)
+		a.compress()
+	}()
+}
+
+// compress compresses the frame in before.
+func (a *ArchiveBuffer) compress() {
 	if a.zip == nil {
 		a.zip = NewEncoder(&a.zipped)
 	}
-	a.frame = machine.AppendArchive(a.frame[:0], a.runs)
+	a.frame = machine.AppendArchive(a.frame[:0], a.before)
 	_, _ = a.zip.Write(a.frame) // can't fail: it writes to memory
-	a.runs = a.runs[:0]
+}
+
+// Wait waits until no frame is being compressed.
+func (a *ArchiveBuffer) Wait() {
+	if a.zipping != nil {
+		<-a.zipping
+		a.zipping = nil
+	}
 }
 
 // endStream ends the compressed stream.
 func (a *ArchiveBuffer) endStream() {
 	a.endFrame()
+	a.Wait()
 	if a.zip != nil {
 		_ = a.zip.Close() // can't fail: it writes to memory
 		a.zip = nil
@@ -97,7 +126,7 @@ func (a *ArchiveBuffer) endStream() {
 }
 
 // IsFull reports whether the archive is so large that it should be stored.
-func (a *ArchiveBuffer) IsFull() bool { return a.zipped.Len() >= ArchiveSize }
+func (a *ArchiveBuffer) IsFull() bool { return a.size >= ArchiveSize }
 
 // Take returns an archive of all runs that were added and are not stored yet, and when the last
 // of them ended, in Unix nanoseconds. The buffer keeps the archive until Stored is called.
@@ -105,7 +134,7 @@ func (a *ArchiveBuffer) Take() (archive []byte, newest int64) {
 	a.endStream()
 	a.kept = append(a.kept, a.zipped.Bytes()...) // an archive may have several compressed streams
 	a.keptNewest = max(a.keptNewest, a.newest)
-	a.zipped, a.newest = bytes.Buffer{}, 0
+	a.zipped, a.newest, a.size = bytes.Buffer{}, 0, 0
 	return a.kept, a.keptNewest
 }
 
