@@ -23,6 +23,8 @@ var testedElsewhere = map[string]string{
 	"cluster.md: tideover doctor":                           "TestWhoFollowsThePageHasNothingWeak",
 	"cluster.md: tideover serve":                            "TestWhoFollowsThePageHasNothingWeak",
 	"cluster.md: tideover cluster":                          "TestTwoServersShareACluster",
+	"cluster.md: TIDEOVER_ENGINE_MEMBER":                    "TestThreeNodesOnOneLaptop",
+	"cluster.md: tideover runs --watch":                     "TestThreeNodesOnOneLaptop",
 	"cluster.md: tideover backup --without-shard":           "TestAStreamWasDeleted",
 	"cluster.md: tideover move --without-shard":             "TestAStreamWasDeleted",
 	"cluster.md: tideover move --dry-run --without-shard":   "TestAStreamWasDeleted",

@@ -73,7 +73,7 @@ func consoleLines(text string) (list []typedLine) {
 
 var (
 	quotedPart = regexp.MustCompile(`'[^']*'|"[^"]*"`)
-	separator  = regexp.MustCompile(`\|\||&&|[|;&<>()]`)
+	separator  = regexp.MustCompile(`\|\||&&| \d>|[|;&<>()]`)
 )
 
 // invocations returns the parts of a shell line that run tideover.
