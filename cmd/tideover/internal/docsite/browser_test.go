@@ -173,8 +173,8 @@ func TestCopyButtons(t *testing.T) {
 	x.Do(chromedp.Navigate(server.URL + "/docs"))
 	// Record what is copied, because a test must not read the clipboard of the machine.
 	eval[bool](x, `(() => { window.texts = []; navigator.clipboard.writeText = (text) => { texts.push(text); return Promise.resolve(); }; return true; })()`)
-	x.Do(chromedp.Click(chromedp.CSS(".code .copy")))
-	x.Wait("the button says so", `document.querySelector(".code .copy").textContent === "copied"`)
+	x.Do(chromedp.Click(chromedp.CSS(".code:has(.language-console) .copy")))
+	x.Wait("the button says so", `document.querySelector(".code:has(.language-console) .copy").textContent === "copied"`)
 	eval[bool](x, `(document.querySelector(".code:has(.language-go) .copy").click(), true)`)
 	got := eval[[]string](x, `texts.concat(document.querySelector(".language-go").textContent)`)
 	if len(got) != 3 || got[0] != "tideover exec --policy 'exponential(500ms..5s) jitter=20% attempts=5' -- examples/flaky.sh\n" || got[1] != got[2] {
