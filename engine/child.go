@@ -242,18 +242,18 @@ func (d *dispatcher) startElsewhere(c *flowCall, g *opGroup, run *machine.Run, n
 		code = inputRefused
 	}
 	c.starting++
-	d.errands = append(d.errands, func(e *errand) {
-		err := e.until(func(ctx context.Context) error {
-			if refused == nil {
-				return e.sh.askShard(ctx, shard, asked)
-			}
-			_, err := e.sh.getRun(ctx, s.ID.String())
+	ask := func(ctx context.Context) error { return d.sh.askShard(ctx, shard, asked) }
+	if refused != nil {
+		ask = func(ctx context.Context) error {
+			_, err := d.sh.getRun(ctx, s.ID.String())
 			if errors.Is(err, ErrNotFound) { // it was not started before with an input that was accepted then
 				return refused
 			}
 			return err
-		})
-		e.report(func(t *turn) error {
+		}
+	}
+	d.errands = append(d.errands, &errand{shard: shard, ask: ask, report: func(err error) func(*turn) error {
+		return func(t *turn) error {
 			c.starting--
 			if err != nil {
 				t.endChild(&machine.ChildEnd{Parent: s.Parent, Child: s.ID, Reason: retry.StopPermanent, Code: code, Text: err.Error()})
@@ -264,8 +264,8 @@ func (d *dispatcher) startElsewhere(c *flowCall, g *opGroup, run *machine.Run, n
 				d.suspendIdle(c, run)
 			}
 			return nil
-		})
-	})
+		}
+	}})
 }
 
 // childStarted records that a child was started in another shard, so that it is not started again
@@ -350,17 +350,19 @@ func (t *turn) cancelChild(run *machine.Run, c machine.Child) {
 
 // cancelElsewhere cancels a child in another shard.
 func (t *turn) cancelElsewhere(parent machine.ID, c machine.Child, by string) {
-	d := &t.o.sh.dispatcher
-	d.errands = append(d.errands, func(e *errand) {
-		err := e.until(func(ctx context.Context) error { return e.sh.cancelRun(ctx, c.ID.String(), by) })
-		if errors.Is(err, ErrNotFound) { // it was never started
-			e.report(func(t *turn) error {
-				t.endChild(&machine.ChildEnd{
-					Parent: machine.Parent{Run: parent, Number: c.Number}, Child: c.ID, Reason: retry.StopCanceled, Code: "canceled", Text: "it was not started",
-				})
+	sh := t.o.sh
+	never := &machine.ChildEnd{
+		Parent: machine.Parent{Run: parent, Number: c.Number}, Child: c.ID, Reason: retry.StopCanceled, Code: "canceled", Text: "it was not started",
+	}
+	sh.dispatcher.errands = append(sh.dispatcher.errands, &errand{
+		shard: c.ID.Slot() % sh.shards,
+		ask:   func(ctx context.Context) error { return sh.cancelRun(ctx, c.ID.String(), by) },
+		report: func(err error) func(*turn) error {
+			if !errors.Is(err, ErrNotFound) {
 				return nil
-			})
-		}
+			}
+			return func(t *turn) error { t.endChild(never); return nil }
+		},
 	})
 }
 
@@ -397,21 +399,25 @@ func (t *turn) tellParent(run *machine.Run) {
 		t.o.sh.health.broken(err)
 		return
 	}
-	d, id := &t.o.sh.dispatcher, run.ID
-	d.errands = append(d.errands, func(e *errand) {
-		err := e.until(func(ctx context.Context) error {
-			return e.sh.askRun(ctx, end.Parent.Run.String(), &call{Op: opChildEnded, Input: text})
-		})
-		if err != nil && !errors.Is(err, ErrNotFound) {
-			e.sh.cfg.Logger.Error("the end of a run can't be told to its parent", "run", id, "parent", end.Parent.Run, "error", err)
+	sh, id := t.o.sh, run.ID
+	told := func(t *turn) error {
+		if run, ok := t.o.m.Run(id); ok && !run.Parent().Told {
+			rec := t.o.m.Tell(run, t.now)
+			t.must(&rec)
 		}
-		e.report(func(t *turn) error {
-			if run, ok := t.o.m.Run(id); ok && !run.Parent().Told {
-				rec := t.o.m.Tell(run, t.now)
-				t.must(&rec)
+		return nil
+	}
+	sh.dispatcher.errands = append(sh.dispatcher.errands, &errand{
+		shard: end.Parent.Run.Slot() % sh.shards,
+		ask: func(ctx context.Context) error {
+			return sh.askRun(ctx, end.Parent.Run.String(), &call{Op: opChildEnded, Input: text})
+		},
+		report: func(err error) func(*turn) error {
+			if err != nil && !errors.Is(err, ErrNotFound) {
+				sh.cfg.Logger.Error("the end of a run can't be told to its parent", "run", id, "parent", end.Parent.Run, "error", err)
 			}
-			return nil
-		})
+			return told
+		},
 	})
 }
 

@@ -110,7 +110,7 @@ func TestManyErrandsNeedFewGoroutines(t *testing.T) {
 		stacks := make([]byte, 64<<20)
 		stacks = stacks[:runtime.Stack(stacks, true)]
 		// Other tests may have some at the same time.
-		if n := strings.Count(string(stacks), "created by github.com/tideover/tideover/engine.(*shard).begin"); n < maxErrands || n > 5*maxErrands {
+		if n := strings.Count(string(stacks), "created by github.com/tideover/tideover/engine.(*shard).addErrandWorker"); n < maxShardErrands || n > 5*maxErrands {
 			t.Errorf("%d goroutines of errands", n)
 		}
 		close(gate.open)
@@ -363,5 +363,84 @@ func TestTheInputOfAChildElsewhereIsRefusedLater(t *testing.T) {
 				t.Errorf("started %v: the parent is %s: %s%s, want %s", isStarted, run.State, run.Output, run.Error, want)
 			}
 		})
+	}
+}
+
+// TestErrandsOfOtherShardsGetThrough has hundreds of errands with shards that do not answer, or whose
+// owner is away: those with another shard are done.
+func TestErrandsOfOtherShardsGetThrough(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name  string
+		stuck int // shards that can't be asked
+		ask   func(ctx context.Context) error
+	}{
+		{"one does not answer", 1, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }},
+		{"three are away", 3, func(context.Context) error { return &shardUnreachable{1, errors.New("no route")} }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			together(t, func(t *testing.T, s *memlog.Store) { testOtherShardsGetThrough(t, s, test.stuck, test.ask) })
+		})
+	}
+}
+
+func testOtherShardsGetThrough(t *testing.T, s *memlog.Store, stuck int, fail func(ctx context.Context) error) {
+	inShard := func(shard int) string { // returns the name of a workflow whose runs are there
+		for i := 0; ; i++ {
+			if name := fmt.Sprint("child", i); machine.WorkflowSlot(name)%8 == shard {
+				return name
+			}
+		}
+	}
+	child := func(shard int) *Workflow {
+		return MustFlow(inShard(shard), func(_ *Flow, n int) (string, error) { return fmt.Sprint("done ", n), nil }, MaxRuns(1000))
+	}
+	free := child(7)
+	workflows := []*Workflow{free}
+	var blocked []*Workflow
+	for n := range stuck {
+		blocked = append(blocked, child(n+1))
+	}
+	starts := MustFlow("starts", func(f *Flow, n int) (string, error) {
+		_, err := Children[int, string](f, "many", blocked[n], make([]int, 100), Parallel(100))
+		return "", err
+	})
+	parent := MustFlow("parent", func(f *Flow, n int) (string, error) { return Child[string](f, "one", free, n) })
+	a := joined(t, s, "a", Config{Workflows: append(append(workflows, blocked...), starts, parent)})
+	settled(t, a)
+	var isOpen atomic.Bool
+	ask := a.askShard
+	a.askShard = func(ctx context.Context, shard int, c *call) error {
+		if shard <= stuck && !isOpen.Load() {
+			return fail(ctx)
+		}
+		return ask(ctx, shard, c)
+	}
+	key := func(prefix string) string { // in shard 0
+		for i := 0; ; i++ {
+			if k := fmt.Sprint(prefix, i); machine.KeySlot(k)%8 == 0 {
+				return k
+			}
+		}
+	}
+	var parents []string
+	for n := range blocked {
+		parents = append(parents, started(t, a.Engine, starts, n, Key(key(fmt.Sprint(n, "-")))).ID)
+	}
+	time.Sleep(time.Minute)
+	id := started(t, a.Engine, parent, 1, Key(key("p"))).ID
+	time.Sleep(time.Hour)
+	if run := must(a.Get(t.Context(), id)); string(run.Output) != `"done 1"` {
+		t.Errorf("the run whose child is in another shard is %s", run.State)
+	}
+	if stuck == 1 {
+		return
+	}
+	isOpen.Store(true)
+	for _, id := range parents {
+		if run := must(a.Wait(t.Context(), id)); run.State != StateSucceeded {
+			t.Errorf("a parent is %s: %s", run.State, run.Error)
+		}
 	}
 }

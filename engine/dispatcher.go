@@ -26,7 +26,7 @@ type dispatcher struct {
 
 	flows     map[machine.ID]*flowCall // calls of functions of flows
 	lingers   lingers
-	errands   []func(*errand)           // to begin when the turn is stored
+	errands   []*errand                 // to begin when the turn is stored
 	calls     []*flowCall               // calls to begin when the entry is stored
 	flowStops []flowStop                // calls to stop when the entry is stored
 	parked    map[machine.ID]parkedCall // runs that wait for other code, because that of their function did not fit

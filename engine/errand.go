@@ -3,7 +3,10 @@ package engine
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/tideover/tideover/retry"
 )
@@ -11,41 +14,73 @@ import (
 // errand is a task that one shard has with another one. It is repeated until it is done or the
 // shard is closed. The state of the shard has all errands: the next owner does them again.
 type errand struct {
-	sh  *shard
-	ctx context.Context
+	shard int // the other one, as far as that is known
+	ask   func(ctx context.Context) error
+
+	// report is called when ask has succeeded, or returned an error that the other shard has
+	// decided. The owner calls the function that it returns; nil means that there is nothing to
+	// record.
+	report func(err error) func(*turn) error
+
+	failures int           // how often the other shard could not be asked
+	delay    time.Duration // the last delay
+	due      time.Time     // when the errand is to be repeated
 }
 
 // errandPolicy is the retry policy of telling other shards about children and parents.
 var errandPolicy = retry.Must("decorrelated(100ms..10s) attempts=unlimited")
 
-// maxErrands limits how many errands of a shard are being done. The end of one run may make as many
-// errands as the run has children.
-const maxErrands = 64
+// The limits of errands. The end of one run may make as many errands as the run has children, and a
+// shard may be away for long.
+const (
+	maxErrands      = 64                     // errands of a shard that are being done
+	maxShardErrands = 32                     // of these, errands with the same shard
+	errandTick      = 100 * time.Millisecond // how often errands are looked for that are to be repeated
+)
 
-// errandQueue has the errands of a shard that wait.
+// errandQueue has the errands of a shard that are not being done.
 type errandQueue struct {
 	mu      sync.Mutex
-	waiting []func(*errand)
-	workers int             // goroutines that do errands
-	ctx     context.Context // of these; it ends with the shard, or when there are no workers
+	waiting []*errand
+	failed  []*errand       // to be repeated later
+	workers int             // goroutines that do errands, or wait for failed ones
+	active  map[int]int     // errands that are being done, by shard
+	ctx     context.Context // of the workers; it ends with the shard, or when there are no workers
 	end     context.CancelFunc
 }
 
-// beginErrands does the errands, in their order, when fewer than maxErrands are being done.
-func (sh *shard) beginErrands(list []func(*errand)) {
+// beginErrands does the errands, in their order, when fewer than maxErrands are being done, and fewer
+// than maxShardErrands with the same shard.
+func (sh *shard) beginErrands(list []*errand) {
+	sh.errands.mu.Lock()
+	defer sh.errands.mu.Unlock()
+	sh.enqueueErrands(list)
+}
+
+// enqueueErrands is beginErrands for a caller that holds the lock of the queue.
+func (sh *shard) enqueueErrands(list []*errand) {
 	q := &sh.errands
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	q.waiting = append(q.waiting, list...)
 	for range min(len(list), maxErrands-q.workers) {
-		if q.workers == 0 {
-			q.ctx, q.end = context.WithCancel(context.Background())
-			go sh.endErrands(q.ctx, q.end)
-		}
-		q.workers++
-		sh.attempts.Add(1)
-		go sh.doErrands(&errand{sh, q.ctx})
+		sh.addErrandWorker(sh.doErrands)
 	}
+}
+
+// addErrandWorker begins a goroutine for errands. The caller must hold the lock of the queue.
+func (sh *shard) addErrandWorker(work func(context.Context)) {
+	q := &sh.errands
+	if q.workers == 0 {
+		q.ctx, q.end = context.WithCancel(context.Background())
+		q.active = map[int]int{}
+		go sh.endErrands(q.ctx, q.end)
+	}
+	q.workers++
+	sh.attempts.Add(1)
+	ctx := q.ctx
+	go func() {
+		defer sh.attempts.Done()
+		work(ctx)
+	}()
 }
 
 // endErrands cancels the errands when the shard is closed.
@@ -59,48 +94,103 @@ func (sh *shard) endErrands(ctx context.Context, cancel context.CancelFunc) {
 }
 
 // doErrands does errands until none waits or the shard is closed.
-func (sh *shard) doErrands(e *errand) {
-	defer sh.attempts.Done()
-	for do := sh.errands.next(e); do != nil; do = sh.errands.next(e) {
-		do(e)
+func (sh *shard) doErrands(ctx context.Context) {
+	for e := sh.errands.next(ctx, nil); e != nil; e = sh.errands.next(ctx, e) {
+		err := e.ask(ctx)
+		switch {
+		case ctx.Err() != nil: // the next owner does the errand again
+		case canRepeat(err):
+			sh.repeatLater(e)
+		default:
+			if record := e.report(err); record != nil {
+				_ = sh.do(ctx, record) // an error means that the shard is closed: see above
+			}
+		}
 	}
 }
 
-// next returns the errand that a worker does next; nil means that the worker ends.
-func (q *errandQueue) next(e *errand) (do func(*errand)) {
+// canRepeat reports whether an errand failed because the other shard could not be asked.
+func canRepeat(err error) bool {
+	return isUnreachable(err) || errors.Is(err, ErrAway) || errors.Is(err, ErrClosed) || errors.Is(err, ErrOldMember) || errors.Is(err, errBusy) ||
+		errors.Is(err, context.DeadlineExceeded)
+}
+
+// next returns the errand that a worker does next, after the errand before; nil means that the worker
+// ends.
+func (q *errandQueue) next(ctx context.Context, before *errand) *errand {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.waiting) == 0 || e.ctx.Err() != nil {
-		if q.workers--; q.workers == 0 {
-			q.end()
-		}
-		return nil
+	if before != nil {
+		q.active[before.shard]--
 	}
-	do, q.waiting[0] = q.waiting[0], nil
-	q.waiting = q.waiting[1:]
-	return do
+	if ctx.Err() == nil {
+		for i, e := range q.waiting {
+			if q.active[e.shard] >= maxShardErrands {
+				continue
+			}
+			copy(q.waiting[1:i+1], q.waiting[:i]) // usually none
+			q.waiting[0] = nil
+			q.waiting = q.waiting[1:]
+			q.active[e.shard]++
+			return e
+		}
+	}
+	q.leave()
+	return nil
 }
 
-// until repeats f until it succeeds or returns an error that another shard has decided.
-func (e *errand) until(f func(context.Context) error) error {
-	var final error
-	_ = errandPolicy.Do(e.ctx, func(ctx context.Context) error {
-		err := f(ctx)
-		switch {
-		case err == nil:
-			return nil
-		case isUnreachable(err), errors.Is(err, ErrAway), errors.Is(err, ErrClosed), errors.Is(err, ErrOldMember), errors.Is(err, errBusy), ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded):
-			return err
+// leave notes that a worker ends. The caller must hold the lock.
+func (q *errandQueue) leave() {
+	if q.workers--; q.workers == 0 {
+		q.end()
+	}
+}
+
+// repeatLater has an errand repeated after a delay. Until then its worker can do others.
+func (sh *shard) repeatLater(e *errand) {
+	e.failures++
+	e.delay = errandPolicy.Policy().Delay(e.failures, e.delay, rand.Uint64())
+	e.due = time.Now().Add(e.delay)
+	q := &sh.errands
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.failed = append(q.failed, e); len(q.failed) == 1 {
+		sh.addErrandWorker(sh.repeatErrands)
+	}
+}
+
+// repeatErrands begins failed errands again when they are due, until there are none or the shard is
+// closed.
+func (sh *shard) repeatErrands(ctx context.Context) {
+	tick := time.NewTicker(errandTick)
+	defer tick.Stop()
+	for more := true; more; {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
 		}
-		final = err
-		return nil
+		more = sh.repeatDue(ctx, time.Now())
+	}
+}
+
+// repeatDue begins the failed errands again that are due. It returns whether others are left.
+func (sh *shard) repeatDue(ctx context.Context, now time.Time) (more bool) {
+	q := &sh.errands
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var due []*errand
+	q.failed = slices.DeleteFunc(q.failed, func(e *errand) bool {
+		if e.due.After(now) && ctx.Err() == nil {
+			return false
+		}
+		due = append(due, e)
+		return true
 	})
-	return final
-}
-
-// report has the owner call f, unless the shard is closed.
-func (e *errand) report(f func(*turn) error) {
-	if e.ctx.Err() == nil {
-		_ = e.sh.do(e.ctx, f) // it is closed: the next owner does the errand again
+	if ctx.Err() == nil {
+		sh.enqueueErrands(due)
 	}
+	if more = len(q.failed) > 0; !more {
+		q.leave()
+	}
+	return more
 }
