@@ -209,10 +209,6 @@ func (e *Engine) AskMembers(ctx context.Context, request json.RawMessage) ([]Mem
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(&call{Op: opMember, Input: request})
-	if err != nil {
-		return nil, err
-	}
 	var list []MemberReply
 	for _, m := range status.Members {
 		if m.ID != log.Member() {
@@ -223,19 +219,28 @@ func (e *Engine) AskMembers(ctx context.Context, request json.RawMessage) ([]Mem
 	for i := range list {
 		asked.Go(func() {
 			r := &list[i]
-			var a answer
-			text, err := log.Ask(ctx, r.Member.ID, text)
-			if err == nil {
-				err = json.Unmarshal(text, &a)
-			}
-			if err == nil {
-				err = a.Error.err()
-			}
+			a, err := askMember(ctx, log, r.Member.ID, &call{Op: opMember, Input: request})
 			r.Reply, r.Err = a.Reply, err
 		})
 	}
 	asked.Wait()
 	return list, nil
+}
+
+// askMember sends a call to a member as a whole, not to one of its shards.
+func askMember(ctx context.Context, log journal.Cluster, id string, c *call) (a answer, err error) {
+	request, err := json.Marshal(c)
+	if err != nil {
+		return a, err
+	}
+	text, err := log.Ask(ctx, id, request)
+	if err == nil {
+		err = json.Unmarshal(text, &a)
+	}
+	if err == nil {
+		err = a.Error.err()
+	}
+	return a, err
 }
 
 // Cluster returns the members and shards of the cluster. ok is false if the engine is not

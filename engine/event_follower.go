@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 	"sync"
@@ -108,18 +107,7 @@ func (f *eventFollower) followMember(ctx context.Context, id string) {
 func (f *eventFollower) askEvents(ctx context.Context, id string, after uint64) (*remoteEvents, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*followWait)
 	defer cancel()
-	request, err := json.Marshal(&call{Op: opEvents, After: after})
-	if err != nil {
-		return nil, err
-	}
-	text, err := f.log.Ask(ctx, id, request)
-	var a answer
-	if err == nil {
-		err = json.Unmarshal(text, &a)
-	}
-	if err == nil {
-		err = a.Error.err()
-	}
+	a, err := askMember(ctx, f.log, id, &call{Op: opEvents, After: after})
 	if err == nil && a.Events == nil {
 		err = errors.New("an answer without events")
 	}
