@@ -55,6 +55,7 @@ type router struct {
 	sessions  sessionsHandler
 	providers providersHandler
 	requests  requestsHandler
+	charts    chartsHandler
 	system    systemHandler
 }
 
@@ -64,7 +65,7 @@ func New(o Options) http.Handler {
 	c := o.Control
 	a := &router{
 		engine: c.Runs != nil, logger: cmp.Or(o.Logger, slog.Default()),
-		runs: runsHandler{c.Runs}, signals: signalsHandler{c.Runs, c.Callbacks}, providers: providersHandler{c.Providers, c.System}, requests: requestsHandler{c.Requests}, system: systemHandler{c.System},
+		runs: runsHandler{c.Runs}, signals: signalsHandler{c.Runs, c.Callbacks}, providers: providersHandler{c.Providers, c.System}, requests: requestsHandler{c.Requests}, charts: chartsHandler{c.Charts}, system: systemHandler{c.System},
 		sessions: sessionsHandler{cmp.Or(c.Sessions, &control.Sessions{SessionManager: new(session.Manager)})}, // an empty manager has no sessions
 	}
 	if a.engine {
@@ -135,6 +136,7 @@ func (a *router) routes() []route {
 		{"GET", "cluster", get(a.system.system.Cluster)},
 		{"GET", "doctor", get(a.system.doctor)},
 		{"GET", "workflows", a.runs.workflows},
+		{"GET", "charts", a.charts.show},
 		{"GET", "schedules", get(a.runs.schedules)},
 		{"POST", "schedules/{id}/pause", a.runs.changeSchedule((*control.Runs).PauseSchedule)},
 		{"POST", "schedules/{id}/resume", a.runs.changeSchedule((*control.Runs).ResumeSchedule)},

@@ -25,6 +25,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 	"github.com/tideover/tideover/cmd/tideover/internal/output"
+	"github.com/tideover/tideover/cmd/tideover/internal/timeseries"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/testwait"
@@ -183,7 +184,7 @@ func (f *fixture) listen(address string) {
 	f.tcp = tcp.Addr().String()
 	o := newOptions(control.Config{
 		Engine: f.engine, Version: "v1.2.3", Data: f.dir, Logger: quiet(), Sessions: f.sessions, Providers: f.providers, Requests: recordedRequests{},
-		Outputs: f.outputs, Redactor: f.redactor,
+		Outputs: f.outputs, Charts: timeseries.Open(filepath.Join(f.dir, "charts.json.gz"), quiet()), Redactor: f.redactor,
 		CallbackKey: secret.New(callbackKey), Place: func() notify.Place { return notify.Place{Page: "http://" + f.tcp + "/"} },
 		Doctor: func() control.Diagnosis {
 			return control.Diagnosis{Engine: "the folder " + f.dir, Findings: doctor.Folder{Path: f.dir, Keeps: true, Lazy: true}.Check()}

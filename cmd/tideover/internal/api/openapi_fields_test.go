@@ -28,6 +28,7 @@ var schemaTypes = map[string]reflect.Type{
 	"Provider": reflect.TypeFor[gateway.Status](), "ProviderTotals": reflect.TypeFor[gateway.Totals](), "ProviderLimits": reflect.TypeFor[gateway.Limits](),
 	"ProviderKey": reflect.TypeFor[gateway.KeyInfo](), "ProviderRecovery": reflect.TypeFor[gateway.Recovery](), "ProviderOutage": reflect.TypeFor[gateway.Outage](),
 	"ProviderFailover": reflect.TypeFor[gateway.Failover](), "ProviderQuota": reflect.TypeFor[gateway.Quota](), "ProviderBudget": reflect.TypeFor[gateway.Budget](),
+	"Chart": reflect.TypeFor[control.Chart](), "ChartPoint": reflect.TypeFor[control.ChartPoint](), "Percentiles": reflect.TypeFor[control.Percentiles](),
 	"Requests": reflect.TypeFor[control.RequestList](), "Request": reflect.TypeFor[gateway.RequestInfo](), "RequestStep": reflect.TypeFor[gateway.RequestStep](),
 	"Session": reflect.TypeFor[session.Status](), "SessionStop": reflect.TypeFor[session.Stop](),
 	"SessionHandover": reflect.TypeFor[session.HandoverStatus](), "SessionTurn": reflect.TypeFor[session.Turn](),

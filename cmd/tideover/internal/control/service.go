@@ -10,6 +10,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 	"github.com/tideover/tideover/cmd/tideover/internal/output"
 	"github.com/tideover/tideover/cmd/tideover/internal/storm"
+	"github.com/tideover/tideover/cmd/tideover/internal/timeseries"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/nostr"
@@ -23,6 +24,7 @@ type Service struct {
 	Providers *Providers
 	Requests  *Requests
 	Messages  *Messages // nil without an engine
+	Charts    *Charts   // nil if the server does not count runs over time
 	System    *System
 }
 
@@ -34,8 +36,9 @@ type Config struct {
 	Providers Gateway        // nil means no providers
 	Requests  RequestRecord  // nil means that no requests are recorded
 
-	Outputs  *output.Store    // outputs of attempts; nil means that none are stored
-	Redactor *secret.Redactor // masks secrets in outputs; nil means none
+	Charts   *timeseries.Store // numbers of runs over time; nil means none
+	Outputs  *output.Store     // outputs of attempts; nil means that none are stored
+	Redactor *secret.Redactor  // masks secrets in outputs; nil means none
 
 	CallbackKey secret.String // signs callback URLs; zero means that there are none
 
@@ -64,6 +67,9 @@ func New(c Config) *Service {
 		s.Runs = &Runs{engine: c.Engine, outputs: outputs{c.Outputs, c.Engine, cmp.Or(c.Redactor, new(secret.Redactor))}}
 		s.Callbacks = &Callbacks{engine: c.Engine, key: c.CallbackKey, place: c.Place}
 		s.Messages = &Messages{runs: s.Runs, settings: s.System.Settings, place: c.Place}
+	}
+	if c.Charts != nil {
+		s.Charts = &Charts{c.Charts, c.Clustered}
 	}
 	if c.Sessions != nil {
 		s.Sessions = &Sessions{c.Sessions}

@@ -24,7 +24,7 @@ func (s *server) newControl() *control.Service {
 		Data: s.cfg.Server.Data, Version: s.options.Version, Logger: s.options.Log,
 		Settings: s.reloader.settings, ConfigFile: s.reloader.file, Place: s.addresses.place,
 		Doctor: p.diagnose, Findings: p.machineFindings, CallbackKey: s.callbackKey,
-		Outputs: p.outputs, Redactor: s.options.Source.Redactor,
+		Outputs: p.outputs, Charts: p.observer.charts, Redactor: s.options.Source.Redactor,
 	}
 	if s.cfg.Gateway.KeepRequests > 0 {
 		c.Requests = p.gateway

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -11,9 +12,11 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/audit"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/metrics"
 	"github.com/tideover/tideover/cmd/tideover/internal/outbox"
 	"github.com/tideover/tideover/cmd/tideover/internal/storm"
+	"github.com/tideover/tideover/cmd/tideover/internal/timeseries"
 	"github.com/tideover/tideover/cmd/tideover/internal/tracing"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/gateway"
@@ -29,6 +32,7 @@ type observer struct {
 	stopTracing func()
 	tally       *metrics.Tally
 	alarm       *storm.Alarm
+	charts      *timeseries.Store // nil for a gateway alone
 
 	gateway *gateway.Gateway // its attempts count for retry storms
 	outbox  *outbox.Outbox   // sends messages about events; nil for a gateway alone
@@ -43,6 +47,9 @@ type observer struct {
 func newObserver(ctx context.Context, o Options, cfg *config.Config) (_ *observer, err error) {
 	b := &observer{log: o.Log, tally: metrics.NewTally(), stopTracing: func() {}}
 	b.alarm = storm.New(cfg.Alarm, b.attempts, b.reportStorm)
+	if !o.Gateway {
+		b.charts = timeseries.Open(filepath.Join(cfg.Server.Data, "charts.json.gz"), o.Log)
+	}
 	if a := cfg.Audit; !a.Off {
 		b.audit, err = audit.Open(audit.Config{Path: a.File, MaxSize: a.MaxSize, Keep: a.Keep, Redactor: o.Source.Redactor, Logger: o.Log})
 		if err != nil {
@@ -64,9 +71,10 @@ func newObserver(ctx context.Context, o Options, cfg *config.Config) (_ *observe
 	return b, nil
 }
 
-// close sends the last spans and closes the audit trail.
+// close sends the last spans, stores the charts and closes the audit trail.
 func (b *observer) close() error {
 	b.stopTracing()
+	b.charts.Close()
 	if b.audit == nil {
 		return nil
 	}
@@ -106,6 +114,9 @@ func (b *observer) observe(ev retry.Event) {
 	b.record(ev)
 	b.tally.Observe(ev)
 	b.outbox.Observe(ev)
+	if !control.Internal(ev.Name) {
+		b.charts.Observe(ev)
+	}
 	if strings.HasPrefix(ev.Name, gateway.EventPrefix) {
 		return // the gateway has its own log lines
 	}

@@ -172,6 +172,7 @@ func (p *parts) run(ctx context.Context, page string, start func(name string, f 
 		start("schedules", func() error { return p.schedules.run(ctx) })
 		start("cluster", func() error { cluster.Watch(ctx, p.cluster.Check, p.log); return nil })
 	}
+	start("charts", func() error { p.observer.charts.Run(ctx); return nil })
 	start("alarm", func() error { return p.observer.alarm.Run(ctx) })
 	start("gateway", func() error { return p.gateway.Run(ctx) })
 	start("accounts", func() error { p.keyAccounts.run(ctx); return nil })
