@@ -136,6 +136,8 @@ func (a *router) routes() []route {
 		{"GET", "cluster", get(a.system.system.Cluster)},
 		{"GET", "doctor", get(a.system.doctor)},
 		{"GET", "workflows", a.runs.workflows},
+		{"POST", "workflows/{workflow}/pause", a.runs.changeWorkflow((*control.Runs).PauseWorkflow)},
+		{"POST", "workflows/{workflow}/resume", a.runs.changeWorkflow((*control.Runs).ResumeWorkflow)},
 		{"GET", "charts", a.charts.show},
 		{"GET", "schedules", get(a.runs.schedules)},
 		{"POST", "schedules/{id}/pause", a.runs.changeSchedule((*control.Runs).PauseSchedule)},

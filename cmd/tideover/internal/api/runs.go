@@ -203,6 +203,20 @@ func (h runsHandler) workflows(r *request) (any, error) {
 	return h.runs.Workflows(r.Context(), internal)
 }
 
+// changeWorkflow returns the handler that calls do for a workflow, and answers with the workflow.
+func (h runsHandler) changeWorkflow(do func(runs *control.Runs, ctx context.Context, name, by string) (control.Workflow, error)) handler {
+	return func(r *request) (any, error) {
+		who, o, err := r.change()
+		if err == nil {
+			err = o.fields()
+		}
+		if err != nil {
+			return nil, err
+		}
+		return do(h.runs, r.Context(), r.values["workflow"], who)
+	}
+}
+
 func (h runsHandler) schedules(ctx context.Context) (any, error) {
 	list, err := h.runs.Schedules(ctx)
 	return map[string]any{"schedules": list}, err

@@ -617,12 +617,27 @@ func TestWorkflowsAndSchedules(t *testing.T) {
 	if err != nil || resumed.Paused != nil || resumed.Next.Before(began) {
 		t.Errorf("resume: %+v, %v", resumed, err)
 	}
+	for range 2 { // the second pause changes nothing
+		w, err := c.PauseWorkflow(t.Context(), "two")
+		if err != nil || w.Name != "two" || len(w.Steps) != 2 || w.Paused == nil || w.Paused.By == "" {
+			t.Errorf("pause of a workflow: %+v, %v", w, err)
+		}
+	}
 	run, err := c.RunSchedule(t.Context(), "nightly")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if i, err := c.Get(t.Context(), run.ID); err != nil || i.Workflow != "two" {
+	if i, err := c.Get(t.Context(), run.ID); err != nil || i.Workflow != "two" || i.State != engine.StateQueued && i.State != engine.StateScheduled || i.WorkflowPaused == nil {
 		t.Errorf("run now: %+v, %v", i, err)
+	}
+	if page, err := c.List(t.Context(), control.Filter{Workflow: "two"}); err != nil || page.Runs[0].WorkflowPaused == nil {
+		t.Errorf("in a list: %+v, %v", page, err)
+	}
+	if w, err := c.ResumeWorkflow(t.Context(), "two"); err != nil || w.Paused != nil {
+		t.Errorf("resume of a workflow: %+v, %v", w, err)
+	}
+	if _, err := c.Result(t.Context(), run.ID); err != nil {
+		t.Errorf("after that: %v", err)
 	}
 	if _, err := c.PauseSchedule(t.Context(), "weekly"); err == nil || !strings.Contains(err.Error(), `no schedule "weekly"`) {
 		t.Errorf("an unknown schedule: %v", err)

@@ -65,6 +65,8 @@ func TestExitCodesInTheHelp(t *testing.T) {
 		{"dead", "0 3 125 128+n"},
 		{"status", "0 125 128+n"},
 		{"workflows", "0 125 128+n"},
+		{"workflows pause", "0 3 125 128+n"},
+		{"workflows resume", "0 3 125 128+n"},
 		{"schedules", "0 125 128+n"},
 		{"schedules pause", "0 3 125 128+n"},
 		{"schedules resume", "0 3 125 128+n"},

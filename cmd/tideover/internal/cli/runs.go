@@ -206,6 +206,9 @@ func runState(r *engine.Info) cell {
 	if r.Asking {
 		c.text += ", asks"
 	}
+	if r.WorkflowPaused != nil {
+		c.text += ", workflow paused"
+	}
 	return c
 }
 
@@ -238,7 +241,7 @@ func (o *runsOptions) watchRuns(ctx context.Context, c *client.Client, f control
 			}
 			for i := range page.Runs {
 				r := &page.Runs[i]
-				state := fmt.Sprint(r.State, r.Step, r.Attempts, r.Updated.UnixNano(), r.Asking, statusText(r))
+				state := fmt.Sprint(r.State, r.Step, r.Attempts, r.Updated.UnixNano(), r.Asking, r.WorkflowPaused != nil, statusText(r))
 				emit(r.ID, state, r, changeLine(r))
 			}
 		},
@@ -252,6 +255,9 @@ func changeLine(r *engine.Info) string {
 		optional(" step=", r.Step, ""), r.Attempts)
 	if r.Asking {
 		line += " asking=true"
+	}
+	if r.WorkflowPaused != nil {
+		line += " workflow_paused=true"
 	}
 	if r.Next != nil {
 		line += " next=" + r.Next.Local().Format(time.RFC3339)

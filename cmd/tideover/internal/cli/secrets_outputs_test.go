@@ -57,7 +57,7 @@ func (v *fullServer) values(ids []string) map[string][]string {
 // actions has the values of the placeholder {action}, by the first word of the path.
 var actions = map[string][]string{
 	"runs": {"cancel", "retry", "wake", "rerun", "replay", "latest", "answer"}, "bulk": {"retry", "latest", "cancel"}, "providers": {"open", "close", "reset", "drain"},
-	"sessions": {"pause", "resume", "wake", "stop", "reset"}, "schedules": {"run", "pause", "resume"},
+	"sessions": {"pause", "resume", "wake", "stop", "reset"}, "schedules": {"run", "pause", "resume"}, "workflows": {"pause", "resume"},
 }
 
 var brace = regexp.MustCompile(`\{(\w+)\}`)

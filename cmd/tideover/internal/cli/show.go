@@ -176,6 +176,9 @@ func (p *details) head() {
 	p.field("tags", strings.Join(control.TagList(i), "  "))
 	p.field("version", i.Version)
 	p.field("started", p.moment(&i.Created)+optional(" by ", i.Source, ""))
+	if i.WorkflowPaused != nil {
+		p.field("waits", "workflow "+pausedWorkflowText(i.WorkflowPaused, p.screen))
+	}
 	p.field("next", p.moment(i.Next))
 	if i.Ended == nil {
 		p.field("deadline", p.moment(i.Deadline))

@@ -48,6 +48,11 @@ func renderStatus(st control.Status, s *screen) []string {
 	for _, h := range slices.Sorted(maps.Keys(st.NeedsHandler)) {
 		lines = append(lines, s.paint("35", visible(textfmt.PluralOf(st.NeedsHandler[h], "step waits", "steps wait")+" for the handler "+h)))
 	}
+	for _, w := range st.Workflows {
+		if w.Paused != nil {
+			lines = append(lines, s.paint("33", visible("workflow "+w.Name+" is "+pausedWorkflowText(w.Paused, s))))
+		}
+	}
 	for _, line := range unlistedDeadRuns(&st) {
 		lines = append(lines, s.paint("31", line))
 	}
@@ -80,49 +85,6 @@ func renderStatus(st control.Status, s *screen) []string {
 func renderTroubles(list []engine.Trouble, s *screen, colour string) (lines []string) {
 	for _, t := range list {
 		lines = append(lines, s.paint(colour, visible(fmt.Sprintf("%s since %s: %s", t.What, s.stamp(t.Since), t.Error))))
-	}
-	return lines
-}
-
-func newWorkflows(io Streams) *cobra.Command {
-	o := newRemote(io)
-	return o.command(&cobra.Command{
-		Use:     "workflows [flags]",
-		Short:   "List the workflows that can be started",
-		Long:    "Lists the workflows that can be started, with their steps and policies.",
-		Example: "  tideover workflows\n  tideover workflows --json | jq -r '.workflows[].name'",
-		RunE: query(&o, func(ctx context.Context, c *client.Client, _ []string) (control.Workflows, error) {
-			all, err := c.Workflows(ctx)
-			if all.Missing != "" {
-				o.warn("start times of schedules are unknown: %s", all.Missing)
-			}
-			return all, err
-		}, func(all control.Workflows, s *screen) []string { return renderWorkflows(all.Workflows, s) }),
-	}, serverHelp())
-}
-
-func renderWorkflows(list []control.Workflow, s *screen) (lines []string) {
-	if len(list) == 0 {
-		return []string{"no workflows"}
-	}
-	for i, w := range list {
-		if i > 0 {
-			lines = append(lines, "")
-		}
-		head := s.paint("1", visible(w.Name))
-		if w.Timeout > 0 {
-			head += "  timeout " + textfmt.CoarseDuration(w.Timeout)
-		}
-		if w.Next != nil {
-			head += "  next start " + s.stamp(*w.Next) + " (in " + s.until(w.Next) + ")"
-		}
-		lines = append(lines, head)
-		t := &table{heads: []string{"", "", "", ""}}
-		for _, step := range w.Steps {
-			after := optional("after ", strings.Join(step.Needs, ", "), "")
-			t.add(plain(" "), plain(step.Name), plain(after), cell{step.Policy, "2"})
-		}
-		lines = append(lines, t.render(s)[1:]...)
 	}
 	return lines
 }

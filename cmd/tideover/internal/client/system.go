@@ -26,6 +26,16 @@ func (c systemCalls) Workflows(ctx context.Context) (control.Workflows, error) {
 	return get[control.Workflows](ctx, c.connection, "workflows", nil)
 }
 
+// PauseWorkflow stops all runs of a workflow until it is resumed, and returns the workflow.
+func (c systemCalls) PauseWorkflow(ctx context.Context, name string) (control.Workflow, error) {
+	return post[control.Workflow](ctx, c.connection, pathOf("workflows", name, "pause"), nil)
+}
+
+// ResumeWorkflow ends the pause of a workflow, and returns the workflow.
+func (c systemCalls) ResumeWorkflow(ctx context.Context, name string) (control.Workflow, error) {
+	return post[control.Workflow](ctx, c.connection, pathOf("workflows", name, "resume"), nil)
+}
+
 // Schedules returns the schedules.
 func (c systemCalls) Schedules(ctx context.Context) ([]engine.Schedule, error) {
 	out, err := get[struct{ Schedules []engine.Schedule }](ctx, c.connection, "schedules", nil)

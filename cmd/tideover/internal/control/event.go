@@ -102,7 +102,7 @@ func Describe(e *retry.Event, number int) string {
 	case retry.Canceled:
 		return byActor("Run canceled", e.Note)
 	case retry.Resumed:
-		if ofSchedule(e) {
+		if ofNoRun(e) {
 			return "Resumed: " + e.Note
 		}
 		if e.Step != "" {
@@ -110,7 +110,7 @@ func Describe(e *retry.Event, number int) string {
 		}
 		return byActor("Run resumed", e.Note)
 	case retry.Paused:
-		if ofSchedule(e) {
+		if ofNoRun(e) {
 			return "Paused: " + e.Note
 		}
 		return byActor("Run paused", e.Note)
@@ -170,8 +170,11 @@ func ofLimit(n, most int) string {
 	return fmt.Sprintf("%d/%d", n, most)
 }
 
-// ofSchedule reports whether an event that an operator has caused is about a schedule, not a run.
-func ofSchedule(e *retry.Event) bool { return e.Run == "" && strings.HasPrefix(e.Note, "schedule ") }
+// ofNoRun reports whether an event that an operator has caused is about a schedule or a workflow, not
+// about a run.
+func ofNoRun(e *retry.Event) bool {
+	return e.Run == "" && (strings.HasPrefix(e.Note, "schedule ") || strings.HasPrefix(e.Note, "workflow "))
+}
 
 func byActor(what, who string) string {
 	if who == "" {

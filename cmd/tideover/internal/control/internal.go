@@ -34,6 +34,17 @@ func InternalNames() []string {
 	return []string{session.Prefix + "*", NotifyPrefix + "*", "*" + GiveUpSuffix, answers}
 }
 
+// Pausable returns an error if users can't pause the workflow, because it is [Internal].
+func Pausable(workflow string) error {
+	switch {
+	case !Internal(workflow):
+		return nil
+	case strings.HasPrefix(workflow, session.Prefix):
+		return NewError(CodeState, workflow+" is a session", "use tideover sessions pause")
+	}
+	return NewError(CodeState, workflow+" can't be paused: tideover starts its runs itself", "")
+}
+
 // Startable returns an error if users can neither start nor repeat runs of the workflow: it is
 // [Internal], or it is a NIP-90 job that customers start.
 func Startable(workflow string) error {

@@ -112,7 +112,7 @@ func (s *System) Status(ctx context.Context) (Status, error) {
 		ViewBehind: stats.Behind, Next: stats.Next, Troubles: NotNil(stats.Troubles), Warnings: stats.Warnings, Storms: s.Storms(), Config: s.ConfigFile(), Silent: stats.Silent,
 	}
 	for _, c := range stats.Workflows {
-		out.Workflows = append(out.Workflows, WorkflowCounts{c.Name, c.States, Totals(c.Totals)})
+		out.Workflows = append(out.Workflows, WorkflowCounts{c.Name, c.States, Totals(c.Totals), c.Paused})
 	}
 	return out, nil
 }

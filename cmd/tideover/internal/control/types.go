@@ -49,6 +49,8 @@ type WorkflowCounts struct {
 	Name   string         `json:"name"`
 	States map[string]int `json:"states"` // by state: runs that have not ended, and dead runs
 	Totals Totals         `json:"totals"`
+
+	Paused *engine.PausedWorkflow `json:"paused,omitempty"` // nil if the workflow is not paused
 }
 
 // Totals are the counters of a workflow since the log began.
@@ -69,6 +71,8 @@ type Workflow struct {
 	Steps     []Step        `json:"steps"`
 	Schedules []string      `json:"schedules,omitempty"` // names of the schedules that start it
 	Next      *time.Time    `json:"next,omitempty"`      // the next start by a schedule
+
+	Paused *engine.PausedWorkflow `json:"paused,omitempty"` // nil if the workflow is not paused
 }
 
 // Workflows are the workflows that can be started.

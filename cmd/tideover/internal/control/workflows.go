@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/engine"
@@ -21,16 +22,25 @@ func (r *Runs) Definitions() []*engine.Workflow { return r.engine.Workflows() }
 // is true.
 func (r *Runs) Workflows(ctx context.Context, internal bool) (Workflows, error) {
 	all := Workflows{Workflows: []Workflow{}}
+	var both sync.WaitGroup // each may wait for shards that do not answer
+	var paused map[string]*engine.PausedWorkflow
+	var pausedErr error
+	both.Go(func() { paused, pausedErr = r.pauses(ctx) })
 	schedules, err := r.engine.Schedules(ctx)
-	switch {
-	case errors.Is(err, engine.ErrAway): // the schedules are unknown, but the workflows are not
-		all.Missing = err.Error()
-	case err != nil:
-		return all, err
+	both.Wait()
+	for _, err := range []error{err, pausedErr} {
+		switch {
+		case errors.Is(err, engine.ErrAway): // the schedules or pauses are unknown, but the workflows are not
+			all.Missing = err.Error()
+		case err != nil:
+			return all, err
+		}
 	}
 	for _, flow := range r.engine.Workflows() {
 		if internal || !Internal(flow.Name()) {
-			all.Workflows = append(all.Workflows, newWorkflow(flow, schedules))
+			w := newWorkflow(flow, schedules)
+			w.Paused = paused[w.Name]
+			all.Workflows = append(all.Workflows, w)
 		}
 	}
 	slices.SortFunc(all.Workflows, func(a, b Workflow) int { return cmp.Compare(a.Name, b.Name) })
@@ -54,6 +64,45 @@ func newWorkflow(flow *engine.Workflow, schedules []engine.Schedule) Workflow {
 	}
 	slices.Sort(out.Schedules)
 	return out
+}
+
+// pauses returns the pauses of workflows by name, as far as the shards answer.
+func (r *Runs) pauses(ctx context.Context) (map[string]*engine.PausedWorkflow, error) {
+	stats, err := r.engine.Stats(ctx)
+	paused := map[string]*engine.PausedWorkflow{}
+	for _, w := range stats.Workflows {
+		paused[w.Name] = w.Paused
+	}
+	return paused, err
+}
+
+// PauseWorkflow stops all runs of a workflow until it is resumed, and returns the workflow. by names
+// the user.
+func (r *Runs) PauseWorkflow(ctx context.Context, name, by string) (Workflow, error) {
+	return r.changeWorkflow(ctx, name, by, r.engine.PauseWorkflow)
+}
+
+// ResumeWorkflow ends the pause of a workflow, and returns the workflow. by names the user.
+func (r *Runs) ResumeWorkflow(ctx context.Context, name, by string) (Workflow, error) {
+	return r.changeWorkflow(ctx, name, by, r.engine.ResumeWorkflow)
+}
+
+func (r *Runs) changeWorkflow(ctx context.Context, name, by string, change func(ctx context.Context, name, by string) error) (Workflow, error) {
+	if err := Pausable(name); err != nil {
+		return Workflow{}, err
+	}
+	if err := r.checkWorkflow(ctx, name); err != nil {
+		return Workflow{}, err
+	}
+	if err := change(ctx, name, by); err != nil {
+		return Workflow{}, err
+	}
+	all, err := r.Workflows(ctx, false)
+	if i := slices.IndexFunc(all.Workflows, func(w Workflow) bool { return w.Name == name }); err != nil || i >= 0 {
+		return append(all.Workflows, Workflow{})[max(i, 0)], err
+	}
+	paused, err := r.pauses(ctx) // of a workflow that is not defined any more
+	return Workflow{Name: name, Steps: []Step{}, Paused: paused[name]}, err
 }
 
 // Schedules returns the schedules, sorted by name.

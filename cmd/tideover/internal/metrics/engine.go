@@ -29,7 +29,7 @@ type Source struct {
 
 // Describe implements [prometheus.Collector].
 func (s *Source) Describe(ch chan<- *prometheus.Desc) {
-	describe(ch, metricRuns, metricQueue, metricOldest, metricTimers, metricRunning, metricStuck, metricBehind,
+	describe(ch, metricRuns, metricPaused, metricQueue, metricOldest, metricTimers, metricRunning, metricStuck, metricBehind,
 		metricTroubles, metricWarnings, metricDisk, metricShards, metricSessions)
 }
 
@@ -52,9 +52,10 @@ func (s *Source) Collect(out chan<- prometheus.Metric) {
 // runStates are the states for which runs are counted.
 var runStates = []string{"scheduled", "queued", "running", "waiting", "needs-handler", "paused", "undoing", "dead"}
 
-// runs collects the numbers of runs by state. A workflow without runs has zeros.
+// runs collects the numbers of runs by state, and which workflows are paused. A workflow without runs
+// has zeros.
 func (s *Source) runs(ch sink, workflows []engine.WorkflowStats) {
-	sums := map[storm.Subject]map[string]int{}
+	sums, paused := map[storm.Subject]map[string]int{}, map[storm.Subject]float64{}
 	s.Tally.mu.Lock()
 	for subject := range s.Tally.flows {
 		sums[subject] = map[string]int{}
@@ -67,9 +68,15 @@ func (s *Source) runs(ch sink, workflows []engine.WorkflowStats) {
 		for state, n := range w.States {
 			sums[subject][state] += n
 		}
+		if w.Paused != nil {
+			paused[subject] = 1
+		}
 	}
 	s.Tally.mu.Unlock()
 	for subject, states := range sums {
+		if subject.Layer == Workflow {
+			ch.gauge(metricPaused, paused[subject], subject.Layer, subject.Name)
+		}
 		for _, state := range runStates {
 			ch.gauge(metricRuns, float64(states[state]), subject.Layer, subject.Name, state)
 		}

@@ -55,6 +55,13 @@ func TestWhereRunsAre(t *testing.T) {
 	if got["queue_oldest_seconds{}"] <= 0 || got[`disk_bytes{part="log"}`] <= 0 {
 		t.Errorf("oldest %v, disk %v", got["queue_oldest_seconds{}"], got[`disk_bytes{part="log"}`])
 	}
+	if err := e.PauseWorkflow(t.Context(), "order", "ann"); err != nil {
+		t.Fatal(err)
+	}
+	wants(t, samples(t, src), map[string]float64{
+		`workflow_paused{layer="workflow",name="order"}`: 1, `workflow_paused{layer="workflow",name="idle"}`: 0,
+		"queue_depth{}": 0, "queue_oldest_seconds{}": 0, `runs{layer="workflow",name="order",state="queued"}`: 2,
+	})
 }
 
 func TestAStormIsAMetric(t *testing.T) {

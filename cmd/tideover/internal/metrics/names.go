@@ -33,7 +33,8 @@ var (
 // Metrics that a [Source] reads from the engine of this process.
 var (
 	metricRuns     = layerDesc("runs", "Runs that are not finished, and dead ones, by state.", "state")
-	metricQueue    = desc("queue_depth", "Steps that are due and wait because of a concurrency limit.")
+	metricPaused   = layerDesc("workflow_paused", "1 if the workflow is paused: no attempt of its runs begins.")
+	metricQueue    = desc("queue_depth", "Steps that are due and wait because of a concurrency limit; without those of paused workflows.")
 	metricOldest   = desc("queue_oldest_seconds", "How long the oldest due step has waited; 0 if there is none.")
 	metricTimers   = desc("timers", "Pending waits and deadlines.")
 	metricRunning  = desc("attempts_running", "Attempts under way.")

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/retry"
 )
 
 // feed reads the engine's events for all open pages, and tells the pages when to update.
@@ -45,8 +46,9 @@ func (f *feed) publish(ev engine.Event, missed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.last = ev
+	paused := ev.Run == "" && (ev.Kind == retry.Paused || ev.Kind == retry.Resumed) // of all runs of a workflow
 	for r := range f.readers {
-		if missed || r.run == "" || r.run == ev.Run {
+		if missed || paused || r.run == "" || r.run == ev.Run {
 			r.touch()
 		}
 	}

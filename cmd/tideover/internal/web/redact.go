@@ -47,6 +47,7 @@ func (redact redactor) run(i *engine.Info) *engine.Info {
 	for name, value := range c.Tags {
 		c.Tags[name] = redact(value)
 	}
+	c.WorkflowPaused = changedCopy(i.WorkflowPaused, func(p *engine.PausedWorkflow) { p.By = redact(p.By) })
 	c.InputPreview, c.OutputPreview = redact(i.InputPreview), redact(i.OutputPreview)
 	c.Input, c.Output = redact.json(i.Input), redact.json(i.Output)
 	c.Steps = changed(i.Steps, func(s *engine.StepInfo) {

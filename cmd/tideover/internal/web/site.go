@@ -130,7 +130,8 @@ func (h *Site) engineRoutes() {
 func (h *Site) workflowRoutes() {
 	workflows, schedules, start := workflowsPage{h}, schedulesPage{h}, startPage{h}
 	h.live("/workflows", "", always(workflows.loadList), nil)
-	h.live("/workflows/{workflow}", "", byName("workflow", workflows.load), nil)
+	h.live("/workflows/{workflow}", "", byName("workflow", workflows.load), workflowTexts)
+	h.form("/workflows/{workflow}/{action}", workflows.question, workflows.act)
 	h.mux.HandleFunc("GET /workflows/{workflow}/start", start.serve)
 	h.mux.HandleFunc("POST /workflows/{workflow}/start", start.start)
 	h.live("/schedules", "", always(schedules.load), scheduleTexts)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -41,8 +42,16 @@ type workflowRow struct {
 	Dead   int    // runs
 	Last   *row   // the newest run; nil if there is none
 	Next   *time.Time
-	Paused bool // a schedule of the workflow is paused
 	Ended  endedRuns
+
+	Paused         *engine.PausedWorkflow // nil if the workflow is not paused
+	SchedulePaused bool                   // a schedule of the workflow is paused
+	Offers         []offer
+}
+
+// workflowTexts has the sentence that is shown after each action on a workflow.
+var workflowTexts = map[string]string{
+	"pause": "Paused. No attempt of its runs begins until it is resumed.", "resume": "Resumed.",
 }
 
 // workflowURL returns the URL of the page of a workflow.
@@ -172,7 +181,8 @@ func (h workflowsPage) loadList(ctx context.Context, now time.Time) (part, error
 		if h.isCode(w.Name) {
 			r.Steps = 0
 		}
-		r.Paused = slices.ContainsFunc(schedules, func(s engine.Schedule) bool { return s.Workflow == w.Name && s.Paused != nil })
+		h.addPause(ctx, &r, w)
+		r.SchedulePaused = slices.ContainsFunc(schedules, func(s engine.Schedule) bool { return s.Workflow == w.Name && s.Paused != nil })
 		if err := h.addRuns(ctx, &r, &t, false); err != nil {
 			return part{}, err
 		}
@@ -182,6 +192,59 @@ func (h workflowsPage) loadList(ctx context.Context, now time.Time) (part, error
 		template: "workflows", behind: t.Stats.Behind > 0,
 		data: page{Title: "Workflows", Place: "workflows", Live: "/live/workflows", Now: now, Dead: t.States["dead"], Body: b},
 	}, nil
+}
+
+// addPause adds the pause of a workflow, and the button that ends it or begins one.
+func (h workflowsPage) addPause(ctx context.Context, r *workflowRow, w *control.Workflow) {
+	r.Paused = changedCopy(w.Paused, func(p *engine.PausedWorkflow) { p.By = h.redact(p.By) })
+	if httpserver.CallerOf(ctx).ReadOnly || control.Pausable(w.Name) != nil {
+		return
+	}
+	if w.Paused == nil || w.Paused.Partly {
+		r.Offers = append(r.Offers, offer{"pause", "Pause", actionURL(r.URL, "pause"), false})
+	}
+	if w.Paused != nil {
+		r.Offers = append(r.Offers, offer{"resume", "Resume", actionURL(r.URL, "resume"), false})
+	}
+}
+
+// question returns the confirmation question for an action on a workflow.
+func (h workflowsPage) question(r *http.Request) (*question, error) {
+	action, name := r.PathValue("action"), r.PathValue("workflow")
+	if _, known := h.control.Runs.Definition(name); !known {
+		return nil, unknownWorkflow(name)
+	}
+	q := &question{Action: actionURL(workflowURL(name), action), Back: workflowURL(name)}
+	switch action {
+	case "pause":
+		q.Title, q.Button = "Pause "+name+"?", "Pause"
+		q.Text = "No attempt of its runs begins until it is resumed, also after a restart. Attempts that are running end as usual, and new runs are queued."
+	case "resume":
+		q.Title, q.Button = "Resume "+name+"?", "Resume"
+		q.Text = "Attempts that have become due begin in the order of their times, as many at once as the limits allow."
+	default:
+		return nil, unknownAction(action)
+	}
+	return q, nil
+}
+
+// act applies an action to a workflow.
+func (h workflowsPage) act(r *http.Request) (did, to string, err error) {
+	ctx, name, by, action := r.Context(), r.PathValue("workflow"), h.actorOf(r), r.PathValue("action")
+	switch action {
+	case "pause":
+		_, err = h.control.Runs.PauseWorkflow(ctx, name, by)
+	case "resume":
+		_, err = h.control.Runs.ResumeWorkflow(ctx, name, by)
+	default:
+		err = unknownAction(action)
+	}
+	h.feed.touchAll()
+	return workflowTexts[action], workflowURL(name) + "?did=" + url.QueryEscape(action), err
+}
+
+func unknownWorkflow(name string) error {
+	return control.NewError(control.CodeNotFound, fmt.Sprintf("unknown workflow %q", control.Excerpt(name)), "")
 }
 
 // isCode reports whether the workflow is code.
@@ -247,7 +310,7 @@ func (h workflowsPage) load(ctx context.Context, name string, now time.Time) (pa
 	}
 	i := slices.IndexFunc(all.Workflows, func(w control.Workflow) bool { return w.Name == name })
 	if i < 0 {
-		return part{}, control.NewError(control.CodeNotFound, fmt.Sprintf("unknown workflow %q", control.Excerpt(name)), "")
+		return part{}, unknownWorkflow(name)
 	}
 	w := &all.Workflows[i]
 	q := query{Workflow: name, Order: orders[0]}
@@ -255,6 +318,7 @@ func (h workflowsPage) load(ctx context.Context, name string, now time.Time) (pa
 		workflowRow: workflowRow{Name: name, URL: workflowURL(name), Start: startURL(ctx, name), Next: w.Next, Steps: len(w.Steps)},
 		Timeout:     w.Timeout, Code: h.isCode(name), RunsURL: q.url("/runs"), Missing: h.redact(all.Missing), Silent: silentText(t.Stats.Silent, nil),
 	}
+	h.addPause(ctx, &b.workflowRow, w)
 	if err := h.addRuns(ctx, &b.workflowRow, &t, true); err != nil {
 		return part{}, err
 	}

@@ -217,6 +217,49 @@ func TestSchedulesPage(t *testing.T) {
 	}
 }
 
+func TestPauseOnTheWorkflowPages(t *testing.T) {
+	t.Parallel()
+	b := newWorkflowSite(t)
+	for _, path := range []string{"/workflows", "/workflows/quick"} {
+		has(t, path, b.page(path), `href="/workflows/quick/pause"`)
+		hasNot(t, path, b.page(path), "quick/resume")
+	}
+	has(t, "the question", b.page("/workflows/quick/pause"), "Pause quick?", "also after a restart")
+	if a := b.request("POST", "/workflows/quick/pause", nil); a.to != "/workflows/quick?did=pause" {
+		t.Fatalf("pause: %d %s\n%s", a.status, a.to, a.body)
+	}
+	if p := must(b.e.PausedWorkflows(t.Context()))["quick"]; p.By != "alice" {
+		t.Errorf("paused: %+v", p)
+	}
+	run := must(b.e.StartRegistered(t.Context(), must2(b.e.Workflow("quick")), json.RawMessage(`{"name":"x"}`)))
+	body := b.page("/workflows/quick?did=pause")
+	has(t, "the page of a paused workflow", body, "Paused. No attempt of its runs begins", `class="state paused"`, ", by <span class=\"text\">alice</span>", `href="/workflows/quick/resume"`)
+	hasNot(t, "the page of a paused workflow", body, "quick/pause")
+	has(t, "the list", b.page("/workflows"), `class="state paused"`, `href="/workflows/quick/resume"`)
+	has(t, "its run", b.page("/runs/"+run.ID), "Waits: the workflow is paused since", "alice")
+	must(b.e.List(t.Context(), engine.Filter{Fresh: true})) // until lists have the run
+	has(t, "the list of runs", b.page("/runs"), "workflow paused")
+	if a := b.request("POST", "/workflows/quick/resume", nil); a.to != "/workflows/quick?did=resume" {
+		t.Errorf("resume: %d %s", a.status, a.to)
+	}
+	hasNot(t, "its run after that", b.page("/runs/"+run.ID), "workflow is paused")
+	for _, path := range []string{"/workflows/nothing/pause", "/workflows/quick/nothing"} {
+		if a := b.request("POST", path, nil); a.status != http.StatusNotFound {
+			t.Errorf("POST %s: %d", path, a.status)
+		}
+		if a := b.request("GET", path, nil); a.status != http.StatusNotFound {
+			t.Errorf("GET %s: %d", path, a.status)
+		}
+	}
+}
+
+func must2[T any](v T, ok bool) T {
+	if !ok {
+		panic("not found")
+	}
+	return v
+}
+
 func TestPercentiles(t *testing.T) {
 	t.Parallel()
 	var list []time.Duration
