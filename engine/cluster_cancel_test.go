@@ -90,8 +90,8 @@ func (m *member) atAppend(n int, do func()) {
 	})
 }
 
-// A thousand children end with their parent that is canceled, whatever happens to the members in the
-// middle of that, and nothing is left of them.
+// A thousand children end with their parent that is canceled, whatever happens to the members in
+// the middle of that, and nothing is left of them.
 func TestClusterCancelOfAThousandChildren(t *testing.T) {
 	t.Parallel()
 	kill := func(m *member) { m.kill() }
@@ -174,8 +174,8 @@ func testCancelOfLargeFamily(t *testing.T, s *memlog.Store, l *largeFamily, shar
 	}
 }
 
-// wantNothingLeft checks that a member has neither calls nor attempts, and no run that it must keep in
-// memory.
+// wantNothingLeft checks that a member has neither calls nor attempts, and no run that it must keep
+// in memory.
 func wantNothingLeft(t *testing.T, m *member) {
 	t.Helper()
 	for _, sh := range m.cluster.own() {

@@ -284,8 +284,8 @@ func TestMembersRefuseMalformedCalls(t *testing.T) {
 }
 
 // TestChildElsewhereWaitsForItsWorkflow kills all members before the child of a run is started in
-// another shard. The next ones do not have its workflow: the run says so, and continues when only that
-// is registered.
+// another shard. The next ones do not have its workflow: the run says so, and continues when only
+// that is registered.
 func TestChildElsewhereWaitsForItsWorkflow(t *testing.T) {
 	t.Parallel()
 	together(t, func(t *testing.T, s *memlog.Store) {
@@ -321,8 +321,8 @@ func TestChildElsewhereWaitsForItsWorkflow(t *testing.T) {
 }
 
 // TestTheInputOfAChildElsewhereIsRefusedLater kills all members while children are being started in
-// another shard. The next ones refuse the inputs: a child that was started continues, and one that was
-// not fails.
+// another shard. The next ones refuse the inputs: a child that was started continues, and one that
+// was not fails.
 func TestTheInputOfAChildElsewhereIsRefusedLater(t *testing.T) {
 	t.Parallel()
 	for _, isStarted := range []bool{false, true} {
@@ -366,8 +366,8 @@ func TestTheInputOfAChildElsewhereIsRefusedLater(t *testing.T) {
 	}
 }
 
-// TestErrandsOfOtherShardsGetThrough has hundreds of errands with shards that do not answer, or whose
-// owner is away: those with another shard are done.
+// TestErrandsOfOtherShardsGetThrough has hundreds of errands with shards that do not answer, or
+// whose owner is away: those with another shard are done.
 func TestErrandsOfOtherShardsGetThrough(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -123,8 +123,8 @@ func (d *dyingCaller) Call(ctx context.Context, shard int, request []byte) ([]by
 	return d.Cluster.Call(ctx, shard, request)
 }
 
-// A schedule that is paused stays paused if the process that moves it to another shard dies, wherever
-// that is. When it is resumed, it starts each run once.
+// A schedule that is paused stays paused if the process that moves it to another shard dies,
+// wherever that is. When it is resumed, it starts each run once.
 func TestClusterScheduleThatMovesStaysPaused(t *testing.T) {
 	t.Parallel()
 	for sent := range 8 { // how many shards the process has changed when it dies

@@ -203,8 +203,8 @@ type parkedCall struct {
 	missing string    // name of a workflow that the function wanted to start; "" if that is not why
 }
 
-// continues reports whether the run continues, because the function is that of the workflow w now, or
-// because what was missing is registered.
+// continues reports whether the run continues, because the function is that of the workflow w now,
+// or because what was missing is registered.
 func (p parkedCall) continues(w *Workflow, r *registry) bool {
 	return p.by == nil || p.by != w || p.missing != "" && r.workflow(p.missing) != nil
 }

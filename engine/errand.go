@@ -49,8 +49,8 @@ type errandQueue struct {
 	end     context.CancelFunc
 }
 
-// beginErrands does the errands, in their order, when fewer than maxErrands are being done, and fewer
-// than maxShardErrands with the same shard.
+// beginErrands does the errands, in their order, when fewer than maxErrands are being done, and
+// fewer than maxShardErrands with the same shard.
 func (sh *shard) beginErrands(list []*errand) {
 	sh.errands.mu.Lock()
 	defer sh.errands.mu.Unlock()
@@ -115,8 +115,8 @@ func canRepeat(err error) bool {
 		errors.Is(err, context.DeadlineExceeded)
 }
 
-// next returns the errand that a worker does next, after the errand before; nil means that the worker
-// ends.
+// next returns the errand that a worker does next, after the errand before; nil means that the
+// worker ends.
 func (q *errandQueue) next(ctx context.Context, before *errand) *errand {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -279,9 +279,9 @@ func TestAFlowAsFollowUpRunHasAllOfALargeRun(t *testing.T) {
 	})
 }
 
-// If the results of a flow's operations are too large for the follow-up run, it gets the smaller ones,
-// and the sizes of the others. If the names alone are too large, it gets as many results as there is
-// room for.
+// If the results of a flow's operations are too large for the follow-up run, it gets the smaller
+// ones, and the sizes of the others. If the names alone are too large, it gets as many results as
+// there is room for.
 func TestAFollowUpRunOfALargeFlowHasTheSmallOutputs(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -283,8 +283,8 @@ func (s scheduleSpreader) spread(ctx context.Context, list []Schedule) error {
 	return s.setAt(ctx, parts)
 }
 
-// endMove ends the move of a schedule that several shards have: it is removed from all but the one that
-// it belongs to, or else the last one.
+// endMove ends the move of a schedule that several shards have: it is removed from all but the one
+// that it belongs to, or else the last one.
 func (s scheduleSpreader) endMove(ctx context.Context, answers []*answer, holders []int, one *Schedule) ([]int, error) {
 	home, err := s.home(ctx, one)
 	if err != nil {

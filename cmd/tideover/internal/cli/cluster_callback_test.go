@@ -59,8 +59,8 @@ func (c *madeCallback) want(what, server, token, body string, status int, code s
 	}
 }
 
-// A callback URL works at every server of a cluster, but only once: also if several servers get it at
-// the same time, and if the server that has got it dies.
+// A callback URL works at every server of a cluster, but only once: also if several servers get it
+// at the same time, and if the server that has got it dies.
 func TestCallbacksInACluster(t *testing.T) {
 	t.Parallel()
 	f := newClusterServers(t, "version: 1\nserver: {callback-key: '${env:CALLBACKS}'}\n"+

@@ -451,8 +451,8 @@ workflows:
           &each={{ range .steps.each }}{{ .exit }}{{ .status }},{{ end }}&bad={{ .steps.bad.skipped }}&after={{ .steps.after.skipped }}{{ .steps.after.exit }}"
 `
 
-// The alarm of a flow knows which step failed, which steps were skipped or had no answer in time, and
-// has a value for each item, also for those that failed.
+// The alarm of a flow knows which step failed, which steps were skipped or had no answer in time,
+// and has a value for each item, also for those that failed.
 func TestAlarmOfAFlow(t *testing.T) {
 	for name, test := range map[string]struct {
 		input, fails, wantError, want string

@@ -11,8 +11,9 @@ import (
 )
 
 // Shapes says which kind of result each step of a flow has, by id: the kind of the step, for a
-// signal with the name of the event after a space, for a question with its default, and in brackets if the result is a list. It is
-// stored with on-give-up, which gets the results of the operations of the flow.
+// signal with the name of the event after a space, for a question with its default, and in brackets
+// if the result is a list. It is stored with on-give-up, which gets the results of the operations
+// of the flow.
 type Shapes map[string]string
 
 // shapes returns the shapes of the results of a flow; nil for another workflow.
@@ -70,8 +71,8 @@ func (s *Step) operation() string {
 	return s.ID
 }
 
-// failedStep returns the step that made a run give up: the error of a flow begins with it, unless the
-// run timed out or an undo failed. Then it is the step of the operation.
+// failedStep returns the step that made a run give up: the error of a flow begins with it, unless
+// the run timed out or an undo failed. Then it is the step of the operation.
 func (all Shapes) failedStep(g *engine.GaveUp) string {
 	if text, ok := strings.CutPrefix(g.Error, `step "`); ok {
 		if id, _, _ := strings.Cut(text, `"`); all[id] != "" {
@@ -154,8 +155,8 @@ func (s *Step) operationValue(g *engine.GaveUp, name string) (map[string]any, er
 	return v, err
 }
 
-// missing returns the value of an operation that has no result: it failed, it was not called, or the
-// result is too large for the follow-up run. skipped is true if it was not called, because the
+// missing returns the value of an operation that has no result: it failed, it was not called, or
+// the result is too large for the follow-up run. skipped is true if it was not called, because the
 // condition was false or the run gave up before.
 func (s *Step) missing(op engine.GaveUpOperation, called bool) map[string]any {
 	v := s.empty()
