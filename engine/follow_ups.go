@@ -182,8 +182,8 @@ type GaveUp struct {
 	Workflow string                     `json:"workflow"`
 	Key      string                     `json:"key,omitempty"`
 	Created  time.Time                  `json:"created"`
-	Attempts int                        `json:"attempts"`
-	Step     string                     `json:"step"` // the step that failed; of a flow the operation, or function if the error is not that of an operation
+	Attempts int                        `json:"attempts"` // of all steps
+	Step     string                     `json:"step"`     // the step that failed; of a flow the operation, or function if the error is not that of an operation
 	Reason   string                     `json:"reason"`
 	Error    string                     `json:"error"`
 	Input    json.RawMessage            `json:"input,omitempty"`
@@ -193,6 +193,10 @@ type GaveUp struct {
 	// have more than about 150 KiB together, the largest are left out of Outputs. If the names
 	// alone are too large, operations with long names and large results are in neither map.
 	Operations map[string]GaveUpOperation `json:"operations,omitempty"`
+
+	// StepAttempts is the number of attempts of Step; if that is the function of a flow, of all its
+	// operations. It is 0 in a run that an earlier release has started.
+	StepAttempts int `json:"step_attempts,omitempty"`
 
 	// Origin and OriginKey are the id and the key of the first run of a chain of
 	// repetitions; "" if the run repeats no other.
@@ -249,6 +253,7 @@ func (t *turn) giveUp(run *machine.Run, next *Workflow) error {
 		Attempts: run.Attempts(), Reason: run.Reason.String(), Input: run.Input, Outputs: map[string]json.RawMessage{},
 	}
 	g.Step, g.Error, _ = run.Situation()
+	g.StepAttempts = attemptsOf(run, g.Step)
 	g.Origin, g.OriginKey = originOf(run)
 	text, err := g.encode(run, min(t.o.sh.cfg.MaxPayload, giveUpInput))
 	if err != nil {
@@ -260,6 +265,17 @@ func (t *turn) giveUp(run *machine.Run, next *Workflow) error {
 	}
 	_, _, err = t.start(&machine.Start{Hash: next.def.Hash(), Input: text, Source: giveUpSource + g.Run}, next.def)
 	return err
+}
+
+// attemptsOf returns the number of attempts of a step that has not ended or has failed. The attempts
+// of a function are those of its operations.
+func attemptsOf(run *machine.Run, step string) int {
+	for n, s := range run.Live() {
+		if run.StepName(n) == step && !run.IsFunction(n) {
+			return int(s.Attempt)
+		}
+	}
+	return run.Attempts()
 }
 
 // encode returns the stored input of the follow-up run, with the outputs of the dead run. It has at
@@ -286,6 +302,11 @@ func (g *GaveUp) encode(run *machine.Run, most int) ([]byte, error) {
 func (g *GaveUp) encodeFlow(run *machine.Run, most int) ([]byte, error) {
 	if failed := run.FailedOp(); failed != "" {
 		g.Step = label(failed)
+		for res := range machine.ReadResults(run.Results()) {
+			if res.Name == failed {
+				g.StepAttempts = res.Attempts
+			}
+		}
 	}
 	if len(g.Input) > most/2 {
 		g.Input, g.ByReference = nil, &GaveUpReference{Run: g.Run, Bytes: len(run.Input)}

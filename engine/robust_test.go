@@ -558,7 +558,7 @@ func TestWhenARunGivesUpAnotherIsStarted(t *testing.T) {
 			t.Errorf("%d alarms, want %d", len(alarms), n)
 		}
 		g := alarms[last.ID+"no "+fmt.Sprint(n-1)]
-		if g.Step != "bad" || g.Reason != "permanent" || string(g.Input) != fmt.Sprintf("%q", fmt.Sprint(n-1)) || string(g.Outputs["ok"]) != "7" {
+		if g.Step != "bad" || g.StepAttempts != 1 || g.Attempts != 2 || g.Reason != "permanent" || string(g.Input) != fmt.Sprintf("%q", fmt.Sprint(n-1)) || string(g.Outputs["ok"]) != "7" {
 			t.Errorf("%+v", g)
 		}
 	})

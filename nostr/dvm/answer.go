@@ -86,7 +86,7 @@ func (f *answerBuilder) opening() string {
 		text += fmt.Sprintf("; timeout reduced to the maximum of %ds", f.r.Timeout/time.Second)
 	}
 	if f.r.Bid != nil && f.r.Price == 0 {
-		text += "; it is free, whatever the bid"
+		text += "; the job is free, the bid is not used"
 	}
 	return text
 }

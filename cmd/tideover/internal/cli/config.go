@@ -109,9 +109,9 @@ func (p *resultPrinter) printCheck(cfg *config.Config, file string, err error) e
 		out.Errors = []configProblem{{File: file, Message: err.Error()}}
 	} else {
 		out.Warnings = configProblems(cfg.Warnings())
-		out.Contents = map[string]int{
-			"workflows": len(cfg.Workflows), "policies": len(cfg.Policies), "sessions": len(cfg.Sessions),
-			"providers": len(cfg.Providers), "notifiers": len(cfg.Notifiers), "packs": len(cfg.Packs),
+		out.Contents = map[string]int{}
+		for _, s := range sectionsOf(cfg) {
+			out.Contents[s.plural] = s.entries
 		}
 	}
 	if err := p.printJSON(out); err != nil || out.Valid {
@@ -120,16 +120,28 @@ func (p *resultPrinter) printCheck(cfg *config.Config, file string, err error) e
 	return exitError{Code: codeOwn}
 }
 
+// section has the number of entries of a section of the configuration.
+type section struct {
+	entries          int
+	singular, plural string // words for entries
+	always           bool   // it is named even if it has no entries
+}
+
+func sectionsOf(cfg *config.Config) []section {
+	return []section{
+		{len(cfg.Workflows), "workflow", "workflows", true}, {len(cfg.Policies), "policy", "policies", true},
+		{len(cfg.Sessions), "session", "sessions", false}, {len(cfg.Providers), "provider", "providers", false},
+		{len(cfg.Notifiers), "notifier", "notifiers", false}, {len(cfg.Packs), "pack", "packs", false},
+	}
+}
+
 // contents counts the entries of the configuration by section. Sections without entries are left
 // out, except workflows and policies.
 func contents(cfg *config.Config) string {
-	parts := []string{textfmt.Plural(len(cfg.Workflows), "workflow"), textfmt.PluralOf(len(cfg.Policies), "policy", "policies")}
-	for _, p := range []struct {
-		n    int
-		word string
-	}{{len(cfg.Sessions), "session"}, {len(cfg.Providers), "provider"}, {len(cfg.Notifiers), "notifier"}, {len(cfg.Packs), "pack"}} {
-		if p.n > 0 {
-			parts = append(parts, textfmt.Plural(p.n, p.word))
+	var parts []string
+	for _, s := range sectionsOf(cfg) {
+		if s.entries > 0 || s.always {
+			parts = append(parts, textfmt.PluralOf(s.entries, s.singular, s.plural))
 		}
 	}
 	if cfg.Engine.Clustered() {

@@ -177,7 +177,7 @@ func (o *detectOptions) packs() ([]*detect.Pack, error) {
 		return nil, fmt.Errorf("--config: %w", err)
 	}
 	if err != nil { // the configuration was found, not named by --config
-		fmt.Fprintf(o.io.Err, "tideover: warning: the packs of the configuration are not used: %s\n", visibleLines(err.Error()))
+		o.warnLines("the packs of the configuration are not used: " + err.Error())
 	}
 	return packs, nil
 }

@@ -158,6 +158,14 @@ func TestDetectWithAPackOfOnesOwn(t *testing.T) {
 	got := finish(t, cmd)
 	wantCode(t, got, 0)
 	wantIn(t, "a configuration that was not asked for", got.stderr, "the packs of the configuration are not used: ")
+	cmd, _ = command(t, "detect", log, "--json")
+	cmd.Env = append(cmd.Env, "TIDEOVER_CONFIG="+bad)
+	got = finish(t, cmd)
+	wantCode(t, got, 0)
+	var warned struct{ Warning struct{ Message string } }
+	if err := json.Unmarshal([]byte(got.stderr), &warned); err != nil || !strings.Contains(warned.Warning.Message, "are not used: ") {
+		t.Errorf("with --json, standard error is not an object: %v\n%s", err, got.stderr)
+	}
 }
 
 func TestDetectCompletesPacks(t *testing.T) {

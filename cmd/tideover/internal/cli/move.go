@@ -105,7 +105,7 @@ func (o *moveOptions) run(ctx context.Context, from, to string) error {
 		return o.report(m)
 	}
 	if interrupted, ok := errors.AsType[*interruptedError](context.Cause(ctx)); ok {
-		fmt.Fprintln(o.io.Err, "tideover: the move was interrupted: run it again")
+		o.warn("the move was interrupted: run it again")
 		return coded(interrupted)
 	}
 	return &codedError{errors.New(o.redactor.String(err.Error())), codeOwn}

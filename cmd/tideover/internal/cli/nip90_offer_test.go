@@ -34,7 +34,7 @@ func TestABidIsAnswered(t *testing.T) {
 		{"what is no number", 5900, nostr.Tag{"bid", "a lot"}, "7000 payment-required, 6900 error", "The price is 1000 msat, and there was no bid;", "1000"},
 		{"just enough", 5900, nostr.Tag{"bid", "1000"}, "7000 processing, 6900 success", "Started", "1000"},
 		{"more than a number can hold", 5900, nostr.Tag{"bid", strings.Repeat("9", 40)}, "7000 processing, 6900 success", "Started", "1000"},
-		{"free with a bid", 5901, nostr.Tag{"bid", "1000"}, "7000 processing, 6901 success", "Started; it is free, whatever the bid", ""},
+		{"free with a bid", 5901, nostr.Tag{"bid", "1000"}, "7000 processing, 6901 success", "Started; the job is free, the bid is not used", ""},
 		{"free without", 5901, nil, "7000 processing, 6901 success", "Started", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -324,6 +324,15 @@ func (p *resultPrinter) warnSilentShards(shards []int) {
 	}
 }
 
+// warnLines is warn for a text of several lines, such as an error with an excerpt of a file.
+func (p *resultPrinter) warnLines(text string) {
+	if p.json {
+		p.warn("%s", text)
+		return
+	}
+	fmt.Fprintf(p.io.Err, "tideover: warning: %s\n", visibleLines(text))
+}
+
 // warn prints a line to standard error: with --json as {"warning": {"message": "…"}}.
 func (p *resultPrinter) warn(format string, args ...any) {
 	if p.json {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/chart"
 	"github.com/tideover/tideover/cmd/tideover/internal/simulate"
-	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/sim"
 )
 
@@ -251,11 +250,7 @@ func scenario(name string) (simulate.File, error) {
 	f, err := simulate.Read(name)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		known := joinNames(sim.Presets)
-		if near := textfmt.Nearest(name, strings.Split(known, ", ")); near != "" {
-			return f, fmt.Errorf("unknown scenario %q; did you mean %q?", name, near)
-		}
-		return f, fmt.Errorf("unknown scenario %q: want a file or one of %s", name, known)
+		return f, unknownWord("scenario", name, append(strings.Split(joinNames(sim.Presets), ", "), "or a file"))
 	case simulate.Impossible(err):
 		return f, &codedError{err, codeImpossible}
 	}

@@ -242,6 +242,7 @@ func TestSimRefuses(t *testing.T) {
 			"mine.yaml:10:37: failures[0].until: 1s is not after", "mine.yaml:12:10: policies.naive:", "> 12 |   naive: fxed(100ms)",
 		}},
 		{"no such scenario", []string{"herdd"}, 125, []string{`unknown scenario "herdd"; did you mean "herd"?`}},
+		{"a name that is like none", []string{"xyzzyxyzzy"}, 125, []string{`unknown scenario "xyzzyxyzzy": want one of `, ", or a file"}},
 		{"a folder", []string{t.TempDir()}, 125, []string{"is a folder"}},
 		{"two scenarios", []string{"herd", "outage"}, 125, []string{`"outage" is a second`}},
 		{"a policy without its flag", []string{"herd", "http"}, 125, []string{"write --policy before it"}},

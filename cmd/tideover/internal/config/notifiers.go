@@ -181,7 +181,7 @@ var priorities = []string{"min", "low", "default", "high", "max"}
 func (r *notifierReader) notifyLimits(n *notify.Spec) []key {
 	return []key{
 		strictyaml.Field(&n.On, "on", "", triggersSchema, readTriggers,
-			"Events to send: gave-up, waiting, waiting>30m, resumed, breaker-open, recovered, dead-letter, storm, start-refused, asked. Default: gave-up, dead-letter and start-refused."),
+			"Events to send: gave-up, waiting, waiting>30m, resumed, breaker-open, recovered, dead-letter, storm, start-refused, asked, succeeded. Default: gave-up, dead-letter and start-refused."),
 		strictyaml.Parsed(&n.AtMost, "at-most", "", strictyaml.PatternSchema(`^0*([1-9][0-9]{0,2}|1000)/[smhd]$`), notify.ParseRate,
 			"Most messages per unit of time, such as 5/h; the units are s, m, h and d. Default: no limit."),
 		strictyaml.Func("dedupe", "10m", durationOrZeroSchema, func(at place) {

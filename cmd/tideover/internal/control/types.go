@@ -138,7 +138,7 @@ type Outcome struct {
 	ID        string            `json:"id"`
 	State     string            `json:"state"`
 	Step      string            `json:"step,omitempty"`
-	Attempts  int               `json:"attempts"`
+	Attempts  int               `json:"attempts"`       // of all steps; Retry has those of the step
 	Next      *time.Time        `json:"next,omitempty"` // end of the current wait
 	Reason    string            `json:"reason,omitempty"`
 	LastError string            `json:"last_error,omitempty"`

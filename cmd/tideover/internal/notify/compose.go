@@ -74,6 +74,9 @@ func (m *Message) describe(e retry.Event, zone *time.Location) bool {
 		m.Event = Resumed
 		m.Title = m.Subject + " continues"
 		m.Text = cmp.Or(prefixed("resumed by ", e.Note), "resumed")
+		if e.Run == "" && (strings.HasPrefix(e.Note, "schedule ") || strings.HasPrefix(e.Note, "workflow ")) {
+			m.Text = "resumed: " + e.Note
+		}
 	case retry.BreakerOpened:
 		m.Event, m.Wait = BreakerOpen, e.Delay
 		m.Title = m.Subject + " is failing"
@@ -218,12 +221,14 @@ func prefixed(prefix, s string) string {
 	return prefix + s
 }
 
-// count returns a text such as "attempt 2 of 5 failed"; "" if the event has no attempt.
+// count returns a text such as "attempt 2 of 5 failed"; "" if the event has no attempt. The number may
+// exceed the limit, because attempts keep their numbers when a run is retried, and lost attempts have
+// numbers too: then the text has no limit.
 func count(e retry.Event) string {
 	switch {
 	case e.Attempt == 0:
 		return ""
-	case e.Attempts > 0:
+	case e.Attempts >= e.Attempt:
 		return fmt.Sprintf("attempt %d of %d failed", e.Attempt, e.Attempts)
 	}
 	return fmt.Sprintf("attempt %d failed", e.Attempt)

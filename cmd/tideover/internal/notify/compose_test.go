@@ -42,10 +42,16 @@ func TestCompose(t *testing.T) {
 			notify.Waiting, "nightly waits 3h20m", "until 18:24 UTC, as the server asked\nattempt 2 of 6 failed\nlast: exit code 1: API Error: overloaded",
 		},
 		{
+			"a wait of a run that was retried", retry.Event{Kind: retry.Waiting, Attempt: 7, Attempts: 6, Delay: time.Hour, Until: at.Add(time.Hour)},
+			notify.Waiting, "nightly waits 1h", "until 16:04 UTC\nattempt 7 failed",
+		},
+		{
 			"a wait into another day", retry.Event{Kind: retry.Waiting, Attempt: 2, Attempts: retry.Unlimited, Delay: 52 * time.Hour, Until: at.Add(52 * time.Hour)},
 			notify.Waiting, "nightly waits 2d4h", "until Sun 4 Jan 19:04 UTC\nattempt 2 failed",
 		},
 		{"resumed", retry.Event{Kind: retry.Resumed, Run: "r1", Note: "alice"}, notify.Resumed, "nightly continues", "resumed by alice"},
+		{"a workflow is resumed", retry.Event{Kind: retry.Resumed, Note: "workflow nightly, by ann"}, notify.Resumed, "nightly continues", "resumed: workflow nightly, by ann"},
+		{"a schedule is resumed", retry.Event{Kind: retry.Resumed, Note: "schedule daily, by ann"}, notify.Resumed, "nightly continues", "resumed: schedule daily, by ann"},
 		{"resumed without a name", retry.Event{Kind: retry.Resumed}, notify.Resumed, "nightly continues", "resumed"},
 		{"a breaker opens", retry.Event{Kind: retry.BreakerOpened, Delay: 30 * time.Second}, notify.BreakerOpen, "nightly is failing", "the breaker is open: no requests are sent for 30s"},
 		{"a breaker closes", retry.Event{Kind: retry.BreakerClosed}, notify.Recovered, "nightly works again", "the breaker is closed"},

@@ -318,7 +318,7 @@ func (o *Outbox) giveUp(t *engine.Task) (notify.Message, error) {
 		return notify.Message{}, fmt.Errorf("decoding the input of the run: %w", err)
 	}
 	ev := retry.Event{
-		Kind: retry.GaveUp, Time: t.Created, Name: subject(g.Workflow), Run: g.Run, Step: g.Step, Attempt: g.Attempts,
+		Kind: retry.GaveUp, Time: t.Created, Name: subject(g.Workflow), Run: g.Run, Step: g.Step, Attempt: cmp.Or(g.StepAttempts, g.Attempts),
 		Elapsed: t.Created.Sub(g.Created), Err: errors.New(g.Error),
 	}
 	ev.Reason, _ = retry.ParseReason(g.Reason)

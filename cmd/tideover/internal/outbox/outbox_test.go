@@ -334,6 +334,28 @@ func TestAWaitIsNotToldAgainWhenItsMessageIsForgotten(t *testing.T) {
 	})
 }
 
+// The attempts of a run are those of all its steps; the message names one step.
+func TestAGiveUpCountsTheAttemptsOfItsStep(t *testing.T) {
+	t.Parallel()
+	o, err := New(settings(load(t, `notify: {hook: {webhook: "http://127.0.0.1:1"}}`)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name string
+		made int
+		want string
+	}{{"of this release", 3, "step pay: 3 attempts"}, {"of an earlier release", 0, "step pay: 5 attempts"}} {
+		input, err := json.Marshal(engine.GaveUp{Run: "r", Workflow: "work", Step: "pay", Attempts: 5, StepAttempts: test.made, Reason: "attempts", Error: "oops"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m, err := o.giveUp(&engine.Task{Input: input}); err != nil || !strings.HasPrefix(m.Text, test.want) {
+			t.Errorf("a run %s: %q, %v; want %q", test.name, m.Text, err, test.want)
+		}
+	}
+}
+
 func TestAMessageSurvivesARestart(t *testing.T) {
 	t.Parallel()
 	in := newInbox(t)

@@ -273,7 +273,7 @@ func (r *Runner) giveUpData(s *Step, t *engine.Task) (Data, error) {
 		g.Origin, g.OriginKey = g.Run, g.Key
 	}
 	run := RunInfo{
-		ID: g.Run, Workflow: g.Workflow, Key: g.Key, Origin: g.Origin, OriginKey: g.OriginKey, Attempt: g.Attempts, Started: g.Created,
+		ID: g.Run, Workflow: g.Workflow, Key: g.Key, Origin: g.Origin, OriginKey: g.OriginKey, Attempt: cmp.Or(g.StepAttempts, g.Attempts), Started: g.Created,
 		Step: g.Step, Error: g.Error, Reason: g.Reason,
 	}
 	if s.Shapes == nil {
