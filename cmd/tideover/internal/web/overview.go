@@ -35,9 +35,10 @@ type overviewBody struct {
 	Sessions []sessionRow
 	Kept     int // number of all sessions
 	Relays   []relay
-	Silent   string // which shards did not answer
-	RetryURL string // URL of the list of runs that wait
-	AgainURL string // URL of the list of running runs with several attempts
+	Trends   *trends // nil if the server has no charts
+	Silent   string  // which shards did not answer
+	RetryURL string  // URL of the list of runs that wait
+	AgainURL string  // URL of the list of running runs with several attempts
 }
 
 // alert is a problem that an operator should look at.
@@ -62,6 +63,9 @@ func (h overviewPage) load(ctx context.Context, now time.Time) (part, error) {
 		return part{}, err
 	}
 	if err := h.addFailures(ctx, &b); err != nil {
+		return part{}, err
+	}
+	if b.Trends, err = h.trends(""); err != nil {
 		return part{}, err
 	}
 	h.addSick(&b, now)

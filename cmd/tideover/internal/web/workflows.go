@@ -287,6 +287,7 @@ type workflowBody struct {
 	Graph     *stepGraph // nil if there is none
 	Defs      []stepDef
 	Schedules []scheduleRow
+	Trends    *trends // nil if there are no charts
 	Runs      []row
 	RunsURL   string
 	Missing   string // why the schedules are unknown
@@ -327,6 +328,9 @@ func (h workflowsPage) load(ctx context.Context, name string, now time.Time) (pa
 		for n, s := range w.Steps {
 			b.Defs = append(b.Defs, stepDef{s, fmt.Sprintf("def-%d", n)})
 		}
+	}
+	if b.Trends, err = h.trends(name); err != nil {
+		return part{}, err
 	}
 	f := q.filter()
 	f.Limit = shownLastRuns

@@ -1,0 +1,66 @@
+package web
+
+import (
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/timeseries"
+	"github.com/tideover/tideover/retry"
+)
+
+// count sends the events of runs of a workflow that succeed at once to the store.
+func count(s *timeseries.Store, workflow string, runs int) {
+	for n := range runs {
+		id := fmt.Sprintf("01k9v3q0h2%016d", n)
+		for _, kind := range []retry.EventKind{retry.RunStarted, retry.AttemptStarted, retry.Succeeded} {
+			s.Observe(retry.Event{Kind: kind, Name: workflow, Run: id, Time: time.Now()})
+		}
+	}
+}
+
+func TestTrendsOnPages(t *testing.T) {
+	t.Parallel()
+	store := timeseries.Open(filepath.Join(t.TempDir(), "charts"), slog.New(slog.DiscardHandler))
+	b := newTestSite(t, func(o *setup) { o.Charts = store })
+	has(t, "without runs", b.page("/overview"), "Runs over time", "The last two weeks", "No run started or ended", "loses the counts of at most the last minute")
+	count(store, "quick", 3)
+	count(store, "slow", 4)
+	has(t, "the overview", b.page("/overview"), `aria-label="the last hour: 7 runs started, 7 succeeded, 0 gave up, 0 canceled"`, "7 succeeded", "peak: 7 in", `class="swatch p99"`, "Wait for the first attempt", "60 min ago")
+	body := b.page("/workflows/quick")
+	has(t, "the page of a workflow", body, `aria-label="the last day: 3 runs started, 3 succeeded, 0 gave up, 0 canceled"`)
+	hasNot(t, "a process alone", body, "members of the cluster")
+	for n := range timeseries.MaxWorkflows {
+		count(store, fmt.Sprint("w", n), 1)
+	}
+	has(t, "a workflow beyond the limit", b.page("/workflows/order"), "no charts of its own")
+	hasNot(t, "a server without charts", newTestSite(t).page("/overview"), "Runs over time")
+	clustered := newTestSite(t, func(o *setup) { o.Charts, o.Clustered = store, true })
+	has(t, "a member of a cluster", clustered.page("/overview"), "only runs in this process")
+}
+
+func TestTrend(t *testing.T) {
+	t.Parallel()
+	p := func(started, succeeded, failed uint64, p50, p99 float64) control.ChartPoint {
+		return control.ChartPoint{Started: started, Succeeded: succeeded, Failed: failed, Duration: control.Percentiles{Count: succeeded + failed, P50: p50, P95: p99, P99: p99}}
+	}
+	c := &control.Chart{Range: "hour", Interval: 60, Points: []control.ChartPoint{p(4, 2, 1, 1, 10), p(0, 0, 0, 0, 0), p(2, 2, 0, 0.1, 1), p(1, 1, 0, 1, 1)}, Total: p(7, 5, 1, 1, 10)}
+	got := newTrend(c)
+	want := []shape{{"succeeded", "M1 50.0h8v50.0h-8zM21 50.0h8v50.0h-8zM31 75.0h8v25.0h-8z"}, {"dead", "M1 25.0h8v25.0h-8z"}}
+	if fmt.Sprint(got.Bars) != fmt.Sprint(want) || got.Most != 4 || got.Width != 40 || got.Each != "1m" {
+		t.Errorf("got %+v", got)
+	}
+	if got.Started != "M0 0.0h10M20 50.0h10M30 75.0h10" {
+		t.Errorf("the marks of started runs: %s", got.Started)
+	}
+	if len(got.Times) != 1 || len(got.Times[0].Lines) != 3 || len(got.Times[0].Ticks) < 2 || got.Times[0].Said != "the last hour, from start to end: p50 1.00 s, p95 10.0 s, p99 10.0 s" {
+		t.Errorf("times: %+v", got.Times)
+	}
+	if line := got.Times[0].Lines[0].Path; strings.Count(line, "M") != 2 || strings.Count(line, "V") != 1 {
+		t.Errorf("the line of p50: %s", line)
+	}
+}
