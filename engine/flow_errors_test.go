@@ -527,7 +527,7 @@ func TestFlowOnGiveUp(t *testing.T) {
 			string(got[0].Input) != "4711" || fmt.Sprintf("%s", got[0].Outputs) != "map[price:7]" {
 			t.Errorf("the follow-up run got %+v", got)
 		}
-		if run.Step != "function" || run.Err() == nil || !errors.Is(run.Err(), engine.ErrDead) {
+		if run.Step != "pay" || run.Err() == nil || !errors.Is(run.Err(), engine.ErrDead) {
 			t.Errorf("step %q, %v", run.Step, run.Err())
 		}
 	}, w, report)

@@ -82,6 +82,7 @@ const (
 	failedOps
 	mapOps
 	otherOps
+	itemOps
 )
 
 // newFlowOps returns the operations of the run with their numbers, names and statuses.
@@ -142,6 +143,9 @@ func (l *flowOps) add(o listedOp) {
 	if mapped, index := cutIndex(o.name); index != "" && isItemKind(o.kind) {
 		o.mapped = mapped
 		l.itemsOf(mapped).count(o.status)
+		if o.group == otherOps {
+			o.group = itemOps
+		}
 	}
 	if o.number > 0 {
 		l.counts.Total++
@@ -159,11 +163,11 @@ func (l *flowOps) itemsOf(name string) *OpCounts {
 }
 
 // choose chooses the operations that are listed: of those that have not ended and of those that
-// have failed the first ones, of the maps the last ones, and of the others the first and the last
-// ones.
+// have failed the first ones, of the maps the last ones, and of the others and of the items the
+// first and the last ones.
 func (l *flowOps) choose() {
 	l.ops[0].chosen = true
-	var groups [otherOps + 1][]*listedOp
+	var groups [itemOps + 1][]*listedOp
 	for k := range l.ops[1:] {
 		o := &l.ops[k+1]
 		groups[o.group] = append(groups[o.group], o)
@@ -175,16 +179,19 @@ func (l *flowOps) choose() {
 		}
 		left -= len(list)
 	}
-	open, failed, maps, others := groups[openOps], groups[failedOps], groups[mapOps], groups[otherOps]
+	takeEnds := func(list []*listedOp, most int) {
+		if len(list) > most {
+			take(list[:most/2])
+			list = list[len(list)-(most-most/2):]
+		}
+		take(list)
+	}
+	open, failed, maps, others, items := groups[openOps], groups[failedOps], groups[mapOps], groups[otherOps], groups[itemOps]
 	take(open[:min(len(open), listedOpen)])
 	take(failed[:min(len(failed), listedFailed)])
 	take(maps[max(len(maps)-listedMaps, 0):])
-	if len(others) > left {
-		first, last := left/2, left-left/2
-		take(others[:first])
-		others = others[len(others)-last:]
-	}
-	take(others)
+	takeEnds(others, max(left/2, left-len(items)))
+	takeEnds(items, left)
 }
 
 // describe makes the infos of the operations that are chosen.

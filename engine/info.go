@@ -31,7 +31,7 @@ type Info struct {
 	Deadline    *time.Time        `json:"deadline,omitempty"`
 	Next        *time.Time        `json:"next,omitempty"`   // when the current wait ends
 	Attempts    int               `json:"attempts"`         // of all steps
-	Step        string            `json:"step,omitempty"`   // the step that runs, waits or failed
+	Step        string            `json:"step,omitempty"`   // the step or operation that runs, waits or failed
 	Error       string            `json:"error,omitempty"`  // the last error
 	Reason      string            `json:"reason,omitempty"` // why the run is dead
 	Input       json.RawMessage   `json:"input,omitempty"`

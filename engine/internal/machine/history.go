@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"slices"
@@ -164,10 +165,28 @@ func (r *Run) Situation() (step, text string, at time.Time) {
 	if best >= 0 {
 		step = r.StepName(best)
 	}
+	if best == 0 && r.flow != nil && r.Outcome == Dead {
+		step = cmp.Or(r.failedOp(), step)
+	}
 	if r.flow != nil && r.Steps[0].Status == NoHandler && mismatch != "" { // also if an operation waits
 		text = mismatch
 	}
 	return step, text, time.Unix(0, last)
+}
+
+// failedOp returns the name of the first failed operation that made the function give up; "" if
+// there is none.
+func (r *Run) failedOp() string {
+	first := (&codec.Reader{Data: r.flow.redo}).Number()
+	if len(r.flow.redo) == 0 {
+		return ""
+	}
+	for o := range ReadResults(r.flow.results) {
+		if o.Number == first {
+			return OpName(o.Name)
+		}
+	}
+	return ""
 }
 
 // cutOffText returns the error text of a run that timed out at this time while an attempt was

@@ -164,7 +164,7 @@ func renderRuns(page *engine.Page, s *screen) []string {
 	}
 	// A narrow terminal does not show keys, so that the error has more room.
 	keyed := (s.width == 0 || s.width >= wideEnough) && slices.ContainsFunc(page.Runs, func(r engine.Info) bool { return r.Key != "" })
-	t := &table{heads: []string{"ID", "STATE", "WORKFLOW", "STEP", "TRIES", "AGE", "NEXT", "ERROR"}}
+	t := &table{heads: []string{"ID", "STATE", "WORKFLOW", "STEP", "ATTEMPTS", "AGE", "NEXT", "ERROR"}}
 	if keyed {
 		t.heads = slices.Insert(t.heads, keyColumn, "KEY")
 	}

@@ -20,8 +20,9 @@ import (
 )
 
 const showLong = `Shows a run: its state, every attempt of every step, every wait between them and who
-set it, the input and the output. Of a workflow that is code, it shows the operations
-of its function; of a map, the items that failed or have not ended, and some others.
+set it, the input and the output. Of for-each, it shows the items that failed or have
+not ended, and some others. Of a workflow that is Go code, it shows the operations of its
+function.
 If the run asks a question, it shows the choices, who may answer, and how.
 
 With --output it prints the output of an attempt instead: what its command wrote to
@@ -69,7 +70,7 @@ func newShow(io Streams) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&showsOutput, "output", false, "print the output of an attempt")
-	cmd.Flags().StringVar(&which.Step, "step", "", "with --output: the `STEP` or operation; default the one that failed or ran last")
+	cmd.Flags().StringVar(&which.Step, "step", "", "with --output: the `STEP` or operation, STEP#INDEX for an item of for-each, undo:STEP for an undo; default the one that failed or ran last")
 	cmd.Flags().IntVar(&which.Attempt, "attempt", 0, "with --output: the number `N` of the attempt; default the last that has ended")
 	return o.command(cmd, serverHelp(exitUnknownRun))
 }

@@ -13,15 +13,20 @@ import (
 // shownItems is how many items of a map are shown that have succeeded.
 const shownItems = 5
 
-// flow adds the function of a run whose workflow is code, and its operations.
+// flow adds the function of a run whose workflow is code, and its operations. The function of a
+// workflow of the file is left out: it has only the steps.
 func (p *details) flow(function *engine.StepInfo, ops []control.Operation) {
-	p.step(p.withoutSuspensions(function))
 	counts := p.info.Operations
-	if counts == nil || counts.Total == 0 {
-		return
+	if steps := control.FileSteps(p.info); steps != nil {
+		p.line("\n%s  %s", p.paint("1", "steps"), control.StepCountsText(steps))
+	} else {
+		p.step(p.withoutSuspensions(function))
+		if counts == nil || counts.Total == 0 {
+			return
+		}
+		p.line("\n%s  %s", p.paint("1", "operations"), control.CountsText(counts, "operation"))
 	}
-	p.line("\n%s  %s", p.paint("1", "operations"), control.CountsText(counts, "operation"))
-	if counts.Omitted > 0 {
+	if counts != nil && counts.Omitted > 0 {
 		p.line("  %s", p.paint("2", textfmt.Plural(counts.Omitted, "operation")+" not listed: of many, those that failed or have not ended, and the first and the last of the others are listed"))
 	}
 	for k := range ops {
@@ -46,12 +51,15 @@ func (p *details) withoutSuspensions(function *engine.StepInfo) *engine.StepInfo
 
 // operation adds an operation, and the items of a map.
 func (p *details) operation(o *control.Operation, indent string) {
-	text := indent + p.paint("1", visible(o.Name))
+	text := indent + p.paint("1", visible(o.Label))
+	if o.Item != "" {
+		text += " (" + visible(firstLine(o.Item)) + ")"
+	}
 	if o.Kind != "item" {
-		text += "  " + p.paint("2", visible(o.Kind))
+		text += "  " + p.paint("2", visible(o.Word))
 	}
 	if o.Items == nil && o.StepInfo.Items == nil {
-		text += "  " + p.paint(stateColours[o.Status], visible(o.Status))
+		text += "  " + p.paint(stateColours[o.Status], visible(strings.ReplaceAll(o.Status, "-", " ")))
 	}
 	p.line("%s%s", text, p.result(o))
 	for k := range o.Attempts {
@@ -77,6 +85,9 @@ func (p *details) result(o *control.Operation) string {
 		return "  " + control.CountsText(o.StepInfo.Items, "item")
 	}
 	var b strings.Builder
+	if o.Kind == "skip" {
+		return ""
+	}
 	if o.Called != nil {
 		b.WriteString("  " + p.clock(*o.Called))
 		switch {
@@ -101,7 +112,7 @@ func (p *details) result(o *control.Operation) string {
 		}
 	case o.OutputSize > 0:
 		b.WriteString("  returned " + strconv.Itoa(o.OutputSize) + " bytes, which are not shown")
-	case len(o.Output) > 0:
+	case len(o.Output) > 0 && o.Kind != "undo": // its result is null
 		b.WriteString("  returned " + visible(textfmt.ClipWithin(string(o.Output), 100, "…")))
 	}
 	return b.String()
@@ -124,6 +135,6 @@ func (p *details) items(o *control.Operation, indent string) {
 		left += o.StepInfo.Items.Omitted
 	}
 	if left > 0 {
-		p.line("%s%s", indent, p.paint("2", "… "+textfmt.Plural(left, "more item")))
+		p.line("%s%s", indent, p.paint("2", "… "+textfmt.Plural(left, "more item")+"; the output of one: tideover show "+p.info.ID+" --output --step "+visible(o.Name)+"#INDEX"))
 	}
 }

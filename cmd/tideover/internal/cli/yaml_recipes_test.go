@@ -112,7 +112,7 @@ func TestRecipeDeploy(t *testing.T) {
 	i := k.until("release-7", "dead")
 	wantIn(t, "error", i.Error, `step "check": exit code 1`)
 	k.wantLog("build 7", "deploy web-1 7", "deploy web-2 7", "roll-back web-1", "roll-back web-2")
-	for _, part := range []string{"approve by cli:", "after the backup", "deploy  map  2 items: 2 succeeded", "undo  succeeded"} {
+	for _, part := range []string{"approve by cli:", "after the backup", "deploy  run for-each  2 items: 2 succeeded", "undo  succeeded"} {
 		wantIn(t, "show", k.runCommand("show", "release-7").out, part)
 	}
 }

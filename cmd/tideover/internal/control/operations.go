@@ -14,12 +14,31 @@ import (
 // first those that have failed, then those that have not ended, then the others.
 type Operation struct {
 	*engine.StepInfo
+	Label string // its name as it is shown
+	Word  string // its kind as it is shown
 	Items []Operation
 }
 
-// Operations returns the function of a run whose workflow is code, and its operations as a tree,
-// in the order in which they were called. function is nil for a run of a workflow with steps.
+// Operations returns the function of a run whose workflow is code, and its operations as a tree.
+// function is nil for a run of a workflow with steps. The operations are in the order in which they
+// were called. Those of a workflow of the file are in the order of its steps, with one operation in
+// the state [StepNotBegun] for each step that has not begun.
 func Operations(i *engine.Info) (function *engine.StepInfo, ops []Operation) {
+	function, ops = operations(i)
+	if function == nil || len(i.Declared) == 0 {
+		return function, ops
+	}
+	var list []Operation
+	for _, s := range fileSteps(i, ops) {
+		if list = append(list, s.Ops...); len(s.Ops) == 0 {
+			list = append(list, Operation{StepInfo: &engine.StepInfo{Name: s.Name, Status: s.Status}, Label: s.Name, Word: s.Kind})
+		}
+	}
+	return function, list
+}
+
+// operations is Operations without the steps of a file.
+func operations(i *engine.Info) (function *engine.StepInfo, ops []Operation) {
 	maps := map[string]int{} // index in ops, by name
 	for k := range i.Steps {
 		s := &i.Steps[k]
@@ -34,11 +53,11 @@ func Operations(i *engine.Info) (function *engine.StepInfo, ops []Operation) {
 		case "item", "child":
 			name := s.Name[:max(strings.LastIndexByte(s.Name, '#'), 0)]
 			if at, listed := maps[name]; listed {
-				ops[at].Items = append(ops[at].Items, Operation{StepInfo: s})
+				ops[at].Items = append(ops[at].Items, Operation{StepInfo: s, Label: s.Name, Word: s.Kind})
 				continue
 			}
 		}
-		ops = append(ops, Operation{StepInfo: s})
+		ops = append(ops, Operation{StepInfo: s, Label: s.Name, Word: s.Kind})
 	}
 	for k := range ops {
 		slices.SortStableFunc(ops[k].Items, func(a, b Operation) int { return cmp.Compare(a.rank(), b.rank()) })
@@ -66,7 +85,7 @@ func CountsText(c *engine.OpCounts, noun string) string {
 		n    int
 		what string
 	}{
-		{c.Succeeded, "succeeded"}, {c.Failed, "failed"}, {c.Running, "running"}, {c.Waiting, "waiting"}, {c.Canceled, "canceled"},
+		{c.Succeeded, "succeeded"}, {c.Failed, "failed"}, {c.Running, "running"}, {c.Waiting, "waiting"}, {c.Canceled, "canceled"}, {c.Skipped, "skipped"},
 	} {
 		if left -= p.n; p.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
@@ -80,6 +99,27 @@ func CountsText(c *engine.OpCounts, noun string) string {
 		text += ": " + strings.Join(parts, ", ")
 	}
 	return text
+}
+
+// StepCountsText describes the numbers of the steps of a file, such as "3 steps: 1 succeeded, 2 not
+// begun".
+func StepCountsText(steps []FileStep) string {
+	count := map[string]int{}
+	for k := range steps {
+		count[steps[k].Status]++
+	}
+	var parts []string
+	for _, state := range StepStates {
+		if n := count[state]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, strings.ReplaceAll(state, "-", " ")))
+		}
+	}
+	return textfmt.Plural(len(steps), "step") + ": " + strings.Join(parts, ", ")
+}
+
+// StepStates has the states of steps in the order in which they are counted.
+var StepStates = []string{
+	"succeeded", "skipped", "running", "waiting", "needs-handler", "failed", "canceled", "blocked", StepUndoing, StepUndone, StepUndoFailed, StepNotBegun,
 }
 
 // TagList returns the tags of a run as texts like name=value, ordered by name.

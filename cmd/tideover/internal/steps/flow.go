@@ -322,7 +322,7 @@ func (c *flowRun) action(f *engine.Flow, s *Step, d Data) (json.RawMessage, erro
 		return nil, err
 	}
 	do := func(ctx context.Context, item Item) (json.RawMessage, error) { return r.operate(ctx, s, d.with(item)) }
-	opts := append(s.options(), engine.Parallel(s.Parallel), labels(items))
+	opts := append(s.options(), engine.Parallel(s.Parallel), c.runner.labels(items))
 	if s.Undo == nil {
 		return list(engine.Map(f, s.ID, items, do, opts...))
 	}
@@ -500,17 +500,18 @@ func (c *flowRun) child(f *engine.Flow, s *Step, d Data) (json.RawMessage, error
 			return nil, err
 		}
 	}
-	return list(engine.Children[json.RawMessage, json.RawMessage](f, s.ID, w, inputs, engine.Parallel(s.Parallel), labels(items)))
+	return list(engine.Children[json.RawMessage, json.RawMessage](f, s.ID, w, inputs, engine.Parallel(s.Parallel), c.runner.labels(items)))
 }
 
-// labels shows texts as they are, and other items as JSON.
-func labels(items []Item) engine.StepOption {
+// labels shows texts as they are, and other items as JSON, with secrets masked: a secret that is cut
+// is not recognised later.
+func (r *Runner) labels(items []Item) engine.StepOption {
 	return engine.Labels(func(i int) string {
 		if text, ok := items[i].Value.(string); ok {
-			return text
+			return r.Redactor.String(text)
 		}
 		text, _ := template.EncodeJSON(items[i].Value) // it is from JSON
-		return string(text)
+		return r.Redactor.String(string(text))
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 var glyphs = map[string]string{
 	"running": "●", "waiting": "◐", "queued": "◌", "scheduled": "○", "needs-handler": "?", "blocked": "◌",
 	"dead": "✕", "failed": "✕", "succeeded": "✓", "canceled": "⊘", "replaced": "→", "lost": "!", "late": "!", "released": "↺", "snoozed": "◐", "limited": "◐", "paused": "∥", "undoing": "↶", "suspended": "∥", "continued": "→", "asking": "?",
+	"skipped": "↷", "not-begun": "◌", "undone": "↶", "undo-failed": "✕",
 	"completed": "✓", "stopped": "⊘", "gave-up": "✕", "idle": "○",
 	gateway.InProgress: "◐", gateway.RequestRejected: "⊖", gateway.RequestCutShort: "!",
 	gateway.Up: "●", gateway.Throttled: "◐", gateway.Refused: "⊖", gateway.Recovering: "↗", gateway.Probing: "?", gateway.Down: "✕", gateway.Opened: "⊘", gateway.Draining: "↘",

@@ -40,30 +40,47 @@ func outputURL(a output.Attempt, page string) string {
 	return runURL(a.Run) + "/" + page + "?" + q.Encode()
 }
 
-// addOutputs adds the outputs to the attempts of the steps. In a cluster, another member may have the
-// output of an attempt: then there is only a link.
-func (h runPage) addOutputs(i *engine.Info, steps []step) {
-	if len(steps) == 0 { // do not read outputs that no step shows
+// addOutputs adds the outputs to the attempts of the steps and operations. In a cluster, another
+// member may have the output of an attempt: then there is only a link.
+func (h runPage) addOutputs(i *engine.Info, b *runBody) {
+	if len(b.Steps) == 0 && b.Flow == nil { // do not read outputs that no step shows
 		return
 	}
 	ends := h.control.Runs.OutputEnds(i, endSize)
-	for s := range steps {
-		for k := range steps[s].Attempts {
-			a := &steps[s].Attempts[k]
-			at := output.Attempt{Run: i.ID, Step: steps[s].Name, Number: a.Number}
-			end, known := ends[at]
-			elsewhere := h.clustered() && (a.Outcome == "failed" || a.Outcome == "succeeded")
-			if !known && !elsewhere {
-				continue
-			}
-			a.Output = &attemptOutput{ID: a.ID + "-output", URL: outputURL(at, "output"), Label: "Output"}
-			switch {
-			case end.Lost != nil:
-				a.Output.Lost = h.redact(end.Lost.Error())
-			case known:
-				a.Output.Label, a.Output.End = sizesText(end.Record), h.redact(lastLines(end.Record))
-			}
+	for s := range b.Steps {
+		for k := range b.Steps[s].Attempts {
+			h.addOutput(ends, control.OutputOf(i.ID, &b.Steps[s].StepInfo, b.Steps[s].Attempts[k].Number), &b.Steps[s].Attempts[k])
 		}
+	}
+	if b.Flow == nil {
+		return
+	}
+	for r := range b.Flow.Ops {
+		row := &b.Flow.Ops[r]
+		for k := range row.Tries {
+			h.addOutput(ends, control.OutputOf(i.ID, &row.StepInfo, row.Tries[k].Number), &row.Tries[k])
+		}
+		if n := len(row.StepInfo.Attempts); n > 0 && len(row.Tries) == 0 {
+			only := attempt{AttemptInfo: row.StepInfo.Attempts[n-1], ID: row.ID}
+			h.addOutput(ends, control.OutputOf(i.ID, &row.StepInfo, only.Number), &only)
+			row.Single = only.Output
+		}
+	}
+}
+
+// addOutput adds the output to an attempt, if there is one.
+func (h runPage) addOutput(ends map[output.Attempt]control.OutputEnd, at output.Attempt, a *attempt) {
+	end, known := ends[at]
+	elsewhere := h.clustered() && (a.Outcome == "failed" || a.Outcome == "succeeded")
+	if !known && !elsewhere {
+		return
+	}
+	a.Output = &attemptOutput{ID: a.ID + "-output", URL: outputURL(at, "output"), Label: "Output"}
+	switch {
+	case end.Lost != nil:
+		a.Output.Lost = h.redact(end.Lost.Error())
+	case known:
+		a.Output.Label, a.Output.End = sizesText(end.Record), h.redact(lastLines(end.Record))
 	}
 }
 

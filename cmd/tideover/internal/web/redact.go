@@ -51,7 +51,7 @@ func (redact redactor) run(i *engine.Info) *engine.Info {
 	c.InputPreview, c.OutputPreview = redact(i.InputPreview), redact(i.OutputPreview)
 	c.Input, c.Output = redact.json(i.Input), redact.json(i.Output)
 	c.Steps = changed(i.Steps, func(s *engine.StepInfo) {
-		s.Error = redact(s.Error)
+		s.Error, s.Item = redact(s.Error), redact(s.Item)
 		s.Output, s.Progress, s.Attempts = redact.json(s.Output), redact.json(s.Progress), changed(s.Attempts, redact.attempt)
 		s.Question = changedCopy(s.Question, redact.question)
 	})

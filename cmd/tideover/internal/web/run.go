@@ -105,7 +105,7 @@ func (h runPage) load(ctx context.Context, id string, all bool, now time.Time) (
 	if _, ok := h.control.Runs.Definition(i.Workflow); ok {
 		b.Workflows = workflowURL(i.Workflow)
 	}
-	h.addOutputs(i, b.Steps)
+	h.addOutputs(i, &b)
 	p.data.Body = b
 	return p, nil
 }
@@ -123,6 +123,7 @@ func newRunPart(i *engine.Info, dead int, all bool, now time.Time) part {
 	}
 	if function, ops := control.Operations(i); function != nil {
 		b.Flow, b.Waits = newFlow(i, function, ops, all), waitText(waitingOp(i))
+		b.Graph = graphOfFile(control.FileSteps(i), b.Flow)
 	} else {
 		b.Graph = graphOfRun(i)
 		for k := range i.Steps {

@@ -26,12 +26,16 @@ type flow struct {
 	Counts   string // numbers of the operations, in words
 	Omitted  int    // operations that the engine does not list
 	Ops      []opRow
-	Hidden   int // operations that are not shown
+	Hidden   int    // operations that are not shown
+	Title    string // of the table
+	InFile   bool   // the operations are steps of the file
 }
 
 // opRow is a row of the table of operations.
 type opRow struct {
 	engine.StepInfo
+	Label  string // its name as it is shown
+	Word   string // its kind as it is shown
 	ID     string // of the HTML element
 	Item   bool
 	Counts string // of a map: the numbers of its items, in words
@@ -40,19 +44,23 @@ type opRow struct {
 	Long   bool      // Short is not the whole output
 	Answer *answered // of an operation that asks
 	Tries  []attempt
-	Hidden int // of a map: items that are not shown; they follow the last row
+	Single *attemptOutput // output of the only attempt, if Tries does not have it
+	Hidden int            // of a map: items that are not shown; they follow the last row
 
 	ChildURL string // page of the run that the operation has started
 }
 
 // newFlow returns the part of the page of a run with its operations.
 func newFlow(i *engine.Info, function *engine.StepInfo, ops []control.Operation, all bool) *flow {
-	f := &flow{Function: newStep(function, 0, all)}
+	f := &flow{Function: newStep(function, 0, all), Title: "Operations"}
 	calls := len(function.Attempts) + function.Omitted
 	f.Calls = textfmt.Plural(calls, "call")
 	f.Troubled = function.Status == "needs-handler" || slices.ContainsFunc(function.Attempts, func(a engine.AttemptInfo) bool { return a.Outcome == "lost" || a.Outcome == "failed" && a.Wait != nil })
 	if i.Operations != nil {
 		f.Counts, f.Omitted = control.CountsText(i.Operations, "operation"), i.Operations.Omitted
+	}
+	if steps := control.FileSteps(i); steps != nil {
+		f.InFile, f.Title, f.Counts = true, "Steps", control.StepCountsText(steps)
 	}
 	shown := ops
 	if n := len(ops) - shownOps; n > 0 && !all {
@@ -69,7 +77,9 @@ func newFlow(i *engine.Info, function *engine.StepInfo, ops []control.Operation,
 func latestOps(ops []control.Operation, n int) []control.Operation {
 	choose := make([]bool, len(ops))
 	for _, wanted := range []func(o *control.Operation) bool{
-		func(o *control.Operation) bool { return o.Status != "succeeded" },
+		func(o *control.Operation) bool {
+			return o.Status != "succeeded" && o.Status != "skipped" && o.Status != control.StepNotBegun
+		},
 		func(*control.Operation) bool { return true },
 	} {
 		for k := len(ops) - 1; k >= 0 && n > 0; k-- {
@@ -105,18 +115,26 @@ func (f *flow) addRows(o *control.Operation, all bool) {
 	}
 }
 
+// opID returns the id of the HTML element of an operation.
+func opID(o *control.Operation) string { return "op-" + strconv.Itoa(o.Number) + "-" + hash(o.Name, 6) }
+
 const (
 	shortOutput = 72       // characters of an output in the table of operations
 	longOutput  = 16 << 10 // bytes of the longest output that the page has as a whole
 )
 
 func newOpRow(o *control.Operation, item bool) opRow {
-	row := opRow{StepInfo: *o.StepInfo, ID: "op-" + o.Kind + "-" + hash(o.Name, 6), Item: item || o.Kind == "item", ChildURL: runURL(o.Child), Answer: newAnswered(o.StepInfo)}
+	row := opRow{StepInfo: *o.StepInfo, Label: o.Label, Word: o.Word, ID: opID(o), Item: item || o.Kind == "item", ChildURL: runURL(o.Child), Answer: newAnswered(o.StepInfo)}
 	if o.Called != nil && o.Ended != nil {
 		row.Took = max(o.Ended.Sub(*o.Called), 0)
 	}
-	row.Short = firstLine(string(o.Output), shortOutput)
-	row.Long = len(o.Output) > len(row.Short) && len(o.Output) <= longOutput && !row.Item
+	if o.Kind == "skip" {
+		row.Called, row.Ended = nil, nil
+	}
+	if o.Kind != "undo" { // its result is null
+		row.Short = firstLine(string(o.Output), shortOutput)
+	}
+	row.Long = row.Short != "" && len(o.Output) > len(row.Short) && len(o.Output) <= longOutput && !row.Item
 	if o.OutputSize > 0 {
 		row.Short = fmt.Sprintf("(%d bytes)", o.OutputSize)
 	} else if len(o.Output) > longOutput {
@@ -143,10 +161,13 @@ func chartSteps(i *engine.Info) (steps []engine.StepInfo) {
 	}
 	for k := range ops {
 		o := &ops[k]
-		if o.Kind == "now" || o.Kind == "random" {
+		if o.Kind == "now" || o.Kind == "random" || o.Kind == "skip" || o.Called == nil {
 			continue
 		}
 		s := *o.StepInfo
+		if s.Name = o.Label; o.Kind == "undo" {
+			s.Name = "undo " + o.Label
+		}
 		for _, item := range o.Items {
 			for _, a := range item.Attempts {
 				a.Wait = nil

@@ -24,6 +24,7 @@ type graphNode struct {
 	Name  string
 	State string // "" in the definition of a workflow
 	Line  string // text below the name; "" for the state
+	More  string // what the title has after the state; "" for nothing
 	Link  string // URL of the step on the same page
 }
 
@@ -60,12 +61,49 @@ func graphOfRun(i *engine.Info) *stepGraph {
 		return nil
 	}
 	var said []string
-	for _, state := range []string{"succeeded", "running", "waiting", "needs-handler", "failed", "canceled", "blocked"} {
+	for _, state := range control.StepStates {
 		if n := count[state]; n > 0 {
 			said = append(said, fmt.Sprintf("%d %s", n, stateLabel(state)))
 		}
 	}
 	g.Said = textfmt.Plural(len(nodes), "step") + ": " + strings.Join(said, ", ") + ". Each arrow leads to a step that needs the one above it."
+	return g
+}
+
+// graphOfFile returns the drawing of the steps of a run that are in the file and run as code. A step
+// leads to its last execution in the table. A loop is one node with the number of its items.
+func graphOfFile(steps []control.FileStep, table *flow) *stepGraph {
+	nodes := make([]graph.Node, len(steps))
+	for k := range steps {
+		nodes[k] = graph.Node{Name: steps[k].Name, Needs: steps[k].Needs}
+	}
+	shown := map[string]bool{}
+	for k := range table.Ops {
+		shown[table.Ops[k].ID] = true
+	}
+	g := newStepGraph(nodes, func(k int) graphNode {
+		n := graphNode{State: steps[k].Status, Link: "#operations"}
+		last := steps[k].Last()
+		if last == nil {
+			last = &control.Operation{StepInfo: &engine.StepInfo{Name: steps[k].Name}}
+		}
+		if id := opID(last); shown[id] {
+			n.Link = "#" + id
+		}
+		if c := last.StepInfo.Items; c != nil {
+			n.More = control.CountsText(c, "item")
+			if steps[k].Status == last.Status { // not while the step is undone
+				n.Line = fmt.Sprintf("%d of %d", c.Succeeded, c.Total)
+				if c.Failed > 0 {
+					n.Line = fmt.Sprintf("%d failed, %s", c.Failed, n.Line)
+				}
+			}
+		}
+		return n
+	})
+	if g != nil {
+		g.Said = control.StepCountsText(steps) + ". Each arrow leads to a step that needs the one above it."
+	}
 	return g
 }
 
