@@ -321,6 +321,8 @@ func (g *guard) refuse(w http.ResponseWriter, r *http.Request) {
 		}.write(w)
 	case path == MetricsPath:
 		http.Error(w, "The request has no valid token: send Authorization: Bearer TOKEN. The token is "+tokenPlace+".", http.StatusUnauthorized)
+	case wantsLoginPage(r):
+		g.sendLoginPage(w, r)
 	default:
 		http.Error(w, "This page needs a token.\n\nFollow the link that '"+g.command+"' has printed, or put ?token=TOKEN behind the address. The token is "+tokenPlace+".",
 			http.StatusUnauthorized)
