@@ -35,7 +35,7 @@ func templateFuncs(a assets) template.FuncMap {
 		"count":  textfmt.Plural,
 		"long":   func(s string, n int) bool { return firstLine(s, n) != s },
 		"list":   func(s ...string) string { return strings.Join(s, ", ") },
-		"rows":   func(s string) int { return min(max(strings.Count(s, "\n")+2, 6), 24) },
+		"rows":   func(least int, s string) int { return min(max(strings.Count(s, "\n")+2, least), 24) },
 		"millis": func(p page) int64 { return p.Now.UnixMilli() },
 		"pair":   func(p page, v any) pair { return pair{p, v} },
 	}
