@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what only some tests need, unless it is there: the chromium that the browser
-# tests drive, the openssl of docs/tls.md, the strace that lets syncs fail, node, and the
-# SDKs from npm that suites/sdk runs through the gateway.
+# tests drive, the openssl of docs/tls.md, the strace that lets syncs fail, node, and packages
+# from npm: the SDKs that suites/sdk runs through the gateway, and axe-core, with which the
+# browser tests check pages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 wanted=()

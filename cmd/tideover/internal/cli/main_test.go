@@ -22,6 +22,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/browsertest"
 	"github.com/tideover/tideover/engine/jetstream/natstest"
 	"github.com/tideover/tideover/internal/testfile"
 	"github.com/tideover/tideover/internal/testwait"
@@ -54,7 +55,7 @@ func TestMain(m *testing.M) {
 			signal.Notify(make(chan os.Signal, 1), sig)
 		}
 	}
-	code := m.Run()
+	code := browsertest.Main(m)
 	natstest.StopShared()
 	os.Exit(code)
 }

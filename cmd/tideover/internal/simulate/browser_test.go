@@ -61,6 +61,11 @@ func TestPageInBrowser(t *testing.T) {
 	looksRight(t, "hostile", render(t, simulated(t, hostile, 2)))
 }
 
+// The page works with a screen reader, with a keyboard and on a phone.
+func TestPageAccessInBrowser(t *testing.T) {
+	open(t, render(t, drawn(3))).Check(browsertest.Checks{Name: "sim", Pictures: os.Getenv("PICTURES")})
+}
+
 func render(t *testing.T, v *View) []byte {
 	t.Helper()
 	var b bytes.Buffer

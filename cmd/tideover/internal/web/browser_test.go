@@ -10,6 +10,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/browsertest"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/output"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/testwait"
@@ -114,6 +115,7 @@ func TestBrowser(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) { c.do(visitor{t, tab.With(t)}, b.with(t)) })
 	}
+	t.Run("the progress of an action", func(t *testing.T) { visitor{t, tab.With(t)}.progress(b.with(t)) })
 	t.Run("pictures", func(t *testing.T) { visitor{t, tab.With(t)}.pictures() })
 }
 
@@ -373,6 +375,12 @@ func (v visitor) reconnects(b *testSite) {
 	x.Wait("the page says so", `document.getElementById("link").innerText === "reconnecting…"`)
 	b.h.streams.Add(-maxStreams)
 	x.Wait("the page is live after all", `document.getElementById("link").dataset.state === "live"`)
+}
+
+func (v visitor) progress(b *testSite) {
+	x := v.open(b)
+	x.live("/progress/" + b.h.jobs.add(&bulkJob{BulkJob: new(control.BulkJob), kind: &bulkKinds[0], total: 7, back: "/dead"}))
+	x.Check(browsertest.Checks{Name: "progress", Pictures: os.Getenv("TIDEOVER_PICTURES")})
 }
 
 // pictures checks pages in several sizes and colour schemes. TIDEOVER_PICTURES names a folder for

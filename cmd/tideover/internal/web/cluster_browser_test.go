@@ -22,6 +22,7 @@ func TestAClusterInABrowser(t *testing.T) {
 		{"a list that is not complete", visitor.clusterSilent},
 		{"nothing planted runs", visitor.clusterHostile},
 		{"pictures", visitor.clusterPictures},
+		{"by screen reader and keyboard", visitor.clusterAccess},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p.testSite = p.with(t)
@@ -95,4 +96,10 @@ func (v visitor) clusterPictures(p *clusterSite) {
 	x.seen("#live", "did not answer")
 	x.looksRight(dir, "cluster-silent")
 	x.quiet()
+}
+
+func (v visitor) clusterAccess(p *clusterSite) {
+	x := v.open(p.testSite)
+	x.live("/cluster")
+	x.Check(browsertest.Checks{Name: "cluster", Row: "#members tbody tr", Pictures: os.Getenv("TIDEOVER_PICTURES")})
 }

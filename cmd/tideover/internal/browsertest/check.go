@@ -1,0 +1,152 @@
+package browsertest
+
+import (
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/chromedp"
+)
+
+// axeFile has the rules of axe-core, seen from the folder of a package in cmd/tideover/internal.
+const axeFile = "../../../../suites/sdk/node_modules/axe-core/axe.min.js"
+
+var loadAxe = sync.OnceValues(func() (string, error) {
+	text, err := os.ReadFile(axeFile)
+	return string(text), err
+})
+
+// NeedAxe skips the test if axe-core is not installed.
+func (x *Tab) NeedAxe() {
+	x.t.Helper()
+	if _, err := loadAxe(); err != nil {
+		x.t.Skip("there is no axe-core; scripts/test-tools.sh installs it")
+	}
+}
+
+// Layout is the size of a window, and the preferred color scheme of its user.
+type Layout struct {
+	Name   string
+	Width  int64
+	Height int64
+	Scheme string
+}
+
+// Layouts are the windows of a computer and of a phone, in both color schemes.
+var Layouts = []Layout{
+	{"wide-light", 1280, 900, "light"}, {"wide-dark", 1280, 900, "dark"},
+	{"phone-dark", 390, 844, "dark"}, {"phone-light", 390, 844, "light"},
+}
+
+// maxFirstRow is where the first row of a list must begin on a phone, in pixels from the top of the
+// page.
+const maxFirstRow = 400
+
+// Checks has what [Tab.Check] needs to know of a page.
+type Checks struct {
+	Name     string
+	Row      string // selector of the rows of the list that the page is about; "" if it is about none
+	Pictures string // folder for screenshots; "" writes none
+}
+
+// Check checks the page that is open in each of the Layouts: axe-core has no serious finding, the page
+// does not scroll sideways, and the first row of a list is near the top on a phone. It also checks the
+// page by keyboard. It skips the test if axe-core is not installed.
+func (x *Tab) Check(c Checks) {
+	x.t.Helper()
+	x.NeedAxe()
+	source, _ := loadAxe()
+	Eval[bool](x, source+";\ntrue")
+	for _, l := range Layouts {
+		x.Resize(l.Width, l.Height)
+		x.SetColorScheme(l.Scheme)
+		x.checkLayout(c, l)
+		x.Screenshot(c.Pictures, c.Name+"-"+l.Name)
+	}
+	x.Resize(Layouts[0].Width, Layouts[0].Height)
+	x.SetColorScheme(Layouts[0].Scheme)
+	x.checkKeyboard(c.Name)
+}
+
+// findings is the JavaScript of a promise for the findings of axe-core that are serious or critical,
+// each as a text. Its argument is the rules to check; an empty list means all, and the size of targets,
+// which axe-core does not check by default.
+const findings = `((only) => axe.run(document, {resultTypes: ["violations"], ...(only.length ? {runOnly: only} : {rules: {"target-size": {enabled: true}}})}).then((r) => r.violations
+	.filter((v) => v.impact === "serious" || v.impact === "critical")
+	.flatMap((v) => v.nodes.map((n) => v.id + ": " + n.target.join(" ") + ": " + n.failureSummary.replace(/\s+/g, " ") + ": " + n.html.slice(0, 200)))))(%s)`
+
+// tooWide is an expression for the elements that make the page scroll sideways.
+const tooWide = `(() => {
+	const root = document.documentElement;
+	if (root.scrollWidth <= root.clientWidth) return [];
+	return ["the page is " + root.scrollWidth + " wide"].concat([...document.querySelectorAll("body *")]
+		.filter((e) => e.getBoundingClientRect().right > root.clientWidth + 1).slice(0, 5).map((e) => e.outerHTML.slice(0, 120)));
+})()`
+
+func (x *Tab) checkLayout(c Checks, l Layout) {
+	x.t.Helper()
+	rules := "[]"
+	if l.Scheme == "dark" { // only colors differ from the light scheme
+		rules = `["color-contrast"]`
+	}
+	found, err := chromedp.Run(x.ctx, chromedp.Evaluate[[]string](fmt.Sprintf(findings, rules), chromedp.EvalAwaitPromise))
+	if err != nil {
+		x.t.Fatalf("%s, %s: axe-core: %v", c.Name, l.Name, err)
+	}
+	for _, text := range append(found, Eval[[]string](x, tooWide)...) {
+		x.t.Errorf("%s, %s: %s", c.Name, l.Name, text)
+	}
+	if c.Row == "" || l.Width > 600 {
+		return
+	}
+	top := Eval[float64](x, fmt.Sprintf(`(document.querySelector(%q)?.getBoundingClientRect().top ?? -1e6) + scrollY`, c.Row))
+	if top < 0 || top > maxFirstRow {
+		x.t.Errorf("%s, %s: the first of %s begins at %.0f px, want 0 to %d", c.Name, l.Name, c.Row, top, maxFirstRow)
+	}
+}
+
+// watchFocus is a script that finds the elements that a user must reach with the Tab key, and notes
+// which of them get the focus, and which of those look the same with the focus as without it.
+const watchFocus = `(() => {
+	document.activeElement?.blur();
+	const root = document.querySelector("dialog[open]") ?? document; // what is behind a dialog can't be reached
+	const wanted = new Set([...root.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex='0']")].filter((e) =>
+		e.checkVisibility({visibilityProperty: true}) && !e.disabled && e.type !== "hidden" && e.tabIndex >= 0 && (e.type !== "radio" || e.checked)));
+	const style = (e) => [e, ...e.querySelectorAll("*")].slice(0, 5).map((e) => {
+		const s = getComputedStyle(e);
+		return [s.outlineStyle === "none" ? "" : s.outlineWidth + s.outlineColor, s.boxShadow, s.borderColor, s.backgroundColor, s.stroke, s.strokeWidth].join();
+	}).join();
+	const before = new Map([...wanted].map((e) => [e, style(e)]));
+	window.focusCheck = {missed: wanted, unseen: [], outside: []};
+	document.addEventListener("focusin", ({target: e}) => {
+		if (!wanted.delete(e)) return;
+		if (style(e) === before.get(e)) focusCheck.unseen.push(e.outerHTML.slice(0, 120));
+		const r = e.getBoundingClientRect();
+		if (r.bottom < 0 || r.top > innerHeight || r.right < 0 || r.left > innerWidth) focusCheck.outside.push(e.outerHTML.slice(0, 120));
+	});
+	return wanted.size;
+})()`
+
+// checkKeyboard presses the Tab key until every control of the page has had the focus.
+func (x *Tab) checkKeyboard(name string) {
+	x.t.Helper()
+	tab := input.DispatchKeyEventParams{Key: "Tab", Code: "Tab", WindowsVirtualKeyCode: 9, NativeVirtualKeyCode: 9}
+	// Regions that scroll have the focus, too, so that more keys than controls are needed.
+	for left := 2*Eval[int](x, watchFocus) + 20; left > 0 && Eval[int](x, "focusCheck.missed.size") > 0; left -= 10 {
+		for range 10 {
+			for _, tab.Type = range []input.DispatchKeyEventType{input.DispatchKeyEventTypeRawKeyDown, input.DispatchKeyEventTypeKeyUp} {
+				if _, err := chromedp.Call(x.ctx, input.DispatchKeyEvent, tab); err != nil {
+					x.t.Fatalf("press Tab: %v", err)
+				}
+			}
+		}
+	}
+	for what, list := range Eval[map[string][]string](x, `({
+		"the Tab key does not reach": [...focusCheck.missed].map((e) => e.outerHTML.slice(0, 120)),
+		"with the focus nothing changes at": focusCheck.unseen, "the focus is outside of the window at": focusCheck.outside})`) {
+		for _, element := range list {
+			x.t.Errorf("%s: %s %s", name, what, element)
+		}
+	}
+}
