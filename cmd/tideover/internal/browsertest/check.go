@@ -48,6 +48,10 @@ type Checks struct {
 	Name     string
 	Row      string // selector of the rows of the list that the page is about; "" if it is about none
 	Pictures string // folder for screenshots; "" writes none
+
+	// Main leaves out the header and the footer, which were checked on another page, of all checks
+	// but the first.
+	Main bool
 }
 
 // Check checks the page that is open in each of the Layouts: axe-core has no serious finding, the page
@@ -66,15 +70,15 @@ func (x *Tab) Check(c Checks) {
 	}
 	x.Resize(Layouts[0].Width, Layouts[0].Height)
 	x.SetColorScheme(Layouts[0].Scheme)
-	x.checkKeyboard(c.Name)
+	x.checkKeyboard(c)
 }
 
 // findings is the JavaScript of a promise for the findings of axe-core that are serious or critical,
-// each as a text. Its argument is the rules to check; an empty list means all, and the size of targets,
-// which axe-core does not check by default.
-const findings = `((only) => axe.run(document, {resultTypes: ["violations"], ...(only.length ? {runOnly: only} : {rules: {"target-size": {enabled: true}}})}).then((r) => r.violations
+// each as a text. Its arguments are the part of the page to check, and the rules; an empty list means
+// all, and the size of targets, which axe-core does not check by default.
+const findings = `((part, only) => axe.run(part, {resultTypes: ["violations"], preload: false, ...(only.length ? {runOnly: only} : {rules: {"target-size": {enabled: true}}})}).then((r) => r.violations
 	.filter((v) => v.impact === "serious" || v.impact === "critical")
-	.flatMap((v) => v.nodes.map((n) => v.id + ": " + n.target.join(" ") + ": " + n.failureSummary.replace(/\s+/g, " ") + ": " + n.html.slice(0, 200)))))(%s)`
+	.flatMap((v) => v.nodes.map((n) => v.id + ": " + n.target.join(" ") + ": " + n.failureSummary.replace(/\s+/g, " ") + ": " + n.html.slice(0, 200)))))(%s, %s)`
 
 // tooWide is an expression for the elements that make the page scroll sideways.
 const tooWide = `(() => {
@@ -86,11 +90,14 @@ const tooWide = `(() => {
 
 func (x *Tab) checkLayout(c Checks, l Layout) {
 	x.t.Helper()
-	rules := "[]"
+	part, rules := "document", "[]"
+	if c.Main && l != Layouts[0] {
+		part = `document.querySelector("main")`
+	}
 	if l.Scheme == "dark" { // only colors differ from the light scheme
 		rules = `["color-contrast"]`
 	}
-	found, err := chromedp.Run(x.ctx, chromedp.Evaluate[[]string](fmt.Sprintf(findings, rules), chromedp.EvalAwaitPromise))
+	found, err := chromedp.Run(x.ctx, chromedp.Evaluate[[]string](fmt.Sprintf(findings, part, rules), chromedp.EvalAwaitPromise))
 	if err != nil {
 		x.t.Fatalf("%s, %s: axe-core: %v", c.Name, l.Name, err)
 	}
@@ -108,9 +115,10 @@ func (x *Tab) checkLayout(c Checks, l Layout) {
 
 // watchFocus is a script that finds the elements that a user must reach with the Tab key, and notes
 // which of them get the focus, and which of those look the same with the focus as without it.
-const watchFocus = `(() => {
-	document.activeElement?.blur();
-	const root = document.querySelector("dialog[open]") ?? document; // what is behind a dialog can't be reached
+const watchFocus = `((inMain) => {
+	const main = inMain && document.querySelector("main[tabindex]");
+	if (main) main.focus(); else document.activeElement?.blur();
+	const root = document.querySelector("dialog[open]") ?? (main || document); // what is behind a dialog can't be reached
 	const wanted = new Set([...root.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex='0']")].filter((e) =>
 		e.checkVisibility({visibilityProperty: true}) && !e.disabled && e.type !== "hidden" && e.tabIndex >= 0 && (e.type !== "radio" || e.checked)));
 	const style = (e) => [e, ...e.querySelectorAll("*")].slice(0, 5).map((e) => {
@@ -126,19 +134,17 @@ const watchFocus = `(() => {
 		if (r.bottom < 0 || r.top > innerHeight || r.right < 0 || r.left > innerWidth) focusCheck.outside.push(e.outerHTML.slice(0, 120));
 	});
 	return wanted.size;
-})()`
+})(%v)`
 
 // checkKeyboard presses the Tab key until every control of the page has had the focus.
-func (x *Tab) checkKeyboard(name string) {
+func (x *Tab) checkKeyboard(c Checks) {
 	x.t.Helper()
-	tab := input.DispatchKeyEventParams{Key: "Tab", Code: "Tab", WindowsVirtualKeyCode: 9, NativeVirtualKeyCode: 9}
+	tab := input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeRawKeyDown, Key: "Tab", Code: "Tab", WindowsVirtualKeyCode: 9, NativeVirtualKeyCode: 9}
 	// Regions that scroll have the focus, too, so that more keys than controls are needed.
-	for left := 2*Eval[int](x, watchFocus) + 20; left > 0 && Eval[int](x, "focusCheck.missed.size") > 0; left -= 10 {
+	for left := 2*Eval[int](x, fmt.Sprintf(watchFocus, c.Main)) + 20; left > 0 && Eval[int](x, "focusCheck.missed.size") > 0; left -= 10 {
 		for range 10 {
-			for _, tab.Type = range []input.DispatchKeyEventType{input.DispatchKeyEventTypeRawKeyDown, input.DispatchKeyEventTypeKeyUp} {
-				if _, err := chromedp.Call(x.ctx, input.DispatchKeyEvent, tab); err != nil {
-					x.t.Fatalf("press Tab: %v", err)
-				}
+			if _, err := chromedp.Call(x.ctx, input.DispatchKeyEvent, tab); err != nil {
+				x.t.Fatalf("press Tab: %v", err)
 			}
 		}
 	}
@@ -146,7 +152,7 @@ func (x *Tab) checkKeyboard(name string) {
 		"the Tab key does not reach": [...focusCheck.missed].map((e) => e.outerHTML.slice(0, 120)),
 		"with the focus nothing changes at": focusCheck.unseen, "the focus is outside of the window at": focusCheck.outside})`) {
 		for _, element := range list {
-			x.t.Errorf("%s: %s %s", name, what, element)
+			x.t.Errorf("%s: %s %s", c.Name, what, element)
 		}
 	}
 }
