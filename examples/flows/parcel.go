@@ -28,7 +28,9 @@ func (s *service) parcel(f *engine.Flow, in Parcel) (string, error) {
 			return err
 		}),
 		engine.Branch("box", func(f *engine.Flow) error {
-			_, err := engine.Do(f, "paint", func(ctx context.Context) (string, error) { return s.call(ctx, "paint the box of "+in.Order) })
+			_, err := engine.Do(f, "paint", func(ctx context.Context) (string, error) {
+				return s.call(ctx, "paint the box of "+in.Order)
+			})
 			if err != nil {
 				return err
 			}
