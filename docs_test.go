@@ -242,3 +242,23 @@ func TestTheNumbersOfTheReadmeAreMeasured(t *testing.T) {
 		t.Errorf("the README has %d measurements, want 3", rows)
 	}
 }
+
+// TestPagesBeginWithTheirPurpose checks that each page begins with a sentence, and ends with its
+// limits if it has a section about them.
+func TestPagesBeginWithTheirPurpose(t *testing.T) {
+	t.Parallel()
+	heading, notProse := regexp.MustCompile(`(?m)^## .*$`), regexp.MustCompile("^\n*(```|[|#<-]|    )")
+	for file, text := range documents(t) {
+		if filepath.Dir(file) != "docs" {
+			continue
+		}
+		title, rest, _ := strings.Cut(text, "\n")
+		if !strings.HasPrefix(title, "# ") || notProse.MatchString(rest) {
+			t.Errorf("%s begins with %q, and not with a title and what it is for", file, rest[:min(len(rest), 40)])
+		}
+		sections := heading.FindAllString(text, -1)
+		if i := slices.Index(sections, "## Limits"); i >= 0 && i != len(sections)-1 {
+			t.Errorf("%s has the section %q after its limits", file, sections[i+1])
+		}
+	}
+}
