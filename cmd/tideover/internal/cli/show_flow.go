@@ -35,7 +35,7 @@ func (p *details) flow(function *engine.StepInfo, ops []control.Operation) {
 }
 
 // withoutSuspensions returns the function without the calls that ended because it waits for
-// operations: those are listed before. A line counts them.
+// operations. Such calls are normal, so a line only counts them.
 func (p *details) withoutSuspensions(function *engine.StepInfo) *engine.StepInfo {
 	f := *function
 	f.Attempts = nil
