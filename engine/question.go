@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -183,7 +184,17 @@ func openQuestion(run *machine.Run, identity string) (q Question, err error) {
 	if run.Outcome != machine.Undecided {
 		return q, fmt.Errorf("%w: run %s is %s, and asks nothing", ErrState, run.ID, run.State())
 	}
-	return q, fmt.Errorf("%w: run %s does not ask %q now", ErrState, run.ID, label(identity))
+	var asks []string
+	for pending := range run.Pending() {
+		if name, ok := strings.CutPrefix(pending, machine.AskKind+":"); ok {
+			asks = append(asks, strconv.Quote(name))
+		}
+	}
+	if len(asks) == 0 {
+		return q, fmt.Errorf("%w: run %s does not ask %q now, and has no other open question", ErrState, run.ID, label(identity))
+	}
+	slices.Sort(asks)
+	return q, fmt.Errorf("%w: run %s does not ask %q now; it asks %s", ErrState, run.ID, label(identity), strings.Join(asks, ", "))
 }
 
 // accepts returns why the answer is not possible.

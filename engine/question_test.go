@@ -151,3 +151,19 @@ func TestAskIsListed(t *testing.T) {
 		}
 	}, w)
 }
+
+// TestAnswerToAnotherQuestionNamesTheOpenOne answers a question that the run does not ask.
+func TestAnswerToAnotherQuestionNamesTheOpenOne(t *testing.T) {
+	w := engine.MustFlow("deploy", func(f *engine.Flow, _ int) (string, error) {
+		a, err := engine.Ask(f, "go-live", engine.Question{Text: "Now?"})
+		return a.Choice, err
+	})
+	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+		id := startFlow(t, e, w, 1)
+		flowRun(t, e, id)
+		err := e.Answer(t.Context(), id, "approve", engine.Answer{Choice: engine.Approve, By: "ada"})
+		if err == nil || !strings.Contains(err.Error(), `does not ask "approve" now; it asks "go-live"`) {
+			t.Errorf("the error is %v", err)
+		}
+	}, w)
+}

@@ -18,7 +18,8 @@ import (
 
 // The limits of the forms. The engine has the same; a test checks that.
 const (
-	maxItems    = 20_000 // of for-each, as many as a run has operations
+	maxItems    = 19_999 // of for-each: a run has 20 000 operations, and the loop itself is one
+	maxSteps    = 1000   // of a workflow, as the engine has it
 	maxParallel = 1000
 	maxQuestion = 4 << 10
 	maxChoices  = 20
@@ -104,7 +105,7 @@ func (r *workflowReader) forEach(at place, d *stepDraft) {
 	case at.IsList() && len(at.Node.Items) == 0:
 		at.Bad("the list is empty, so the step would do nothing; add an item")
 	case at.IsList() && len(at.Node.Items) > maxItems:
-		at.Bad("%d items are too many; a run can have at most %d operations", len(at.Node.Items), maxItems)
+		at.Bad("%d items are too many, at most %d; let child workflows do a part of the items", len(at.Node.Items), maxItems)
 	case at.IsList():
 		d.ForEach = r.tree(at, d, "for-each", steps.FlowFields)
 		at.Record(jsonText(at.Node.Plain()))

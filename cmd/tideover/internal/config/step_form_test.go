@@ -2,6 +2,7 @@ package config
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -52,5 +53,22 @@ func TestLimitsOfFormsAreThoseOfTheEngine(t *testing.T) {
 				}
 			}
 		}, w)
+	}
+}
+
+// Limits of the engine are problems of the file, with the place.
+func TestLimitsOfFlows(t *testing.T) {
+	t.Parallel()
+	many := "version: 1\nworkflows:\n  w:\n    steps:\n"
+	for i := range 1001 {
+		many += fmt.Sprintf("      - {id: s%d, sleep: 1s}\n", i)
+	}
+	for text, want := range map[string]string{
+		many: "x.yaml:1005:9: workflows.w.steps[1000]: this is step 1001 of the workflow, at most 1000",
+	} {
+		_, err := Load(Source{Path: "x.yaml", Data: []byte(text), Environ: []string{}})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.300v, want %s", err, want)
+		}
 	}
 }

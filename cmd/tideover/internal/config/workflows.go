@@ -177,6 +177,10 @@ func maxLostSchema() *jsonschema.Schema {
 // checkGraph checks how the steps refer to each other: that ids are unique, that needs
 // exist and have no cycle, and that no template uses a step that may not have ended.
 func checkGraph(d *draft) {
+	if len(d.steps) > maxSteps {
+		d.steps[maxSteps].at.Bad("this is step %d of the workflow, at most %d; let child workflows do a part of the steps", maxSteps+1, maxSteps)
+		return
+	}
 	byID := map[string]*stepDraft{}
 	var ids []string
 	for _, s := range d.steps {

@@ -239,10 +239,7 @@ func parseFlowSpec(text json.RawMessage) (*flowSpec, error) {
 		return nil, fmt.Errorf("the stored steps of the run: %w", err)
 	}
 	for _, s := range spec.Steps {
-		s.MaxLost = spec.MaxLost[s.ID]
-		if s.Undo != nil {
-			s.Undo.MaxLost = s.MaxLost
-		}
+		s.MaxLost = spec.MaxLost[s.ID] // also of its undo, which has the options of the operation
 	}
 	return spec, nil
 }
