@@ -45,7 +45,7 @@ func (l *largeFamily) workflows() (parent, child *Workflow) {
 	parent = MustFlow("parent", func(f *Flow, _ int) (string, error) {
 		if l.undoes {
 			undo := func(context.Context, *int) error {
-				time.Sleep(10 * time.Minute)
+				time.Sleep(10 * time.Minute) // real clock: it runs in a bubble.
 				l.undone.Add(1)
 				return nil
 			}
