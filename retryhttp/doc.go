@@ -51,9 +51,9 @@
 // # When it gives up
 //
 // If the last attempt got a response, the transport returns that response without an
-// error, with a readable body; [GaveUp] has the reason. If it got an error, or the
-// caller's context has ended, the transport returns a [*retry.Error]. In events and in
-// that error, a response that counts as a failure is a [*StatusError].
+// error, with a readable body; [GaveUp] has the reason. If it got an error, the
+// transport returns a [*retry.Error]; if the caller canceled, the error of the context.
+// In events and in that error, a response that counts as a failure is a [*StatusError].
 //
 // # Bodies
 //

@@ -58,8 +58,11 @@ func TestOrderAndACrash(t *testing.T) {
 		time.Sleep(time.Second) // virtual
 		e.Crash()               // running attempts are lost; the engine continues from its log
 		run, err := e.Wait(t.Context(), started.ID)
-		if err != nil || run.State != engine.StateSucceeded {
-			t.Errorf("%v, %v", run, err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if run.State != engine.StateSucceeded {
+			t.Errorf("state %s: %s", run.State, run.Error)
 		}
 	})
 }
