@@ -1,5 +1,5 @@
-// Package textfmt formats counts, durations, sizes and shortened texts for messages,
-// and parses sizes and percentages.
+// Package textfmt formats counts, durations, sizes, shortened texts and command lines
+// for messages, and parses sizes and percentages.
 //
 // Functions for one kind of value differ in their output:
 //

@@ -15,6 +15,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
 	"github.com/tideover/tideover/cmd/tideover/internal/starter"
 	"github.com/tideover/tideover/internal/atomicfile"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 const initLong = `Writes a configuration file with comments as a starting point, and prints the two
@@ -151,7 +152,7 @@ func (o *initOptions) report(c starter.Case) error {
 	fmt.Fprintf(&text, "tideover: wrote %s: %s. Edit it as needed, then run\n", visible(o.out), c.About)
 	serving := ""
 	for _, command := range c.Next(o.out) {
-		fmt.Fprintf(&text, "  %s%s\n", visible(shellWords(command)), serving)
+		fmt.Fprintf(&text, "  %s%s\n", visible(textfmt.ShellWords(command)), serving)
 		if slices.Contains(command, "serve") {
 			serving = "   # in another terminal"
 		}

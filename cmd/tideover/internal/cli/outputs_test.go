@@ -29,6 +29,10 @@ workflows:
   asks:
     steps:
       - {id: get, http: {get: '${env:URL}'}, policy: fixed(0s) attempts=1}
+  uploads:
+    input: {url: {type: string}}
+    steps:
+      - {id: put, http: {put: '{{ .input.url }}/uplod/${env:PLANTED_SECRET}/a.json?sig=1'}, policy: fixed(0s) attempts=1}
 `
 
 const plantedSecret = "hush-PLANTED-0123456789"
@@ -73,7 +77,7 @@ func TestOutputOfAFailedStep(t *testing.T) {
 		}
 		shown := s.runCommand("show", id, "--output", "--step", "talk", "--attempt", "1")
 		wantCode(t, shown, 0)
-		for _, want := range []string{"talk, attempt 1", "exit code 3", "\nthe first line\n***\n<<", " bytes omitted …\n<", "&last ***\n", "\nred "} {
+		for _, want := range []string{"talk, attempt 1", "exit code 3", "\nsh -c 'echo the first line; printf %s \"$S\" |", "\nthe first line\n***\n<<", " bytes omitted …\n<", "&last ***\n", "\nred "} {
 			wantIn(t, when+": show --output", shown.out, want)
 		}
 		if n := strings.Count(shown.out, "<"); n < 65_000 || n > 64<<10 {
@@ -82,6 +86,7 @@ func TestOutputOfAFailedStep(t *testing.T) {
 		page := s.read("/runs/" + id)
 		wantIn(t, when+": the page of the run", page, "Output: 100")
 		wantIn(t, when+": the page of the run", page, "<pre tabindex=\"0\">red ")
+		wantIn(t, when+": the page of the run", page, "sh -c &#39;echo the first line;")
 		link := "/runs/" + id + "/output?" + url.Values{"attempt": {"1"}, "step": {"talk"}}.Encode()
 		wantIn(t, when+": the page of the run", page, strings.ReplaceAll(link, "&", "&amp;"))
 		whole := s.read(link)
@@ -102,6 +107,18 @@ func TestOutputOfAFailedStep(t *testing.T) {
 	if o := s.outputOf("h/output"); o.Status != "HTTP/1.1 418 I'm a teapot" || o.Streams[0].Head != "short and ***" {
 		t.Errorf("the response: %+v", o)
 	}
+	at := strings.Replace(upstream.URL, "127.0.0.1", "localhost", 1) // upstream.URL is a secret: a variable has it
+	wantCode(t, s.runCommand("run", "uploads", "--wait", "--key", "u", "--input", `{"url": "`+at+`"}`), codeDead)
+	request := "PUT " + at + "/uplod/***/a.json?…"
+	if o := s.outputOf("u/output"); o.Request != request {
+		t.Errorf("the request is %q, want %q", o.Request, request)
+	}
+	wantIn(t, "show", s.runCommand("show", "u").out, `status 418 I'm a teapot (PUT "`+at+`/uplod/***/a.json?…"): short and ***`)
+	wantIn(t, "show --output", s.runCommand("show", "u", "--output").out, "\n"+request+"\n")
+	upload := s.show("u").ID
+	wantIn(t, "the page of the run", s.read("/runs/"+upload), ">"+request+"<")
+	wantIn(t, "the page of the output", s.read("/runs/"+upload+"/output?step=put&attempt=1"), ">"+request+"<")
+	wantIn(t, "the download", s.read("/runs/"+upload+"/output.txt?step=put&attempt=1"), request+"\nHTTP/1.1 418")
 	s.signal(syscall.SIGKILL)
 	s.wait()
 	wantNoSecretIn(t, filepath.Join(s.data, "outputs"))

@@ -23,6 +23,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
 	"github.com/tideover/tideover/cmd/tideover/internal/server"
 	"github.com/tideover/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 const serveLong = `Runs a server with everything in the configuration file: workflows and their
@@ -200,7 +201,7 @@ func runServe(ctx context.Context, io Streams, o *serveOptions) error {
 			}
 			if o.demo {
 				socket := cmp.Or(src.Flags["socket"], filepath.Join(src.Flags["data"], "tideover.sock"))
-				fmt.Fprintf(io.Out, "tideover: to use other commands with it, run in another terminal: export TIDEOVER_SERVER=unix:%s\n", visible(shellWord(socket)))
+				fmt.Fprintf(io.Out, "tideover: to use other commands with it, run in another terminal: export TIDEOVER_SERVER=unix:%s\n", visible(textfmt.ShellWord(socket)))
 			}
 		},
 	})

@@ -11,13 +11,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/client"
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/cmd/tideover/internal/watch"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // notWatched is the state of a session that has not ended, but whose watch is not running.
@@ -152,31 +152,11 @@ func (s *unwatchedSession) watchCommand() string {
 		command = []string{"COMMAND"}
 	}
 	start := []string{"tideover", "watch", "--name", s.Name}
-	text := shellWords(slices.Concat(start, s.Flags, []string{"--"}, command))
+	text := textfmt.ShellWords(slices.Concat(start, s.Flags, []string{"--"}, command))
 	if from := cmp.Or(s.From, s.Dir); from != "" {
-		text = "cd " + shellWord(from) + " && " + text
+		text = "cd " + textfmt.ShellWord(from) + " && " + text
 	}
 	return text
-}
-
-// shellWords returns words as a command line for a shell.
-func shellWords(words []string) string {
-	quoted := make([]string, len(words))
-	for i, w := range words {
-		quoted[i] = shellWord(w)
-	}
-	return strings.Join(quoted, " ")
-}
-
-// plainChars are the characters that have no special meaning in a shell.
-const plainChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=,@%+"
-
-// shellWord quotes a word for a shell, if necessary.
-func shellWord(word string) string {
-	if word != "" && strings.Trim(word, plainChars) == "" {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // allSessions returns the sessions of all hosts, together with the sessions that are not watched.
@@ -272,6 +252,6 @@ func renderUnwatched(st *unwatchedSession, s *screen) []string {
 		next = "continue"
 	}
 	p.field(next, st.watchCommand())
-	p.field("remove", "tideover sessions rm "+shellWord(st.Name))
+	p.field("remove", "tideover sessions rm "+textfmt.ShellWord(st.Name))
 	return p.lines
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,8 +27,8 @@ function.
 If the run asks a question, it shows the choices, who may answer, and how.
 
 With --output it prints the output of an attempt instead: what its command wrote to
-standard output and standard error, or the response to its request. Of a long output,
-the beginning and the end are stored. Without --step and --attempt it is the last
+standard output and standard error, or the response to its request, after the command
+line or the request. Of a long output, the beginning and the end are stored. Without --step and --attempt it is the last
 attempt of the step that failed or ran last.
 
 RUN is an id, the beginning of one, or the key of the run. With --json, names that end
@@ -84,6 +85,9 @@ func renderOutput(o control.Output, s *screen) []string {
 	}
 	title := fmt.Sprintf("%s, attempt %d, ended %s%s%s", o.Step, o.Attempt, s.stamp(o.Ended), end, optional(", stored by ", o.Member, ""))
 	lines := []string{s.paint("1", visible(title))}
+	if does := cmp.Or(o.Request, o.Command); does != "" {
+		lines = append(lines, visible(does))
+	}
 	for i := range o.Streams {
 		st := &o.Streams[i]
 		if st.Size == 0 && !st.More {

@@ -86,7 +86,7 @@ func (o *simOptions) command(name string) string {
 	for _, p := range o.policies {
 		words = append(words, "--policy", p)
 	}
-	return shellWords(append(words, "--seed", fmt.Sprint(o.seed), "--seeds", fmt.Sprint(o.seeds)))
+	return textfmt.ShellWords(append(words, "--seed", fmt.Sprint(o.seed), "--seeds", fmt.Sprint(o.seeds)))
 }
 
 // progressTimes says when the progress first appears, and how often it is updated.

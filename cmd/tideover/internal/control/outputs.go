@@ -35,6 +35,8 @@ type Output struct {
 	Ended     time.Time      `json:"ended"`
 	Exit      *int           `json:"exit,omitempty"`      // exit code of a command
 	Status    string         `json:"status,omitempty"`    // of a response, such as "HTTP/1.1 503 Service Unavailable"
+	Request   string         `json:"request,omitempty"`   // method and URL of a request, without its query
+	Command   string         `json:"command,omitempty"`   // command line of a command
 	Operation int            `json:"operation,omitempty"` // number of the operation of a workflow that is code
 	Member    string         `json:"member,omitempty"`    // name of the member of the cluster that has stored it, if that is another one
 	Streams   []OutputStream `json:"streams"`
@@ -79,6 +81,7 @@ func (o *Output) Record() *output.Record { return o.record }
 func newOutput(r *output.Record, member string) *Output {
 	o := &Output{
 		Run: r.Run, Step: r.Step, Attempt: r.Number, Ended: r.Ended, Exit: r.Exit, Status: r.Status, Operation: r.Operation, Member: member,
+		Request: r.Request, Command: r.Command,
 		Streams: []OutputStream{}, record: r,
 	}
 	for i := range r.Streams {
@@ -265,6 +268,7 @@ type outputs struct {
 
 // mask masks the secrets that became known after the output was stored.
 func (o outputs) mask(r *output.Record) {
+	r.Request, r.Command = o.redactor.String(r.Request), o.redactor.String(r.Command)
 	for i := range r.Streams {
 		s := &r.Streams[i]
 		omitted := s.Omitted()

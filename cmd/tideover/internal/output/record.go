@@ -31,8 +31,10 @@ func (a Attempt) Matches(asked Attempt) bool {
 type Record struct {
 	Attempt
 	Ended   time.Time `json:"ended"`
-	Exit    *int      `json:"exit,omitempty"`   // exit code of a command; nil if it is unknown or the attempt was a request
-	Status  string    `json:"status,omitempty"` // of the response to a request, such as "HTTP/1.1 503 Service Unavailable"
+	Exit    *int      `json:"exit,omitempty"`    // exit code of a command; nil if it is unknown or the attempt was a request
+	Status  string    `json:"status,omitempty"`  // of the response to a request, such as "HTTP/1.1 503 Service Unavailable"
+	Request string    `json:"request,omitempty"` // method and URL of a request, without its query
+	Command string    `json:"command,omitempty"` // command line of a command, quoted as for a shell
 	Streams []Stream  `json:"streams"`
 }
 
@@ -59,6 +61,8 @@ type meta struct {
 	Ended   int64        `json:"t"`           // in milliseconds since 1970
 	Exit    *int         `json:"x,omitempty"`
 	Status  string       `json:"h,omitempty"`
+	Request string       `json:"q,omitempty"`
+	Command string       `json:"c,omitempty"`
 	Streams []metaStream `json:"o,omitempty"`
 }
 
@@ -96,7 +100,10 @@ var (
 
 // encode returns the record as it is stored in a segment with this mark.
 func (r *Record) encode(mark [markSize]byte) ([]byte, error) {
-	m := meta{Run: r.Run, Step: r.Step, Number: r.Number, Op: r.Operation, Ended: r.Ended.UnixMilli(), Exit: r.Exit, Status: r.Status}
+	m := meta{
+		Run: r.Run, Step: r.Step, Number: r.Number, Op: r.Operation, Ended: r.Ended.UnixMilli(), Exit: r.Exit, Status: r.Status,
+		Request: r.Request, Command: r.Command,
+	}
 	size := 0
 	for i := range r.Streams {
 		s := &r.Streams[i]
@@ -152,7 +159,7 @@ func decodeMeta(head, text []byte) (m meta, err error) {
 
 // record returns the record that the meta describes, with the data.
 func (m *meta) record(data []byte) (*Record, error) {
-	r := &Record{Attempt: m.attempt(), Ended: time.UnixMilli(m.Ended), Exit: m.Exit, Status: m.Status}
+	r := m.withoutStreams()
 	for _, s := range m.Streams {
 		if s.Head < 0 || s.Tail < 0 || s.Head > len(data) || s.Tail > len(data)-s.Head {
 			return nil, errTorn
@@ -161,6 +168,13 @@ func (m *meta) record(data []byte) (*Record, error) {
 		data = data[s.Head+s.Tail:]
 	}
 	return r, nil
+}
+
+// withoutStreams returns the record that the meta describes, without its streams.
+func (m *meta) withoutStreams() *Record {
+	return &Record{
+		Attempt: m.attempt(), Ended: time.UnixMilli(m.Ended), Exit: m.Exit, Status: m.Status, Request: m.Request, Command: m.Command,
+	}
 }
 
 func (m *meta) attempt() Attempt {

@@ -316,7 +316,7 @@ func (s *segment) read(f *os.File, offset uint32, most int) (*Record, error) {
 
 // ends returns the record with the last bytes of each stream, at most that many, as Tail.
 func (m *meta) ends(f io.ReaderAt, start int64, most int) (*Record, error) {
-	r := &Record{Attempt: m.attempt(), Ended: time.UnixMilli(m.Ended), Exit: m.Exit, Status: m.Status}
+	r := m.withoutStreams()
 	for _, s := range m.Streams {
 		size := cmp.Or(s.Tail, s.Head) // Tail is 0 if nothing is omitted
 		tail := make([]byte, max(0, min(size, most)))

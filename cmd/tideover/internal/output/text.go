@@ -11,11 +11,17 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// WriteText writes the whole output as text: a title for each stream, its beginning and its end, and
-// between them how much is omitted. It does not change the bytes of the output.
+// WriteText writes the whole output as text: the request or the command, the status of the response,
+// a title for each stream, its beginning and its end, and between them how much is omitted. It does
+// not change the bytes of the output.
 func (r *Record) WriteText(w io.Writer) {
-	if r.Status != "" {
-		fmt.Fprintf(w, "%s\n\n", r.Status)
+	for _, line := range []string{r.Request, r.Command, r.Status} {
+		if line != "" {
+			fmt.Fprintf(w, "%s\n", line)
+		}
+	}
+	if r.Request+r.Command+r.Status != "" {
+		fmt.Fprintln(w)
 	}
 	titled := len(r.Streams) > 1
 	for i := range r.Streams {

@@ -39,6 +39,10 @@ func TestWriteText(t *testing.T) {
 			{Name: "stdout", Head: []byte("ab"), Tail: []byte("cd\n"), Size: 9}, {Name: "stderr", Head: []byte("x"), Size: 1},
 		}},
 		"HTTP/1.1 503 Busy\n\nlater\n--- the rest was not read ---\n": {Status: "HTTP/1.1 503 Busy", Streams: []Stream{{Name: "body", Head: []byte("later"), Size: 5, More: true}}},
+		"PUT http://a/b\nHTTP/1.1 404 Not Found\n\n":                  {Request: "PUT http://a/b", Status: "HTTP/1.1 404 Not Found"},
+		"cat 'a b'\n\n--- stdout: 1 byte\nx\n": {
+			Command: "cat 'a b'", Streams: []Stream{{Name: "stdout", Head: []byte("x"), Size: 1}, {Name: "stderr"}},
+		},
 	} {
 		var b strings.Builder
 		r.WriteText(&b)

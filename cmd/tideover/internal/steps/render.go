@@ -68,37 +68,44 @@ func (s *Step) Stdin(d Data) (string, error) {
 // secrets, so the caller must redact texts that it prints about the request. If the step has a
 // provider, the URL is a path below the provider's base URL, without scheme and host.
 func (s *Step) Request(ctx context.Context, d Data) (*http.Request, error) {
+	req, _, err := s.newRequest(ctx, d)
+	return req, err
+}
+
+// newRequest is Request that also returns the URL as it was rendered. Secrets are recognised in that
+// text, but perhaps not in the URL of the request, whose characters may be escaped.
+func (s *Step) newRequest(ctx context.Context, d Data) (req *http.Request, target string, err error) {
 	sc, err := s.scope(d)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	target, err := s.part(s.Texts.URL, sc, "http."+strings.ToLower(s.Method), "")
+	target, err = s.part(s.Texts.URL, sc, "http."+strings.ToLower(s.Method), "")
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if msg := s.TargetProblem(target); msg != "" { // checked before net/http does, whose error would quote the URL with its secrets
-		return nil, fmt.Errorf("step %q: http.%s: the value of %q %s", s.ID, strings.ToLower(s.Method), s.Texts.URL.Source(), msg)
+		return nil, "", fmt.Errorf("step %q: http.%s: the value of %q %s", s.ID, strings.ToLower(s.Method), s.Texts.URL.Source(), msg)
 	}
 	body, err := s.part(s.Texts.Body, sc, "http.body", "")
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	// NewRequestWithContext sends no body if the reader is empty.
-	req, err := http.NewRequestWithContext(ctx, s.Method, target, strings.NewReader(body))
+	req, err = http.NewRequestWithContext(ctx, s.Method, target, strings.NewReader(body))
 	if err != nil {
-		return nil, fmt.Errorf("step %q: http: the request can't be made", s.ID)
+		return nil, "", fmt.Errorf("step %q: http: the request can't be made", s.ID)
 	}
 	for _, h := range s.Texts.Headers {
 		value, err := s.part(h.Text, sc, "http.headers."+h.Name, "\x00\r\n")
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		req.Header.Set(h.Name, value)
 		if http.CanonicalHeaderKey(h.Name) == "Host" {
 			req.Host = value
 		}
 	}
-	return req, nil
+	return req, target, nil
 }
 
 // part renders one text. A result with a character of refuse is an error. name is the

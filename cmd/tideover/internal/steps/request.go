@@ -13,6 +13,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/output"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/retryhttp"
@@ -40,7 +41,7 @@ var client = &http.Client{
 // request makes one attempt of an HTTP step. Its error says whether the policy may retry,
 // and has the delay that the server states.
 func (r *Runner) request(ctx context.Context, s *Step, d Data, t *engine.Task) (result, error) {
-	req, err := s.Request(ctx, d)
+	req, target, err := s.newRequest(ctx, d)
 	if err != nil {
 		return result{}, template.Classify(err)
 	}
@@ -54,26 +55,66 @@ func (r *Runner) request(ctx context.Context, s *Step, d Data, t *engine.Task) (
 		return result{}, unanswered(ctx, req, err)
 	}
 	defer resp.Body.Close()
+	what := r.describeRequest(s, target)
 	body, ended, err := r.read(resp.Body, limitOf(s))
 	res := result{Status: resp.StatusCode}
 	res.Stdout, res.Truncated = beginning(body)
 	res.Truncated = res.Truncated || !ended
 	r.keepOutput(t, &output.Record{
-		Status: r.Redactor.String(resp.Proto + " " + resp.Status), Streams: []output.Stream{bodyStream(body, ended && err == nil)},
+		Request: what.text(),
+		Status:  r.Redactor.String(resp.Proto + " " + resp.Status), Streams: []output.Stream{bodyStream(body, ended && err == nil)},
 	})
 	if s.Expected(resp.StatusCode) {
 		if err != nil {
-			return res, fmt.Errorf("read the response: %w", err)
+			return res, fmt.Errorf("read the response %s: %w", what, err)
 		}
 		return res, nil
 	}
 	if err := retryhttp.Check(resp); err != nil {
-		return res, fmt.Errorf("%w%s", err, excerpt(res.Stdout))
+		return res, fmt.Errorf("%w %s%s", err, what, excerpt(res.Stdout))
 	}
 	if to := resp.Header.Get("Location"); to != "" {
-		return res, retry.Permanent(fmt.Errorf("%s to %s: redirects are not followed", resp.Status, r.Redactor.String(to)))
+		return res, retry.Permanent(fmt.Errorf("%s to %s %s: redirects are not followed", resp.Status, r.Redactor.String(to), what))
 	}
-	return res, retry.Permanent(fmt.Errorf("%s, which is not expected%s", resp.Status, excerpt(res.Stdout)))
+	return res, retry.Permanent(fmt.Errorf("%s, which is not expected %s%s", resp.Status, what, excerpt(res.Stdout)))
+}
+
+// requestText describes a request in messages, with secrets masked.
+type requestText struct{ method, target, provider string }
+
+// maxTarget is how many bytes of a URL are shown.
+const maxTarget = 300
+
+// describeRequest returns the description of a request whose URL was rendered as target. It omits the user and
+// the query of the URL, which may have secrets that are not part of the configuration.
+func (r *Runner) describeRequest(s *Step, target string) requestText {
+	target = userinfo.ReplaceAllString(r.Redactor.String(target), "$1")
+	if i := strings.IndexAny(target, "?#"); i >= 0 {
+		target = target[:i+1] + "…"
+	}
+	return requestText{s.Method, textfmt.TruncateMark(target, maxTarget, "…"), s.Provider}
+}
+
+// userinfo matches the beginning of a URL, up to its host.
+var userinfo = lazyregexp.New(`^([A-Za-z]+://)[^/?#]*@`)
+
+// text returns method and URL, such as "PUT https://example.com/a". For a provider it returns the path and the
+// provider's name.
+func (q requestText) text() string {
+	return q.method + " " + q.target + q.of()
+}
+
+func (q requestText) of() string {
+	if q.provider == "" {
+		return ""
+	}
+	return " of provider " + q.provider
+}
+
+// String returns the text in parentheses, for errors. The URL is in quotes: errors that differ only in quoted text
+// are in one group of dead letters.
+func (q requestText) String() string {
+	return fmt.Sprintf("(%s %q%s)", q.method, q.target, q.of())
 }
 
 // idempotencyKey returns the key of a request. It is the same for all attempts, replays and reruns,

@@ -23,6 +23,7 @@ import (
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/shortage"
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -144,7 +145,7 @@ func (r *Runner) command(ctx context.Context, s *Step, d Data, t *engine.Task) (
 	res.Stderr, over2 = beginning(stderr)
 	res.Truncated, res.Whole = over1 || over2, !over1
 	if err == nil || stdout.Size()+stderr.Size() > 0 {
-		r.keepOutput(t, &output.Record{Exit: exitCode(end, err), Streams: []output.Stream{stdout.Stream("stdout"), stderr.Stream("stderr")}})
+		r.keepOutput(t, &output.Record{Command: r.commandLine(argv), Exit: exitCode(end, err), Streams: []output.Stream{stdout.Stream("stdout"), stderr.Stream("stderr")}})
 	}
 	switch {
 	case errors.Is(err, syscall.E2BIG):
@@ -162,6 +163,18 @@ func (r *Runner) command(ctx context.Context, s *Step, d Data, t *engine.Task) (
 		return res, nil
 	}
 	return res, failure(s, end.Code, said)
+}
+
+// maxCommandLine is how many bytes of a command line are stored with the output of an attempt.
+const maxCommandLine = 4 << 10
+
+// commandLine returns a command as it would be typed in a shell, with secrets masked.
+func (r *Runner) commandLine(argv []string) string {
+	words := make([]string, len(argv))
+	for i, word := range argv {
+		words[i] = strings.ToValidUTF8(r.Redactor.String(word), "\uFFFD")
+	}
+	return textfmt.TruncateMark(textfmt.ShellWords(words), maxCommandLine, "…")
 }
 
 // exitCode returns the exit code of a command; nil if it is unknown or the guard has ended the command.

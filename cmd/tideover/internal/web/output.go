@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -26,6 +27,7 @@ const (
 type attemptOutput struct {
 	ID    string // of the HTML element
 	URL   string // of the page with the whole output
+	Does  string // the request or the command
 	Label string // what there is, in words
 	End   string // its last lines
 	Lost  string // why it is not stored; "" if it is
@@ -81,6 +83,7 @@ func (h runPage) addOutput(ends map[output.Attempt]control.OutputEnd, at output.
 		a.Output.Lost = h.redact(end.Lost.Error())
 	case known:
 		a.Output.Label, a.Output.End = sizesText(end.Record), h.redact(lastLines(end.Record))
+		a.Output.Does = h.redact(cmp.Or(end.Request, end.Command))
 	}
 }
 
