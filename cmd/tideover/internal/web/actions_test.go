@@ -181,7 +181,8 @@ func TestDeadLetters(t *testing.T) {
 	teapot := b.dead(1, job{Error: "418 teapot"})[0]
 
 	body := b.page("/dead")
-	has(t, "/dead", body, "4 runs have given up", "Retry all 3", "Retry it", "dial #: refused after #", "Retry with another input", "Cancel", teapot)
+	has(t, "/dead", body, "4 runs have given up", "Retry all 3", "Retry it", ">dial 10.0.0.1:443: refused after 31ms</a>", "Retry with another input", "Cancel", teapot)
+	has(t, "the overview", b.page("/overview"), ">dial 10.0.0.1:443: refused after 31ms</a>")
 	groups, err := b.h.groups(t.Context(), false)
 	if err != nil || len(groups) != 2 || groups[0].Count != 3 {
 		t.Fatalf("groups: %+v %v", groups, err)
@@ -189,7 +190,7 @@ func TestDeadLetters(t *testing.T) {
 	one := b.page(groups[0].URL)
 	has(t, "the group", one, refused[0], refused[1], refused[2], "Runs of this group")
 	hasNot(t, "the group", one, teapot)
-	has(t, "the question", b.page(groups[0].Retry), "Retry 3 dead letters?", "refused after #", groups[0].Key)
+	has(t, "the question", b.page(groups[0].Retry), "Retry 3 dead letters?", "with an error like this: dial 10.0.0.1:443: refused after 31ms", groups[0].Key)
 
 	a := b.request("POST", "/dead/retry", url.Values{"group": {groups[0].Key}})
 	if a.to != "/dead?did=retry-all&left=0&n=3" {

@@ -245,7 +245,7 @@ func (h bulkActions) groupQuestion(r *http.Request) (*question, error) {
 	}
 	return &question{
 		Title: fmt.Sprintf("Retry %s?", textfmt.Plural(g.Count, "dead letter")), Button: fmt.Sprintf("Retry %d", g.Count),
-		Text:   fmt.Sprintf("All runs of workflow %s with this error: %s", g.Workflow, h.redact(firstLine(g.Pattern, 200))),
+		Text:   fmt.Sprintf("All runs of workflow %s with an error like this: %s", g.Workflow, firstLine(h.redact(g.Error), 200)),
 		Action: "/dead/retry", Back: g.URL, Key: g.Key,
 	}, nil
 }

@@ -105,7 +105,6 @@ func (h deadPage) load(ctx context.Context, q query, now time.Time) (part, error
 	b.Silent = silentText(silent, nil)
 	for i := range b.Groups {
 		b.Groups[i].Error = h.redact(b.Groups[i].Error)
-		b.Groups[i].Pattern = h.redact(b.Groups[i].Pattern)
 	}
 	return part{
 		template: "dead", behind: t.Stats.Behind > 0,

@@ -67,7 +67,7 @@ func (v visitor) overviewFollows(g *fullSite) {
 	x.seen("#next", "Nothing is waiting.")
 	x.Wait("the storm is over", `document.getElementById("storms").children.length === 0`)
 	g.dead(1, job{Error: "418"})
-	x.seen("#groups", "#")
+	x.seen("#groups", "418")
 	x.seen("#said", "1 run has given up")
 	if n := eval[int](x, "performance.getEntriesByType('navigation').length"); n != 1 {
 		v.Errorf("the page was loaded %d times", n)

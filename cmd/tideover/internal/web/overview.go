@@ -130,7 +130,7 @@ func (h overviewPage) addFailures(ctx context.Context, b *overviewBody) (err err
 	}
 	b.Groups = b.Groups[:min(len(b.Groups), shownFailures)]
 	for i := range b.Groups {
-		b.Groups[i].Pattern = h.redact(b.Groups[i].Pattern)
+		b.Groups[i].Error = h.redact(b.Groups[i].Error)
 	}
 	return nil
 }

@@ -142,7 +142,7 @@ func TestOverviewPage(t *testing.T) {
 		return strings.Contains(g.page("/overview"), "4 runs started, 1 succeeded and 2 gave up; 7 attempts failed")
 	})
 	body := g.page("/overview")
-	has(t, "/overview", body, `href="/runs/`+wait+`"`, "by policy", "no route to host", "2 runs have given up", "# teapot", `id="p-anthropic"`,
+	has(t, "/overview", body, `href="/runs/`+wait+`"`, "by policy", "no route to host", "2 runs have given up", "418 teapot", `id="p-anthropic"`,
 		"Retry storm", "workflow quick&lt;b&gt; makes 3.2 attempts", "wss://relay.example", "dial: refused", "rate-limited", "was not reloaded", `<dt>succeeded in the last minute</dt>`,
 		`<rect class="succeeded"`, `<rect class="dead"`, `role="img" aria-label="in the last 10 minutes 4 runs started, 1 succeeded and 2 gave up; 7 attempts failed"`)
 	now := &stream{h: g.h, load: overviewPage{g.h}.load}
@@ -152,7 +152,7 @@ func TestOverviewPage(t *testing.T) {
 	}
 	has(t, "at the time of the last event", string(painted), `<dt>succeeded in the last minute</dt><dd>1</dd>`)
 	hasNot(t, "a provider that is up", body, `id="p-openai"`)
-	has(t, "its stream", g.message("/live/overview"), `hx-target="#storms"`, "Retry storm", "# teapot", `hx-target="#live"`)
+	has(t, "its stream", g.message("/live/overview"), `hx-target="#storms"`, "Retry storm", "418 teapot", `hx-target="#live"`)
 	has(t, "another page", g.page("/runs"), "Retry storm")
 	g.update(func() { g.storms = nil })
 	hasNot(t, "after the storm", g.page("/runs"), "Retry storm")
