@@ -169,7 +169,7 @@ func failedStep(i *engine.Info) int {
 // runTexts has the sentence that is shown after each action on a run.
 var runTexts = map[string]string{
 	"cancel": "Canceled.", "abandon": "Abandoned.", "undo": "The operations are being undone.", "retry": "Retried.", "wake": "The wait was ended; the next attempt starts now.",
-	"start": "Started.", "existing": "A run with this key existed already; no run was started.", "answer": "Answered.", "rerun": "This is the new run.", "replay": "This is the new run.", "latest": "This is the new run.",
+	"start": "Started.", "existing": "A run with this key existed already; no run was started.", "differs": "No run was started: this run has the same key, but another input. Use another key.", "answer": "Answered.", "rerun": "This is the new run.", "replay": "This is the new run.", "latest": "This is the new run.",
 }
 
 // act applies an action to a run. If the action starts a new run, to is the URL of that run.

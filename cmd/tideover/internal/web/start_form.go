@@ -229,7 +229,10 @@ func (h startPage) start(w http.ResponseWriter, r *http.Request) {
 		run, err := h.control.Runs.Start(r.Context(), control.Start{Workflow: f.Workflow, Input: input, Key: f.Key.Value}, h.actorOf(r))
 		if err == nil {
 			did := "start"
-			if run.Existing {
+			switch {
+			case run.InputDiffers:
+				did = "differs"
+			case run.Existing:
 				did = "existing"
 			}
 			forward(w, r, runURL(run.ID)+"?did="+did)

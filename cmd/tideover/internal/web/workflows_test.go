@@ -144,6 +144,13 @@ func TestStartForm(t *testing.T) {
 	if a := b.request("POST", form, change("key", "k1")); a.to != "/runs/"+first.ID+"?did=existing" {
 		t.Errorf("a key that exists: %d %s", a.status, a.to)
 	}
+	other := change("key", "k1")
+	other.Set("input.count", "5")
+	a := b.request("POST", form, other)
+	if a.to != "/runs/"+first.ID+"?did=differs" {
+		t.Errorf("a key that exists, with another input: %d %s", a.status, a.to)
+	}
+	has(t, "the run", b.page(a.to), "No run was started: this run has the same key, but another input.")
 	for _, path := range []string{"/workflows/nothing/start", "/workflows/session.x/start"} {
 		if a := b.request("POST", path, nil); a.status != http.StatusNotFound {
 			t.Errorf("POST %s: %d", path, a.status)
