@@ -80,7 +80,7 @@ func TestASessionThatNobodyWatchesIsListed(t *testing.T) {
 		}
 	}
 	text = h.mustRun("show", "night")
-	for _, want := range []string{"night  not-watched", "set by      the server", "continue    cd '/src/my shop'", "tideover sessions rm night"} {
+	for _, want := range []string{"night  not-watched", "set by      the assistant", "continue    cd '/src/my shop'", "tideover sessions rm night"} {
 		wantIn(t, "show", text, want)
 	}
 	wantIn(t, "show --json", h.mustRun("show", "night", "--json"), `"state":"not-watched"`)

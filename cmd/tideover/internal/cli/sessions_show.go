@@ -101,9 +101,9 @@ func unlessEqual(text, said string) string {
 	return text
 }
 
-// describeWaitSource says who set a wait.
+// describeWaitSource says who set a wait of a session.
 func describeWaitSource(who string) string {
-	names := map[string]string{"human": "an operator", "handler": "the session itself"}
+	names := map[string]string{"human": "an operator", "server": "the assistant", "handler": "the session itself"}
 	if who == "" {
 		return ""
 	}

@@ -199,7 +199,7 @@ func TestSessionsAreToldWhatToDo(t *testing.T) {
 	}
 	shown := h.mustRun("show", "night", "--lines", "2")
 	for _, part := range []string{
-		"night  waiting  serve at ", "set by      the server", "because     rate-limit", "windows     1 of 10", "attempts    0 of 6", "line        retry after 3600s",
+		"night  waiting  serve at ", "set by      the assistant", "because     rate-limit", "windows     1 of 10", "attempts    0 of 6", "line        retry after 3600s",
 		"exit code   1", "policy      ", `output  /logs/x\x1b[2J`, "\n  two \\x1b]0;owned\\x07\n  three",
 	} {
 		wantIn(t, "show", shown, part)

@@ -32,8 +32,18 @@ type Place struct {
 // Compose returns the message about an event. It returns false for events that have no
 // message.
 func Compose(e retry.Event, p Place) (Message, bool) {
+	return compose(e, p, "as the server asked")
+}
+
+// ComposeSession is Compose for events of a session, whose waits are stated by an assistant.
+func ComposeSession(e retry.Event, p Place) (Message, bool) {
+	return compose(e, p, "as the assistant stated")
+}
+
+// compose is Compose; byServer describes a wait that the policy did not set.
+func compose(e retry.Event, p Place, byServer string) (Message, bool) {
 	m := composed(e, p)
-	if !m.describe(e, p.Zone) {
+	if !m.describe(e, p.Zone, byServer) {
 		return Message{}, false
 	}
 	if e.Step != "" && e.Step != e.Name && e.Kind != retry.Asked {
@@ -62,14 +72,14 @@ func composed(e retry.Event, p Place) Message {
 
 // describe sets the event, the title and the text of the message. It returns false for
 // events that have no message.
-func (m *Message) describe(e retry.Event, zone *time.Location) bool {
+func (m *Message) describe(e retry.Event, zone *time.Location, byServer string) bool {
 	switch e.Kind {
 	case retry.GaveUp:
 		m.gaveUp(e)
 	case retry.Waiting:
 		m.Event, m.Wait, m.Until = Waiting, e.Delay, e.Until
 		m.Title = m.Subject + " waits " + textfmt.RoundedDuration(e.Delay)
-		m.Text = lines("until "+clock(e.Until, e.Time, zone)+by(e.By), count(e), prefixed("last: ", m.Line))
+		m.Text = lines("until "+clock(e.Until, e.Time, zone)+by(e.By, byServer), count(e), prefixed("last: ", m.Line))
 	case retry.Resumed:
 		m.Event = Resumed
 		m.Title = m.Subject + " continues"
@@ -234,11 +244,11 @@ func count(e retry.Event) string {
 	return fmt.Sprintf("attempt %d failed", e.Attempt)
 }
 
-// by returns a text about who set a wait: the server or a person; "" for the policy.
-func by(s retry.Source) string {
+// by returns a text about who set a wait: byServer or a person; "" for the policy.
+func by(s retry.Source, byServer string) string {
 	switch s {
 	case retry.ByServer:
-		return ", as the server asked"
+		return ", " + byServer
 	case retry.ByHuman:
 		return ", set by hand"
 	default:

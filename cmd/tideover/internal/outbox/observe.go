@@ -173,7 +173,7 @@ func (o *Outbox) compose(ev retry.Event) (notify.Message, bool) {
 			return notify.Message{}, false
 		}
 		ev.Kind, ev.Note = retry.Resumed, ""
-		m, ok := notify.Compose(ev, o.place())
+		m, ok := notify.ComposeSession(ev, o.place())
 		m.Text = fmt.Sprintf("its command runs again after a wait of %s", w.delay.Round(time.Second))
 		return m, ok
 	case retry.Succeeded, retry.GaveUp, retry.Canceled:
@@ -183,7 +183,7 @@ func (o *Outbox) compose(ev retry.Event) (notify.Message, bool) {
 		}
 	default:
 	}
-	return notify.Compose(ev, o.place())
+	return notify.ComposeSession(ev, o.place())
 }
 
 // screenLimit converts a limit on the screen of a session to the type of package notify.
@@ -205,7 +205,7 @@ func (o *Outbox) handedOver(ev retry.Event) (m notify.Message, ok bool) {
 		if n < 2 || !memo.Turns[n-2].Fallback {
 			return m, false
 		}
-		m, ok = notify.Compose(ev, o.place())
+		m, ok = notify.ComposeSession(ev, o.place())
 		m.Text = fmt.Sprintf("%s continues after its limit; meanwhile %s worked", turn.Assistant, memo.Turns[n-2].Assistant)
 		return m, ok
 	}
@@ -213,7 +213,7 @@ func (o *Outbox) handedOver(ev retry.Event) (m notify.Message, ok bool) {
 	if memo.Last != nil && memo.Last.Line != "" {
 		ev.Err = errors.New(memo.Last.Line)
 	}
-	m, ok = notify.Compose(ev, o.place())
+	m, ok = notify.ComposeSession(ev, o.place())
 	m.Title = m.Subject + " was handed over to " + turn.Assistant
 	return m, ok
 }

@@ -467,7 +467,7 @@ func TestAHandOverIsTold(t *testing.T) {
 	}
 	first, ok := tell(retry.Progressed, memo, nil)
 	again, _ := tell(retry.Progressed, memo, func(ev *retry.Event) { ev.Time, ev.Attempt = now.Add(time.Hour), 3 })
-	if !ok || first.Event != notify.Waiting || first.Wait != 5*time.Hour || first.Title != "shop was handed over to codex" || !strings.Contains(first.Text, "usage limit reached") || first.ID != again.ID {
+	if !ok || first.Event != notify.Waiting || first.Wait != 5*time.Hour || first.Title != "shop was handed over to codex" || !strings.Contains(first.Text, ", as the assistant stated\nlast: usage limit reached") || first.ID != again.ID {
 		t.Errorf("the message is %+v, %v, and then %+v", first, ok, again)
 	}
 	memo.Handover.Over = true

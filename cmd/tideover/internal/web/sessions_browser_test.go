@@ -57,7 +57,7 @@ func (v visitor) sessionWaits(d *sessionSite) {
 	x.Wait("the page is live", `location.pathname === "/sessions" && document.getElementById("link").dataset.state === "live"`)
 	x.seen("#s-night", "waiting")
 	x.seen("#s-night", "retry after 5400s")
-	x.seen("#s-night", "set by server")
+	x.seen("#s-night", "set by the assistant")
 	x.seen("#s-night", "windows 1/10")
 	x.Wait("there is a countdown", `/^in 1 h \d+ min$/.test(document.querySelector("#s-night time[data-in]").textContent)`)
 

@@ -117,7 +117,7 @@ func TestSessionsPage(t *testing.T) {
 	d.reach("day", "completed")
 	d.reach("busy", "running")
 	body := d.page("/sessions")
-	has(t, "/sessions", body, `aria-current="page">Sessions</a>`, `id="s-night"`, "retry after 5400s", "rate limit", "set by server", "windows 1/10", "attempts 0/6",
+	has(t, "/sessions", body, `aria-current="page">Sessions</a>`, `id="s-night"`, "retry after 5400s", "rate limit", "set by the assistant", "windows 1/10", "attempts 0/6",
 		`href="/sessions/night"`, "1 running, 1 waiting, 0 paused, 0 gave up", `<strong><time datetime=`, `>in 1 h `, "Start again",
 		`href="/sessions/night/wake" data-dialog`, `class="button danger" href="/sessions/night/stop"`)
 	has(t, "another page", d.page("/runs"), `<a href="/sessions">Sessions</a>`)
@@ -308,7 +308,7 @@ func TestSessionPage(t *testing.T) {
 	s := d.reach("night", "waiting")
 	d.reach("day", "completed")
 	body := d.page("/sessions/night")
-	has(t, "the page", body, `<h1 class="text">night</h1>`, `aria-current="page">Sessions</a>`, "Continues <strong>", "set by server", "1 of 10", "0 of 6",
+	has(t, "the page", body, `<h1 class="text">night</h1>`, `aria-current="page">Sessions</a>`, "Continues <strong>", "set by the assistant", "1 of 10", "0 of 6",
 		"1, of which 0 resumed", `href="/runs/`+s.Run+`"`, "<dt>policy</dt>", "quiet hours", "retry after 5400s", "rate limit", "<dt>exit code</dt><dd>1</dd>",
 		"one\npass *** ␛[2J", "/logs/night.log", `id="timeline"`, `fill="url(#hatch)"`, `class="attempts"`, `href="/sessions/night/pause" data-dialog`)
 	hasNot(t, "the page", body, "hunter2")
