@@ -314,8 +314,8 @@ func TestLogsThatAreRefused(t *testing.T) {
 		from, to journal.Log
 		want     string
 	}{
-		{"a target with runs", copied(t, full), used, "shard 1 of the target: it is not empty, it has 1 scheduled runs; move to an empty one"},
-		{"a target like the source", copied(t, full), copied(t, full), "archives of finished runs; move to an empty one"},
+		{"a target with runs", copied(t, full), used, "shard 1 of the target: it is not empty, it has 1 scheduled run; move to a new folder or cluster, in which no server has started"},
+		{"a target like the source", copied(t, full), copied(t, full), "of finished runs; move to a new folder or cluster, in which no server has started"},
 		{"a target of another source", copied(t, full), half(), "shard 0 of the target: a move from the old one to here began on "},
 		{"a source that is a half-filled target", half(), newRooms(1), "shard 0 of the source: a move from the old one to here"},
 		{"a source that was moved", gone, newRooms(1), "shard 0 of the source: everything here was moved to the new one on "},

@@ -222,11 +222,25 @@ func (x *examiner) checkSecond() {
 func (x *examiner) checkTraces() {
 	traces := traces(x.cfg, x.second)
 	if traces == "" {
-		x.add(journal.Note, "start a member, which creates it", "there is nothing to look at yet", "there is no cluster %s", x.cfg.Name)
+		x.add(journal.Note, "start a member, which creates it; to bring runs along, use `tideover move` instead, before any member starts",
+			"its streams can't be checked yet"+x.checkedServers(), "there is no cluster %s", x.cfg.Name)
 		return
 	}
 	x.add(journal.Broken, restoring, "all runs of it are lost, unless they are restored",
 		"there is no cluster %s, but there has been: %s", x.cfg.Name, traces)
+}
+
+// checkedServers returns a text about the servers that were checked; "" if none were.
+func (x *examiner) checkedServers() string {
+	if len(x.servers) == 0 {
+		return ""
+	}
+	names := make([]string, len(x.servers))
+	for i, s := range x.servers {
+		names[i] = s.Server.Name
+	}
+	slices.Sort(names)
+	return "; only the servers were checked: " + strings.Join(names, ", ")
 }
 
 // checkOrigin reports that the cluster has been replaced: it has the same name, but is

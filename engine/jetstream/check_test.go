@@ -2,6 +2,7 @@ package jetstream
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -185,6 +186,10 @@ func TestACheckFromOutsideJoinsAndCreatesNothing(t *testing.T) {
 	found, err := Check(t.Context(), cfg)
 	if err != nil || !has(found, journal.Note, "there is no cluster "+cfg.Name) || has(found, journal.Broken, "") {
 		t.Errorf("Check() of what is not there = %v, %v", &foundError{found}, err)
+	}
+	i := slices.IndexFunc(found, func(f journal.Finding) bool { return strings.HasPrefix(f.What, "there is no cluster") })
+	if i < 0 || !strings.Contains(found[i].Why, "only the servers were checked: ") || !strings.Contains(found[i].Do, "`tideover move`") {
+		t.Errorf("Check() of what is not there = %+v; want that the servers were checked", found)
 	}
 	if _, err := admin(t, nodes).Stream(t.Context(), names(cfg.Name).bucketStream()); err == nil {
 		t.Fatal("a bucket was created")

@@ -15,6 +15,7 @@ import (
 	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/engine/internal/store"
 	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // The names of the blobs that mark the logs of a move.
@@ -234,7 +235,7 @@ func (m *mover) checkEmpty(ctx context.Context, shard int) error {
 		return m.to.wrap(shard, err)
 	}
 	if !t.Empty() || len(s.Archives) > 0 {
-		return m.to.wrap(shard, fmt.Errorf("it is not empty, it has %s; move to an empty one", contents(&t, len(s.Archives))))
+		return m.to.wrap(shard, fmt.Errorf("it is not empty, it has %s; move to a new folder or cluster, in which no server has started", contents(&t, len(s.Archives))))
 	}
 	return nil
 }
@@ -242,16 +243,17 @@ func (m *mover) checkEmpty(ctx context.Context, shard int) error {
 // contents describes what a shard has, for the error of checkEmpty.
 func contents(t *machine.Tally, archives int) string {
 	var list []string
-	add := func(n int, what string) {
+	add := func(n int, one, many string) {
 		if n > 0 {
-			list = append(list, fmt.Sprintf("%d %s", n, what))
+			list = append(list, textfmt.PluralOf(n, one, many))
 		}
 	}
 	for state, n := range t.Runs {
-		add(n, machine.State(state).String()+" runs")
+		name := machine.State(state).String()
+		add(n, name+" run", name+" runs")
 	}
-	add(t.Keys, "keys")
-	add(t.Schedules, "schedules")
-	add(archives, "archives of finished runs")
+	add(t.Keys, "key", "keys")
+	add(t.Schedules, "schedule", "schedules")
+	add(archives, "archive of finished runs", "archives of finished runs")
 	return cmp.Or(strings.Join(list, ", "), "the counts of earlier runs")
 }
