@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/sim"
 	"github.com/tideover/tideover/sim/advise"
 )
@@ -24,6 +25,8 @@ func adviceLines(a *advise.Advice, s *screen) []string {
 		}
 	}
 	return slices.Concat(lines, []string{""}, outcomeTable(a.Outcomes).render(s), capacityLines(a.Outcomes),
+		[]string{"", s.paint("2", fmt.Sprintf("The values below come from the %s of the search, which are not among the %d of the table, so they differ from it.",
+			textfmt.Plural(a.Seeds, "seed"), a.Checked))},
 		sectionLines(s, "Why", reasonLines(a.Reasons)),
 		sectionLines(s, "Robust and arbitrary settings", choiceLines(a.Choices)),
 		sectionLines(s, "Gains and costs, compared with one attempt", tradeLines(a.Trades)),
@@ -151,9 +154,9 @@ func reasonLines(list []advise.Reason) (lines []string) {
 		text := "no measurable effect in these scenarios"
 		switch {
 		case r.Never > 0:
-			text = fmt.Sprintf("%s: without it, the service never recovers in %s of the runs", r.Scenario, percent(r.Never))
+			text = fmt.Sprintf("%s: without %s, the service never recovers in %s of the runs", r.Scenario, pronoun(r.For), percent(r.Never))
 		case r.Measure != "":
-			text = fmt.Sprintf("%s: %s %s, without it %s", r.Scenario, measureName(r.Measure), formatEstimate(r.Measure, r.With), formatEstimate(r.Measure, r.Without))
+			text = fmt.Sprintf("%s: %s %s, without %s %s", r.Scenario, measureName(r.Measure), formatEstimate(r.Measure, r.With), pronoun(r.For), formatEstimate(r.Measure, r.Without))
 		case r.For == "jitter":
 			text += "; it spreads the retries of callers that fail at the same time"
 		case r.For == "the attempt timeout":
@@ -162,6 +165,14 @@ func reasonLines(list []advise.Reason) (lines []string) {
 		lines = append(lines, fmt.Sprintf("%-19s  %s", r.For, text))
 	}
 	return lines
+}
+
+// pronoun returns the pronoun for a part of a policy.
+func pronoun(part string) string {
+	if part == "retries" {
+		return "them"
+	}
+	return "it"
 }
 
 // tradeLines returns one line per scenario: the measures that the policy improves, and the measures
