@@ -10,6 +10,7 @@
 //	ShortDuration      1m30s    1.235s     1d12h     tables and charts: about four digits
 //	CoarseDuration     1m30s    1s         1d12h     lists: one or two units, rounded down
 //	RoundedDuration    1m30s    1s         1d12h     messages: one or two units, rounded
+//	ElapsedDuration    1m30s    1.2s       1d12h     messages: how long something took
 //	ReadableDuration   1m30s    1.2s       36h0m0s   progress lines: as Go writes it, rounded
 //
 // Truncate functions count bytes, Clip functions count characters. The functions with

@@ -120,6 +120,14 @@ func RoundedDuration(d time.Duration) string {
 	return text
 }
 
+// ElapsedDuration is RoundedDuration with tenths of a second below ten seconds.
+func ElapsedDuration(d time.Duration) string {
+	if d >= time.Second && d < 10*time.Second {
+		return RoundDuration(d).String()
+	}
+	return RoundedDuration(d)
+}
+
 // ReadableDuration returns the duration as Go writes it, rounded to milliseconds below
 // a second, to tenths of a second below ten seconds, and to seconds above.
 func ReadableDuration(d time.Duration) string {

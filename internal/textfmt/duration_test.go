@@ -98,3 +98,15 @@ func FuzzCompactDuration(f *testing.F) {
 		}
 	})
 }
+
+func TestElapsedDuration(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		0: "", 12345 * time.Microsecond: "12ms", 3_480 * time.Millisecond: "3.5s", 9_990 * time.Millisecond: "10s",
+		10_400 * time.Millisecond: "10s", 42 * time.Minute: "42m", 36 * time.Hour: "1d12h",
+	} {
+		if got := textfmt.ElapsedDuration(d); got != want {
+			t.Errorf("ElapsedDuration(%v) = %q, want %q", d, got, want)
+		}
+	}
+}

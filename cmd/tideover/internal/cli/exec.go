@@ -163,7 +163,7 @@ func execFlags(cmd *cobra.Command, o *execOptions) {
 	f.StringVarP(&o.config, "config", "c", "", "the configuration `file` that defines the notifiers")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the delays and start nothing")
 	f.BoolVarP(&o.json, "json", "j", false, "with --dry-run, print the delays as JSON, as 'tideover plan --json' does")
-	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only tideover's own errors")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but errors: one line if it gives up")
 	f.BoolVar(&o.noCountdown, "no-countdown", false, "do not show a countdown on a terminal")
 	groupFlags(f, "Reporting", "events", "notify", "name", "config", "dry-run", "json", "quiet", "no-countdown")
 	setGroupedHelp(cmd, "Policy", "What to retry", "Execution", "Reporting")

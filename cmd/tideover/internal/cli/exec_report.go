@@ -69,7 +69,12 @@ func (r *reporter) gaveUp(e retry.Event) {
 	if err.Reason == retry.StopPermanent {
 		did = "stopped"
 	}
-	r.printInfo("%s after %s in %s: %s", did, tries, textfmt.ReadableDuration(err.Elapsed), why)
+	text := fmt.Sprintf("%s after %s in %s: %s", did, tries, textfmt.ElapsedDuration(err.Elapsed), why)
+	if err.Reason == retry.StopCanceled {
+		r.printInfo("%s", text)
+		return
+	}
+	r.warn(text)
 }
 
 // attemptOf returns "2/5", or "2" if the number of attempts is unlimited.

@@ -140,7 +140,7 @@ func (m *Message) gaveUp(e retry.Event) {
 	}
 	head := ""
 	if e.Attempt > 0 {
-		head = textfmt.Plural(e.Attempt, "attempt") + prefixed(" in ", textfmt.RoundedDuration(e.Elapsed))
+		head = textfmt.Plural(e.Attempt, "attempt") + prefixed(" in ", textfmt.ElapsedDuration(e.Elapsed))
 	}
 	if e.Reason != retry.StopAttempts && e.Reason != 0 || head == "" {
 		head = strings.TrimPrefix(head+"; "+e.Reason.Error(), "; ")

@@ -26,6 +26,10 @@ func TestCompose(t *testing.T) {
 			notify.GaveUp, "nightly gave up", "5 attempts in 42m; last: exit code 1: API Error: overloaded",
 		},
 		{
+			"a command gave up soon", retry.Event{Kind: retry.GaveUp, Attempt: 3, Attempts: 3, Elapsed: 3_480 * time.Millisecond, Reason: retry.StopAttempts, Err: failed},
+			notify.GaveUp, "nightly gave up", "3 attempts in 3.5s; last: exit code 1: API Error: overloaded",
+		},
+		{
 			"for another reason", retry.Event{Kind: retry.GaveUp, Attempt: 1, Reason: retry.StopPermanent, Err: failed},
 			notify.GaveUp, "nightly gave up", "1 attempt; permanent failure; last: exit code 1: API Error: overloaded",
 		},
