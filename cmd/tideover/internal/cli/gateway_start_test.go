@@ -151,7 +151,7 @@ func TestGatewaySaysWhoseKeysItSends(t *testing.T) {
 		"tideover: openai is at " + at + "openai/ (key from OPENAI_API_KEY)\n",
 		"tideover: anthropic is at " + at + "anthropic/ (clients send their own key; ANTHROPIC_API_KEY is empty)\n",
 		"tideover: gemini is at " + at + "gemini/ (clients send their own key)\n",
-		"?token=, followed by the token in " + filepath.Join(s.dir, "token") + "\n",
+		"?token=$(cat " + filepath.Join(s.dir, "token") + ")\n",
 	} {
 		wantIn(t, "output", s.out.String(), want)
 	}

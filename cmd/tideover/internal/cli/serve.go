@@ -233,6 +233,10 @@ func runServer(ctx context.Context, io Streams, command string, o server.Options
 // up in a log.
 func printPageAddress(io Streams, p server.Page, demo bool) (withToken bool) {
 	if !demo && !process.IsTerminal(io.Out) {
+		if filepath.IsAbs(p.TokenAt) {
+			fmt.Fprintf(io.Out, "tideover: the page is at %s?token=$(cat %s)\n", p.Address, textfmt.ShellWord(p.TokenAt))
+			return false
+		}
 		fmt.Fprintf(io.Out, "tideover: the page is at %s?token=, followed by the token in %s\n", p.Address, p.TokenAt)
 		return false
 	}
