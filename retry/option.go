@@ -106,6 +106,10 @@ func WithCallID(id func(context.Context) uint64) Option {
 
 // WithLogger logs one line for each retry, with the attempt, the delay, the source
 // of the delay and the error, and one line when the runner gives up.
+//
+// While a breaker is open, it logs only the first call that is rejected without an
+// attempt at the level ERROR, and another one every minute; the others have the level
+// DEBUG.
 func WithLogger(l *slog.Logger) Option {
 	return option.Given(l != nil, "WithLogger", func(s *settings) { s.observers = append(s.observers, logTo(l)) })
 }
@@ -148,6 +152,7 @@ func apply(opts []Option) (settings, error) {
 // logTo returns an observer that logs retries, failed hooks, stuck attempts and the
 // end of a call that gave up. It logs no successes.
 func logTo(l *slog.Logger) func(Event) {
+	var rejected rejections
 	return func(e Event) {
 		attrs := make([]slog.Attr, 0, 9)
 		if e.Name != "" {
@@ -161,6 +166,9 @@ func logTo(l *slog.Logger) func(Event) {
 			attrs = append(attrs, slog.Duration("delay", e.Delay), slog.String("delay_by", e.By.String()))
 		case GaveUp:
 			level, msg = slog.LevelError, "gave up"
+			if rejected.repeats(e) {
+				level = slog.LevelDebug
+			}
 			attrs = append(attrs, slog.String("reason", e.Reason.String()), slog.Duration("elapsed", e.Elapsed))
 		case HookFailed, AttemptStuck:
 		default:
@@ -174,4 +182,34 @@ func logTo(l *slog.Logger) func(Event) {
 		}
 		l.LogAttrs(context.Background(), level, msg, attrs...)
 	}
+}
+
+// rejections has the breakers that have rejected calls. It is safe for concurrent use.
+type rejections struct {
+	mu    sync.Mutex
+	until map[string]time.Time // end of the time in which a rejection is a repetition, by the breaker's name
+}
+
+// rejectionsFor is the longest time for which rejections by a breaker are repetitions of the
+// first one.
+const rejectionsFor = time.Minute
+
+// repeats reports whether the event is about a call that was rejected without an attempt by a
+// breaker that has rejected another call since it opened.
+func (r *rejections) repeats(e Event) bool {
+	open, ok := errors.AsType[*breaker.OpenError](e.Err)
+	if !ok || e.Reason != StopBreaker || e.Attempt > 0 {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	until, known := r.until[open.Name]
+	if e.Time.Before(until) || known && open.State == breaker.HalfOpen { // its probes belong to the same opening
+		return true
+	}
+	if r.until == nil {
+		r.until = make(map[string]time.Time)
+	}
+	r.until[open.Name] = e.Time.Add(min(open.For, rejectionsFor))
+	return false
 }

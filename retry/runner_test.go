@@ -17,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tideover/tideover/backoff"
 	"github.com/tideover/tideover/breaker"
 	"github.com/tideover/tideover/limit"
 )
@@ -717,6 +718,46 @@ level=ERROR msg="gave up" name=api attempt=2 attempts=2 reason=attempts error="a
 	if out.String() != want {
 		t.Errorf("logged\n%swant\n%s", out.String(), want)
 	}
+}
+
+func TestLoggerReportsAnOpenBreakerOnce(t *testing.T) {
+	var out bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	wantLines := func(when string, failures, debug int) {
+		t.Helper()
+		text := out.String()
+		out.Reset()
+		if e, d := strings.Count(text, "level=ERROR"), strings.Count(text, "level=DEBUG"); e != failures || d != debug {
+			t.Errorf("%s: %d lines at ERROR and %d at DEBUG, want %d and %d:\n%s", when, e, d, failures, debug, text)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		b := breaker.Must(breaker.Config{ConsecutiveFailures: 1, Open: backoff.Schedule{Kind: backoff.Fixed, Base: 10 * time.Second}})
+		r := Must("fixed(0s) attempts=1", WithLogger(log), WithBreaker(b))
+		call := func(times int) {
+			for range times {
+				_ = r.Do(t.Context(), func(context.Context) error { return errFlaky })
+			}
+		}
+		call(1)
+		wantLines("a failure opens the breaker", 1, 0)
+		call(100)
+		wantLines("100 calls are rejected", 1, 99)
+		time.Sleep(11 * time.Second)
+		call(1)
+		wantLines("the probe fails", 1, 0)
+		call(100)
+		wantLines("100 calls are rejected again", 1, 99)
+		if err := b.Force(breaker.ForcedOpen); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		call(100)
+		wantLines("the breaker is forced open", 1, 99)
+		time.Sleep(rejectionsFor)
+		call(2)
+		wantLines("it is still open", 1, 1)
+	})
 }
 
 func TestWrongUseIsAnError(t *testing.T) {
