@@ -59,7 +59,7 @@ func (s *stepsSite) attempt(ctx context.Context, text string) (json.RawMessage, 
 	_, _ = c.Write([]byte(text))
 	return json.RawMessage(`{"stdout":"ok"}`), s.store.Append(&output.Record{
 		Attempt: output.Attempt{Run: task.Run, Step: task.Step, Operation: task.Operation, Number: task.Total}, Ended: time.Now(),
-		Exit: new(0), Streams: []output.Stream{c.Stream("stdout")},
+		Exit: new(0), Command: "make 'the build'", Streams: []output.Stream{c.Stream("stdout")},
 	})
 }
 
@@ -133,7 +133,7 @@ paid: not begun = not-begun ◌ not begun`
 	if got := graphOf(page); got != dead {
 		t.Errorf("the graph is\n%s\nwant\n%s", got, dead)
 	}
-	s.expect(page, "<h2>Steps</h2>", "6 steps: 1 succeeded, 1 skipped, 1 failed, 1 undone, 2 not begun",
+	s.expect(page, "<h2>Steps</h2>", `<code class="text">make &#39;the build&#39;</code>`, "6 steps: 1 succeeded, 1 skipped, 1 failed, 1 undone, 2 not begun",
 		"compiled 12 packages", "removed the build", "deployed to rome", "rome</span>", "smoke test, attempt 1, works: false", "smoke test, attempt 2, works: false",
 		"http for-each", "attempt=2&amp;operation=")
 	for _, word := range []string{"Function", "suspended", ">do<", ">map<", "blocked", "operations:"} {
