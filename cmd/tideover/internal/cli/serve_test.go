@@ -266,7 +266,7 @@ workflows:
 	}
 	o = s.runCommand("run", "gone", "--wait")
 	wantCode(t, o, 1)
-	wantIn(t, "error", o.stderr, "410 Gone: no such thing")
+	wantIn(t, "error", o.stderr, `status 410 Gone (GET "http://127.0.0.1:`)
 	if calls.Load() != 4 {
 		t.Errorf("a permanent answer was asked for again: %d calls", calls.Load())
 	}
