@@ -21,6 +21,15 @@ type entry struct {
 // order of their numbers.
 const decisions = "docs/adr/"
 
+// changedMessages is the page with the texts of messages before and after a change.
+const changedMessages = "docs/changed-messages.md"
+
+// foundLast reports whether a search lists the page after all others: it has the words of many tasks,
+// but does not explain how to do them. The list of the decisions is an ordinary page.
+func (p *page) foundLast() bool {
+	return p.File == changedMessages || strings.HasPrefix(p.File, decisions) && p.File != decisions+"README.md"
+}
+
 // order is the reading order of the pages.
 var order = []group{
 	{"Start", []entry{
@@ -71,7 +80,7 @@ var order = []group{
 		{"docs/api.md", "API"},
 		{"docs/keys.md", "All keys of the file"},
 		{"docs/guarantees.md", "Guarantees"},
-		{"docs/changed-messages.md", "Changed messages"},
+		{changedMessages, "Changed messages"},
 		{"docs/glossary.md", "Glossary"},
 	}},
 	{"Background", []entry{

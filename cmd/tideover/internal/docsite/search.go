@@ -52,8 +52,8 @@ type excerptPart struct {
 // queryWords returns the words of a query.
 func queryWords(query string) []string { return strings.Fields(strings.ToLower(query)) }
 
-// search returns the sections that contain all words of the query, the best first. Sections of the
-// same score are in reading order.
+// search returns the sections that contain all words of the query, the best first. Sections of pages
+// that are seldom the answer come after all others. Sections of the same score are in reading order.
 func (s *site) search(query string) (list []result) {
 	words := queryWords(query)
 	if len(words) == 0 {
@@ -68,7 +68,15 @@ func (s *site) search(query string) (list []result) {
 			}
 		}
 	}
-	slices.SortStableFunc(list, func(a, b result) int { return cmp.Compare(b.score, a.score) })
+	slices.SortStableFunc(list, func(a, b result) int {
+		if last := a.section.page.foundLast(); last != b.section.page.foundLast() {
+			if last {
+				return 1
+			}
+			return -1
+		}
+		return cmp.Compare(b.score, a.score)
+	})
 	list = list[:min(len(list), maxResults)]
 	for i := range list {
 		list[i].Excerpt = excerpt(list[i].section.text, words)

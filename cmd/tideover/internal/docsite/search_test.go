@@ -20,8 +20,12 @@ func TestSearch(t *testing.T) {
 		"tideover watch":       "/docs/",
 		"circuit breaker":      "/docs#map",
 		"decisions":            "/docs/adr#decisions",
-		"one pure decision":    "/docs/adr/0001-one-decision#",
+		"one pure decision":    "/docs/guarantees#one-policy-one-decision", // before the decision itself
+		"delay calculator":     "/docs/adr/0001-one-decision#",
 		"writers that collide": "/docs/contend#writers-that-collide",
+
+		"alert when it gives up": "/docs/notify#an-alert-when-tideover-gives-up",
+		"alert gives up":         "/docs/notify#an-alert-when-tideover-gives-up",
 	} {
 		found := s.search(query)
 		if len(found) == 0 || len(found) > maxResults || !strings.HasPrefix(found[0].URL, want) {
@@ -58,6 +62,33 @@ func TestSearchOrder(t *testing.T) {
 	want := []string{"/docs/w#wolf-page", "/docs#wolf", "/docs/w#more", "/docs#other"}
 	if !slices.Equal(got, want) {
 		t.Errorf("search(wolf) = %v, want %v", got, want)
+	}
+}
+
+// Changed messages and decisions are listed after all other pages, even if they match better.
+func TestSearchListsSomePagesLast(t *testing.T) {
+	t.Parallel()
+	files := fstest.MapFS{
+		"README.md":                {Data: []byte("# First\n\nhas a wolf\n")},
+		changedMessages:            {Data: []byte("# Wolf\n\nwolf wolf wolf\n")},
+		decisions + "README.md":    {Data: []byte("# Decisions\n\nabout a wolf or a wolf\n\n[wolf](0001-wolf.md)\n")},
+		decisions + "0001-wolf.md": {Data: []byte("# The wolf\n\nwolf\n")},
+	}
+	s, err := load(files, []group{{"Start", []entry{{changedMessages, ""}, {decisions + "README.md", ""}, {"README.md", ""}}}}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range s.search("wolf") {
+		got = append(got, r.URL)
+	}
+	want := []string{"/docs/adr#decisions", "/docs#first", "/docs/changed-messages#wolf", "/docs/adr/0001-wolf#the-wolf"}
+	if !slices.Equal(got, want) {
+		t.Errorf("search(wolf) = %v, want %v", got, want)
+	}
+	index, err := s.indexScript()
+	if n := strings.Count(string(index), `"last":true`); err != nil || n != 2 {
+		t.Errorf("the index for the script marks %d sections, want 2: %v", n, err)
 	}
 }
 

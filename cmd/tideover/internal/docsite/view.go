@@ -96,11 +96,12 @@ func (s *site) indexScript() ([]byte, error) {
 		Heading string `json:"heading"`
 		URL     string `json:"url"`
 		Text    string `json:"text"`
+		Last    bool   `json:"last,omitempty"` // listed after all others
 	}
 	var list []entry
 	for _, p := range s.pages {
 		for _, part := range p.sections {
-			list = append(list, entry{p.Title, p.Label, part.heading, s.url(searchPath, p.Path) + "#" + part.anchor, part.text})
+			list = append(list, entry{p.Title, p.Label, part.heading, s.url(searchPath, p.Path) + "#" + part.anchor, part.text, p.foundLast()})
 		}
 	}
 	text, err := json.Marshal(list)

@@ -96,7 +96,7 @@
 	if (!query) return;
 	input.value = query;
 	const words = query.toLowerCase().split(/\s+/);
-	const found = index.map((entry) => ({ entry, n: score(words, entry) })).filter((r) => r.n > 0).sort((a, b) => b.n - a.n).slice(0, 40);
+	const found = index.map((entry) => ({ entry, n: score(words, entry) })).filter((r) => r.n > 0).sort((a, b) => !!a.entry.last - !!b.entry.last || b.n - a.n).slice(0, 40);
 	document.getElementById("found").textContent = (found.length ? found.length + (found.length === 1 ? " section" : " sections") : "Nothing found") + " for “" + query + "”";
 	for (const { entry } of found) {
 		const item = document.createElement("li"), link = document.createElement("a");
