@@ -51,7 +51,7 @@ type Spec struct {
 	ForwardQuery   []string
 
 	Fallback      []string // names of providers that take over, in order
-	FallbackAfter int      // attempts at one provider before the next takes over, unless it is down; 0 means 2
+	FallbackAfter int      // failed attempts at one provider before the next takes over, unless it is down; 0 means 2
 
 	StreamHold time.Duration // how long a stream is held back until its first content; 0 means 10s, -1 not at all
 	StreamIdle time.Duration // longest silence within a response; 0 means 5m, -1 no limit

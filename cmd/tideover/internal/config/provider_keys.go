@@ -72,7 +72,7 @@ func (r *providerReader) providerKeys(d *providerDraft) []key {
 		forwardedNames(&d.ForwardQuery, "forward-query", parameterForm, "query parameter",
 			"Query parameters of clients that are sent to this provider when it is used as a fallback, in addition to the known ones. It is not used for requests with other parameters."),
 		strictyaml.Int(&d.FallbackAfter, "fallback-after", "", 1,
-			"Attempts at one provider before the next one is used, while the provider is not known to be down."),
+			"Failed attempts at one provider before the next one is used, while the provider is not known to be down. An attempt whose key was throttled or rejected does not count if another key can be used at once. Default: 2."),
 		strictyaml.Func("stream", "", describe(streamKeys(d)), func(at place) { d.read("stream.", at, streamKeys(d)) },
 			"How streamed responses are passed on."),
 		strictyaml.Field(&d.MaxBody, "max-body", "", sizeOrNoneSchema, orNone(strictyaml.ReadSize),
