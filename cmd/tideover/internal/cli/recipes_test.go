@@ -377,6 +377,57 @@ func TestRecipePhone(t *testing.T) {
 	wantIn(t, "message", told[2], "exited with 7")
 }
 
+// The line of the crontab runs as cron runs it: with sh, in the home folder, and with few variables.
+func TestRecipeCron(t *testing.T) {
+	t.Parallel()
+	k := newRecipe(t, "A cron job")
+	var mu sync.Mutex
+	var sent []string
+	ntfy := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		sent = append(sent, req.URL.Path+" "+req.Header.Get("Title"))
+	}))
+	defer ntfy.Close()
+	k.write(k.path("~/.config/tideover/ntfy-url"), ntfy.URL+"/9yCk3vTq\n", 0o600)
+	k.write(k.path("~/tideover.yaml"), "version: 1\n", 0o600) // is not used, because of -c
+	text, err := os.ReadFile(k.path("crontab"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile(`(?m)^\d+ \d+ \* \* \* (.+)$`).FindStringSubmatch(string(text))
+	if line == nil || strings.Contains(line[1], "%") {
+		t.Fatalf("the crontab has no line that cron runs unchanged: %s", text)
+	}
+	start := regexp.MustCompile("begin `backup.sh`\\s+with `([^`]+)`").FindStringSubmatch(page(t, "recipes.md"))
+	if start == nil {
+		t.Fatal("the recipe does not say how backup.sh begins")
+	}
+	job := func(script string) (outcome, []string) {
+		t.Helper()
+		k.write(k.path("~/backup.sh"), "#!/bin/sh\n"+start[1]+"\necho a line\n"+script+"\n", 0o700)
+		cmd := k.command("/bin/sh", "-c", line[1])
+		cmd.Dir = k.home
+		cmd.Env = []string{"HOME=" + k.home, "PATH=/usr/bin:/bin", "SHELL=/bin/sh", "LOGNAME=tester", "NO_PROXY=127.0.0.1"}
+		got := finish(t, cmd)
+		mu.Lock()
+		defer mu.Unlock()
+		return got, slices.Clone(sent)
+	}
+
+	got, messages := job(`test "$TIDEOVER_ATTEMPT" = 2`)
+	wantCode(t, got, 0)
+	if got.out+got.stderr != "" || len(messages) > 0 || lines(k.path("~/backup.log")) != 2 {
+		t.Errorf("after a success, cron mails %q, the phone gets %q, and the log has %d lines", got.out+got.stderr, messages, lines(k.path("~/backup.log")))
+	}
+
+	got, messages = job("exit 7")
+	wantCode(t, got, 7)
+	if got.out != "" || !slices.Equal(messages, []string{"/9yCk3vTq backup.sh gave up"}) {
+		t.Errorf("after a failure, stdout is %q, and the phone gets %q", got.out, messages)
+	}
+}
+
 func TestRecipeMakefile(t *testing.T) {
 	t.Parallel()
 	needs(t, "make")
