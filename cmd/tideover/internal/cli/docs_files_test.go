@@ -81,6 +81,7 @@ func TestTheFilesOfThePagesAreRight(t *testing.T) {
 			k := emptyRecipe(t)
 			file := k.configured(text)
 			k.env = append(k.env, "NTFY_URL=https://ntfy.sh/x", "SLACK_WEBHOOK=https://hooks.example.com/x")
+			k.write(k.path("ntfy-url"), "https://ntfy.sh/x", 0o600)
 			if strings.Contains(text, "provider.nsec") {
 				k.write(k.path("provider.nsec"), hisSecret+"\n", 0o600)
 			}
