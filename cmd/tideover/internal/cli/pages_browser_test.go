@@ -159,6 +159,7 @@ func (s *pagesServer) pages() []visited {
 		{"workflows", "/workflows", "#rows tr"},
 		{"workflow", "/workflows/nightly-report", ""},
 		{"workflow-as-code", "/workflows/deploy", ""},
+		{"workflow-pause", "/workflows/nightly-report/pause", ""},
 		{"start", "/workflows/nightly-report/start", ""},
 		{"schedules", "/schedules", ".schedules tbody tr"},
 		{"schedule-pause", s.link("/schedules", `/schedules/[^"]*/pause`), ""},
