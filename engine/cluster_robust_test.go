@@ -729,13 +729,14 @@ func TestClusterRegisterIsNotHeldUp(t *testing.T) {
 func TestClusterBadIDNeedsNoShard(t *testing.T) {
 	together(t, func(t *testing.T, s *memlog.Store) {
 		w := one(t, func(_ context.Context, n int) (int, error) { return n, nil })
-		a := joined(t, s, "a", Config{Workflows: []*Workflow{w}})
-		a.log.Disturb(func(op memlog.Operation) (f memlog.Fault) {
+		log := s.Join("a")
+		log.Disturb(func(op memlog.Operation) (f memlog.Fault) { // before the first lease
 			if op.Name == "lease" && op.Shard == 0 {
 				f.Before = errors.New("no leader")
 			}
 			return f
 		})
+		a := memberOf(t, log, Config{Workflows: []*Workflow{w}})
 		time.Sleep(20 * time.Second)
 		if a.cluster.get(0) != nil {
 			t.Fatal("shard 0 is there")

@@ -33,7 +33,13 @@ type member struct {
 // joined opens an engine of the cluster, which is closed with the test.
 func joined(t *testing.T, s *memlog.Store, name string, cfg Config) *member {
 	t.Helper()
-	m := &member{log: s.Join(name)}
+	return memberOf(t, s.Join(name), cfg)
+}
+
+// memberOf is a process that uses this log: before it is opened, a test can disturb the log.
+func memberOf(t *testing.T, log *memlog.Member, cfg Config) *member {
+	t.Helper()
+	m := &member{log: log}
 	cfg.Log, cfg.Logger = m.log, quiet()
 	m.Engine = must(Open(t.Context(), cfg))
 	t.Cleanup(func() { _ = m.Close(gone()) })
