@@ -439,22 +439,18 @@ func (m *Machine) applyCalled(r *Run, rec *Record) error {
 			f.about = &said
 		}
 	}
+	due := rec.Due
 	if rec.Hash != (Hash{}) {
 		d, ok := m.defs[rec.Hash]
 		if !ok {
 			return fmt.Errorf("%w: an operation of run %s has an unknown definition", ErrEncoding, rec.Run)
 		}
-		// It is due, and has no timer: Offer puts it into its queue. If the process dies before, the
-		// function offers it when it is called again.
-		o.def = d
-		f.ops = append(f.ops, o)
-		r.Steps = append(r.Steps, StepState{Status: Waiting, At: rec.At, timer: noTimer})
-		return nil
+		o.def, due = d, rec.At
 	}
 	f.ops = append(f.ops, o)
 	r.Steps = append(r.Steps, StepState{timer: noTimer})
-	if _, isChild := o.child(); !isAwait && !isChild || rec.Due != 0 { // else it waits, as Blocked, for a signal or its child only
-		m.wait(r, rec.Step, rec.Due)
+	if _, isChild := o.child(); !isAwait && !isChild || due != 0 { // else it waits, as Blocked, for a signal or its child only
+		m.wait(r, rec.Step, due)
 	}
 	return nil
 }

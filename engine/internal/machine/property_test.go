@@ -44,8 +44,8 @@ type game struct {
 	coldBase uint32 // of the frames that cold runs are in
 	*world
 	defs     []*Definition
-	ops      []*Definition  // definitions of operations of flows
-	limits   map[string]int // of active runs, by workflow
+	ops      map[string][]*Definition // definitions of operations of flows, by workflow
+	limits   map[string]int           // of active runs, by workflow
 	handlers map[string]bool
 	purged   map[ID]bool
 
@@ -69,7 +69,7 @@ func newGame(t *testing.T, seed uint64) *game {
 	w := newWorld(t)
 	w.rng = rand.New(rand.NewPCG(seed, 7))
 	w.judge = newJudge(w)
-	g := &game{world: w, limits: map[string]int{}, handlers: map[string]bool{}, purged: map[ID]bool{}, distant: map[ID]Parent{}}
+	g := &game{world: w, limits: map[string]int{}, ops: map[string][]*Definition{}, handlers: map[string]bool{}, purged: map[ID]bool{}, distant: map[ID]Parent{}}
 	g.do(Record{Kind: Opened, At: w.now, Text: "boot 1"}, nil)
 	for i := range 4 {
 		g.handlers[fmt.Sprint("h", i)] = true
@@ -588,19 +588,22 @@ func (g *game) callOp(r *Run) {
 	g.emit(g.m.Call(r, c, g.now))
 }
 
-// opDefinition returns the definition of an operation with attempts.
+// opDefinition returns the definition of an operation with attempts. It has the name of the run's
+// workflow, whose pause stops it.
 func (g *game) opDefinition(r *Run) *Definition {
 	g.t.Helper()
-	if len(g.ops) == 0 || g.chance(10) {
+	ops := g.ops[r.Def.Name]
+	if len(ops) == 0 || g.chance(10) {
 		d := &Definition{Name: r.Def.Name, Op: true, Steps: []Step{
 			{Name: fmt.Sprint("op", g.rng.IntN(5)), Handler: "operation", Policy: g.policy(), MaxLost: g.rng.IntN(4), Windows: g.rng.IntN(3)},
 		}}
 		if err := d.Prepare(); err != nil {
 			g.t.Fatal(err)
 		}
-		g.ops = append(g.ops, d)
+		ops = append(ops, d)
+		g.ops[r.Def.Name] = ops
 	}
-	def := g.ops[g.rng.IntN(len(g.ops))]
+	def := ops[g.rng.IntN(len(ops))]
 	if rec, ok := g.m.Define(def, g.now); ok {
 		g.emit(rec)
 	}

@@ -184,7 +184,7 @@ type apart struct {
 // follow applies the new records to the shards.
 func (a *apart) follow(t *testing.T, g *game) {
 	t.Helper()
-	for _, d := range append(slices.Clone(g.defs), g.ops...) {
+	for _, d := range slices.Concat(g.defs, slices.Concat(slices.Collect(maps.Values(g.ops))...)) {
 		a.defs[d.hash] = d
 	}
 	for ; a.seen < len(g.log); a.seen++ {
