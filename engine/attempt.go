@@ -75,6 +75,9 @@ type attempt struct {
 	request  request       // reports the outcome
 }
 
+// inline reports whether the goroutine of the function makes the attempt.
+func (a *attempt) inline() bool { return a.item.opGroup != nil && a.item.inline }
+
 // end cancels the context of the attempt, and gives the handler the grace time to return.
 func (a *attempt) end(cause error) {
 	a.cancel(cause)
@@ -119,7 +122,9 @@ func (a *attempt) run() {
 		return
 	}
 	a.entered.Store(true)
-	growStack()
+	if !a.inline() { // the function has decoded its input: the stack is large
+		growStack()
+	}
 	a.task.attempt = a
 	ctx := context.WithValue(a.ctx, taskKey{}, &a.task)
 	if a.timeout > 0 {

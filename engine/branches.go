@@ -409,11 +409,7 @@ func (f *Flow) isHalted() bool {
 func (f *Flow) await(g *opGroup) {
 	c := f.call
 	if f.branch == nil {
-		select {
-		case <-g.over:
-		case <-c.stopped:
-			c.exit()
-		}
+		c.await(g)
 		return
 	}
 	sched := c.branches.Load()
@@ -421,7 +417,7 @@ func (f *Flow) await(g *opGroup) {
 	sched.release()
 	isOver := false
 	select {
-	case <-g.over:
+	case <-g.attempts:
 		isOver = true
 	case <-c.stopped:
 	case <-sched.quit:

@@ -267,7 +267,11 @@ func (d *dispatcher) act() {
 	for i, a := range d.launches {
 		a.storing = d.o.turn.storing
 		d.sh.attempts.Add(1)
-		go a.run()
+		if a.inline() {
+			a.item.attempts <- a // the function waits for it
+		} else {
+			go a.run()
+		}
 		d.launches[i] = nil
 	}
 	d.launches = d.launches[:0]
@@ -303,6 +307,7 @@ func (d *dispatcher) conclude(r *machine.Result) {
 		a.releasePlace()
 		if r.Outcome.Class == retry.ClassStuck {
 			d.noteStuck(stuckHandler{key, r.Attempt}, false)
+			d.leaveStuck(a)
 		}
 	}
 	if rec, ok := d.o.m.Finish(r, d.o.turn.now, d.o.random()); ok {

@@ -249,7 +249,7 @@ const (
 // Do executes an operation: it calls the function do, stores its result and returns it. Each
 // operation has its own retry policy, timeouts and attempts, like a step: see [Policy],
 // [MaxLost], [HeartbeatTimeout] and [MaxWindows]. The function do may return the same errors as
-// the handler of a step. It must not use f.
+// the handler of a step. It must not use f. It may run in the goroutine of the function.
 //
 // If the operation gives up, the error is an [*OpError].
 func Do[T any](f *Flow, name string, do func(context.Context) (T, error), opts ...StepOption) (v T, err error) {

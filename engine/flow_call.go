@@ -41,15 +41,17 @@ type flowCall struct {
 	branches atomic.Pointer[branchScheduler] // nil before the first Branches
 	leaves   atomic.Int32                    // goroutines of the call that have not ended and do not wait for branches
 
-	exiting atomic.Bool // the goroutine is ending, because the owner has stopped it
-	ended   atomic.Bool // the end of the call was sent to the owner
-	end     flowEnd     // how the call ended; valid for the receiver of request
-	request request     // reports the end
-	undoing atomic.Bool // the run undoes its operations: no other operation begins
-	toUndo  atomic.Bool // the function has ended, and undoMain continues
-	stopped chan struct{}
-	once    sync.Once
-	cause   error // why the owner has stopped the call; valid after stopped is closed
+	exiting   atomic.Bool // the goroutine is ending, because the owner has stopped it or an operation has ended it
+	inAttempt atomic.Bool // the goroutine makes an attempt of an operation
+	forsaken  atomic.Bool // stop has reported the end, because an attempt that the goroutine makes is stuck
+	ended     atomic.Bool // the end of the call was sent to the owner
+	end       flowEnd     // how the call ended; valid for the receiver of request
+	request   request     // reports the end
+	undoing   atomic.Bool // the run undoes its operations: no other operation begins
+	toUndo    atomic.Bool // the function has ended, and undoMain continues
+	stopped   chan struct{}
+	once      sync.Once
+	cause     error // why the owner has stopped the call; valid after stopped is closed
 
 	mu     sync.Mutex
 	wrong  error             // first wrong use of the flow
@@ -143,11 +145,12 @@ func (c *flowCall) main() {
 				return
 			}
 		}
-		switch {
-		case !c.ended.CompareAndSwap(false, true):
+		if c.ended.CompareAndSwap(false, true) {
+			if !end.quiet {
+				c.report(end)
+			}
+		} else if !c.forsaken.Load() {
 			c.sh.dispatcher.handlerReturned(c.stuckHandler())
-		case !end.quiet:
-			c.report(end)
 		}
 	}()
 	growStack()
@@ -377,8 +380,11 @@ func (f *Flow) renameStored(before, now string) {
 func (c *flowCall) stopEnd() flowEnd {
 	select {
 	case <-c.stopped:
-	default: // no operation begins after a wrong use of the flow
-		return flowEnd{mismatch: c.firstWrong().Error()}
+	default:
+		if wrong := c.firstWrong(); wrong != nil { // no operation begins after it
+			return flowEnd{mismatch: wrong.Error()}
+		}
+		return flowEnd{result: &machine.Result{Release: true, Error: "an operation ended the goroutine of the function (runtime.Goexit)"}}
 	}
 	switch {
 	case errors.Is(c.cause, errSuspended):
@@ -413,7 +419,13 @@ func (c *flowCall) stop(cause error) {
 			return // the function has no context that tells it to end
 		}
 		time.AfterFunc(c.sh.cfg.Grace, func() {
+			inAttempt := c.inAttempt.Load() // which reports itself that it is stuck
+			c.forsaken.Store(inAttempt)
 			if !c.ended.CompareAndSwap(false, true) {
+				return
+			}
+			if inAttempt {
+				c.report(c.stopEnd())
 				return
 			}
 			c.sh.dispatcher.stuckNow.Add(1)
@@ -430,6 +442,45 @@ func (c *flowCall) exit() {
 	c.exiting.Store(true)
 	c.branches.Load().stop()
 	runtime.Goexit()
+}
+
+// await waits for the operations of a group, and makes the attempts of an inline one. It ends the
+// goroutine if the owner stops the call.
+func (c *flowCall) await(g *opGroup) {
+	for {
+		select {
+		case a, more := <-g.attempts:
+			if !more {
+				return
+			}
+			c.runAttempt(a)
+			c.exitIfStopped()
+		case <-c.stopped:
+			select {
+			case a := <-g.attempts: // it was begun before the call was stopped
+				if a != nil {
+					c.runAttempt(a)
+				}
+			default:
+			}
+			c.exit()
+		}
+	}
+}
+
+// runAttempt makes an attempt of an operation in the goroutine of the function. If the handler ends
+// the goroutine, the call of the function is over.
+func (c *flowCall) runAttempt(a *attempt) {
+	c.inAttempt.Store(true)
+	returned := false
+	defer func() {
+		c.inAttempt.Store(false)
+		if !returned {
+			c.exiting.Store(true)
+		}
+	}()
+	a.run()
+	returned = true
 }
 
 // exitIfStopped ends the goroutine if the owner has stopped the call.
@@ -506,6 +557,9 @@ const (
 // caller returns which goroutine calls an operation of the flow.
 func (f *Flow) caller() caller {
 	if f.routine != 0 && f.routine == goroutine.ID() {
+		if f.call.inAttempt.Load() {
+			return inOperation
+		}
 		return inFunction
 	}
 	who := callerOf()
@@ -518,8 +572,8 @@ func (f *Flow) caller() caller {
 	return who
 }
 
-// callerOf returns whether the current goroutine is that of a flow's function or branch, or of an attempt,
-// by the function that the goroutine began with.
+// callerOf returns whether an attempt, or else a flow's function or branch, calls it, by the functions
+// on the stack of the goroutine.
 func callerOf() caller {
 	pcs := make([]uintptr, 64)
 	n := runtime.Callers(2, pcs)
@@ -527,7 +581,7 @@ func callerOf() caller {
 		pcs = make([]uintptr, 4*len(pcs))
 		n = runtime.Callers(2, pcs)
 	}
-	for _, pc := range slices.Backward(pcs[:n]) { // the last ones are those that the goroutine began with
+	for _, pc := range pcs[:n] { // an attempt comes before the function in whose goroutine it is made
 		switch runtime.FuncForPC(pc - 1).Entry() {
 		case functionEntry, branchEntry:
 			return inFunction
@@ -538,7 +592,7 @@ func callerOf() caller {
 	return elsewhere
 }
 
-// The entries of the functions that goroutines of functions and attempts begin with.
+// The entries of the methods that call functions, branches and handlers.
 var (
 	functionEntry = reflect.ValueOf((*flowCall).main).Pointer()
 	branchEntry   = reflect.ValueOf((*branch).main).Pointer()

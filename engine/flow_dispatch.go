@@ -192,6 +192,11 @@ func (d *dispatcher) suspendIdle(c *flowCall, run *machine.Run) {
 			return
 		}
 	}
+	d.suspend(c, run)
+}
+
+// suspend ends the call of a function that waits for operations.
+func (d *dispatcher) suspend(c *flowCall, run *machine.Run) {
 	if wrong := c.firstWrong(); wrong != nil {
 		d.dropCall(c, errSuspended)
 		d.parkCall(c, run, wrong.Error())
@@ -200,6 +205,17 @@ func (d *dispatcher) suspendIdle(c *flowCall, run *machine.Run) {
 	rec := d.o.m.Suspend(run, c.awaited(), d.o.turn.now)
 	d.o.turn.must(&rec)
 	d.dropCall(c, errSuspended)
+}
+
+// leaveStuck suspends the function whose goroutine makes the attempt, which is stuck: the function is
+// called again in another goroutine.
+func (d *dispatcher) leaveStuck(a *attempt) {
+	if !a.inline() || d.flows[a.key.run] != a.flow {
+		return
+	}
+	if run, ok := d.o.m.Run(a.key.run); ok && run.Outcome == machine.Undecided {
+		d.suspend(a.flow, run)
+	}
 }
 
 // waits reports whether the function waits for operations, and so do all its branches that have
@@ -233,6 +249,15 @@ func (d *dispatcher) dropCall(c *flowCall, cause error) {
 func (d *dispatcher) forgetCall(c *flowCall) {
 	delete(d.flows, c.run)
 	c.lendPlace() // for good
+	for g := range c.groups.all {
+		select {
+		case a := <-g.attempts: // the goroutine of the function has ended before it began
+			if a != nil {
+				go a.run()
+			}
+		default:
+		}
+	}
 	if a := c.suspect; a != nil {
 		delete(d.running, a.key)
 		a.cancel(context.Canceled)

@@ -173,7 +173,8 @@ type opGroup struct {
 	results  []machine.OpResult // of the operations that have ended; the others have no Name
 	one      [1]machine.OpResult
 	numbers  map[int]int   // numbers of the operations that were called before, by index; nil for none
-	over     chan struct{} // closed when no operation runs and none is to begin
+	attempts chan *attempt // attempts for the goroutine of the function: see inline; closed when no operation runs and none is to begin
+	inline   bool          // the goroutine of the function makes the attempts, because it waits for nothing else
 	once     sync.Once
 	halted   atomic.Bool // no operation begins any more that was not called before, because a branch has failed
 	request  request     // asks the owner to begin the operations
@@ -254,13 +255,13 @@ func (g *opGroup) baseName() string {
 }
 
 // end wakes the function. Only the first call has an effect.
-func (g *opGroup) end() { g.once.Do(func() { close(g.over) }) }
+func (g *opGroup) end() { g.once.Do(func() { close(g.attempts) }) }
 
 // endWith is end for a group of one operation, with its result.
 func (g *opGroup) endWith(res machine.OpResult) {
 	g.once.Do(func() {
 		g.results[0] = res
-		close(g.over)
+		close(g.attempts)
 	})
 }
 
@@ -365,7 +366,7 @@ func (f *Flow) checkKind(identity string) error {
 // perform executes the operations of a group that have no stored result, and waits for them.
 func (f *Flow) perform(g *opGroup) error {
 	c := f.call
-	g.over = make(chan struct{})
+	g.attempts, g.inline = make(chan *attempt, 1), f.branch == nil && !g.isMap && !g.isUndo
 	if g.results = g.one[:]; g.n != 1 {
 		g.results = make([]machine.OpResult, g.n)
 	}

@@ -172,6 +172,9 @@ func (r *Run) Progress(n int) []byte {
 
 // index returns the index of an operation in ops; negative if it is not there.
 func (f *flow) index(n int) int {
+	if last := len(f.ops) - 1; last >= 0 && f.ops[last].number == int32(n) { // most often
+		return last
+	}
 	i, found := slices.BinarySearchFunc(f.ops, int32(n), func(o op, n int32) int { return cmp.Compare(o.number, n) })
 	if !found {
 		return -1

@@ -1,0 +1,120 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/engine/enginetest"
+)
+
+// The goroutine of a function makes the attempts of its operations. If one of them is stuck, the
+// function is called again in another goroutine, and continues.
+func TestFlowContinuesBesideAStuckOperation(t *testing.T) {
+	for policy, want := range map[string]struct {
+		attempts int
+		calls    int32
+	}{
+		"fixed(1s) attempts=1 attempt-timeout=2s": {1, 2},
+		"fixed(1s) attempts=3 attempt-timeout=2s": {1, 2}, // it is not made again beside the handler that does not return
+	} {
+		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
+			var calls, afterwards atomic.Int32
+			enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+				block := make(chan struct{})
+				w := engine.MustFlow("stuck", func(f *engine.Flow, _ int) (string, error) {
+					calls.Add(1)
+					_, err := engine.Do(f, "hangs", func(context.Context) (int, error) { <-block; return 0, nil }, engine.Policy(policy))
+					failed, ok := errors.AsType[*engine.OpError](err)
+					if !ok {
+						return "", fmt.Errorf("got %w", err)
+					}
+					_, err = engine.Do(f, "next", func(context.Context) (int32, error) { return afterwards.Add(1), nil })
+					return failed.Code + ": " + failed.Text, err
+				})
+				run := e.Run(w, 1)
+				wantRun(t, run, "succeeded", "stuck: still running 10s after its context ended: attempt timed out after 2s")
+				if n := len(operations(run, "do", "hangs")[0].Attempts); n != want.attempts || calls.Load() != want.calls || afterwards.Load() != 1 {
+					t.Errorf("%d attempts, %d calls of the function, %d operations after it; want %+v", n, calls.Load(), afterwards.Load(), want)
+				}
+				close(block)
+				synctest.Wait()
+				if calls.Load() != want.calls || afterwards.Load() != 1 {
+					t.Errorf("%d calls and %d operations when the handler has returned", calls.Load(), afterwards.Load())
+				}
+			})
+		})
+	}
+}
+
+// A run whose operation does not return is canceled after the grace time. Only the operation is
+// reported as stuck, and not the function whose goroutine makes the attempt.
+func TestFlowIsCanceledBesideAStuckOperation(t *testing.T) {
+	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+		block := make(chan struct{})
+		var calls atomic.Int32
+		w := engine.MustFlow("stuck", func(f *engine.Flow, _ int) (int, error) {
+			calls.Add(1)
+			return engine.Do(f, "hangs", func(context.Context) (int, error) { <-block; return 0, nil })
+		})
+		id := startFlow(t, e, w, 1)
+		flowRun(t, e, id)
+		mustDo(t, e.Cancel(t.Context(), id, "me"))
+		time.Sleep(time.Minute) // real clock: it runs in the bubble of enginetest
+		run := flowRun(t, e, id)
+		wantRun(t, run, "canceled", "")
+		var stuck []string
+		for _, s := range run.Steps {
+			for _, a := range s.Attempts {
+				if strings.Contains(a.Error, "after") {
+					stuck = append(stuck, s.Name+": "+a.Error)
+				}
+			}
+		}
+		if len(stuck) != 1 || !strings.HasPrefix(stuck[0], "hangs: still running 10s after") {
+			t.Errorf("stuck: %q", stuck)
+		}
+		close(block)
+		synctest.Wait()
+		if calls.Load() != 1 {
+			t.Errorf("%d calls", calls.Load())
+		}
+	})
+}
+
+// An operation that ends its goroutine ends that of the function. The function is called again, and
+// its policy does not count that. Its deferred calls can't call operations.
+func TestFlowOperationEndsTheGoroutine(t *testing.T) {
+	for _, policy := range []string{"fixed(0s) attempts=3", "fixed(100ms) attempts=3", "fixed(1m) attempts=3"} {
+		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
+			var calls, tries atomic.Int32
+			var late error
+			w := engine.MustFlow("ends", func(f *engine.Flow, _ int) (int32, error) {
+				if calls.Add(1) == 1 {
+					defer func() { _, late = engine.Now(f, "late") }()
+				}
+				return engine.Do(f, "op", func(context.Context) (int32, error) {
+					if tries.Add(1) < 3 {
+						runtime.Goexit()
+					}
+					return tries.Load(), nil
+				}, engine.Policy(policy))
+			}, engine.Function(engine.Policy("fixed(1m) attempts=1")))
+			enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+				wantRun(t, e.Run(w, 1), "succeeded", "3")
+				if tries.Load() != 3 || !errors.Is(late, engine.ErrFlowOver) {
+					t.Errorf("%d attempts, and the operation in a deferred call got %v", tries.Load(), late)
+				}
+			}, w)
+		})
+	}
+}
