@@ -213,6 +213,11 @@ func (p parkedCall) continues(w *Workflow, r *registry) bool {
 // trial is nil for a step that is not a suspect.
 func (d *dispatcher) launch(run *machine.Run, step int, handler Handler, trial *trial, rec *machine.Record) {
 	d.o.turn.must(rec)
+	d.begin(run, step, handler, trial, rec)
+}
+
+// begin is launch for an attempt whose beginning is recorded.
+func (d *dispatcher) begin(run *machine.Run, step int, handler Handler, trial *trial, rec *machine.Record) {
 	def, state := run.StepDef(step), run.Step(step)
 	a := &attempt{
 		sh: d.sh, key: attemptKey{run.ID, step}, number: rec.Attempt, handler: handler, trial: trial,

@@ -116,6 +116,10 @@ func (b *eventBatch) note(rec *machine.Record, run *machine.Run, step eventStep)
 		p := inStep(retry.Signaled)
 		p.Note = signalNote(rec.Text)
 	case machine.Called:
+		if rec.Attempt > 0 {
+			p := inStep(retry.AttemptStarted)
+			p.Step, p.Attempts = label(rec.Text), limit(run.StepDef(rec.Step).Policy)
+		}
 		if q, ok := questionOf(rec); ok {
 			p := inStep(retry.Asked)
 			p.Step, p.Note = label(rec.Text), q.String()

@@ -80,12 +80,16 @@ func (d *dispatcher) continueGroup(c *flowCall, g *opGroup) {
 		if g.results[i].Name != "" || !called && (g.stops() || run.IsUndoing() && !g.isUndo) {
 			continue
 		}
+		var rec machine.Record
 		switch {
 		case called:
 		case g.child != nil:
 			number = d.callChild(g, run, i)
 		default:
-			number = d.callOp(run, g.opCall(i, t.now))
+			call := g.opCall(i, t.now)
+			call.Begin = g.inline && d.takeAtOnce(run, g.def)
+			rec = d.callOp(run, call)
+			number = rec.Step
 		}
 		if run.Step(number) == nil {
 			// It has ended after the call of the function began, or it waits for a signal that
@@ -97,6 +101,10 @@ func (d *dispatcher) continueGroup(c *flowCall, g *opGroup) {
 		g.running++
 		if g.child != nil && !run.IsUndoing() {
 			d.startPending(c, g, run, number, i)
+		}
+		if rec.Attempt > 0 {
+			d.begin(run, number, groupItem{g, i}.handle, nil, &rec)
+			continue
 		}
 		d.o.m.Offer(run, number, t.now)
 	}
@@ -139,15 +147,32 @@ func (g *opGroup) opCall(i int, now int64) *machine.OpCall {
 	return call
 }
 
-// callOp records the call of an operation, and returns its number.
-func (d *dispatcher) callOp(run *machine.Run, call *machine.OpCall) int {
+// callOp records the call of an operation.
+func (d *dispatcher) callOp(run *machine.Run, call *machine.OpCall) machine.Record {
 	t := &d.o.turn
 	if call.Def != nil {
 		_ = t.define(call.Def) // an error stops the shard
 	}
 	rec := d.o.m.Call(run, call, t.now)
 	t.must(&rec)
-	return rec.Step
+	return rec
+}
+
+// takeAtOnce takes a place for the first attempt of an operation that is called now, if it need not
+// wait in a queue: no other attempt waits there, and most places are free.
+func (d *dispatcher) takeAtOnce(run *machine.Run, def *machine.Definition) bool {
+	sh := d.sh
+	if def == nil || d.o.stopping || d.o.turn.isFull() || !d.o.m.CanBegin(run, def) || sh.places.few() {
+		return false
+	}
+	if _, limit := sh.handlers.limits(def.Name, def.Steps[0].Name); limit > 0 || !sh.quarantine.enter(sh) {
+		return false
+	}
+	if !sh.places.take(sh) {
+		sh.quarantine.exit()
+		return false
+	}
+	return true
 }
 
 // recordOp records an operation that ended with its call.

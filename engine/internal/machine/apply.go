@@ -95,6 +95,8 @@ func (t *Totals) count(rec *Record) {
 		t.Started++
 	case Begun:
 		t.Attempts++
+	case Called:
+		t.Attempts += uint64(rec.Attempt)
 	case Failed:
 		t.Failures++
 	case Lost:

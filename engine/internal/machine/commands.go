@@ -299,6 +299,11 @@ func (c Commands) Purge(ended, dead int64, keep map[ID]bool) (rec Record, ok boo
 // deadline.
 func (c Commands) Attempt(r *Run, step int, now int64) Record {
 	s, p := r.Step(step), &r.StepDef(step).Policy
+	return Record{Kind: Begun, Run: r.ID, Step: step, At: now, Attempt: int(s.Attempt) + 1, Deadline: attemptEnd(r, p, cmp.Or(s.First, now), now)}
+}
+
+// attemptEnd returns the deadline of an attempt that begins now. first is when the first attempt began.
+func attemptEnd(r *Run, p *retry.Policy, first, now int64) int64 {
 	end := r.Deadline
 	least := func(t int64) {
 		if end == 0 || t < end {
@@ -309,9 +314,9 @@ func (c Commands) Attempt(r *Run, step int, now int64) Record {
 		least(later(now, p.AttemptTimeout))
 	}
 	if p.TotalTimeout > 0 {
-		least(later(cmp.Or(s.First, now), p.TotalTimeout))
+		least(later(first, p.TotalTimeout))
 	}
-	return Record{Kind: Begun, Run: r.ID, Step: step, At: now, Attempt: int(s.Attempt) + 1, Deadline: end}
+	return end
 }
 
 // Result says how an attempt ended.

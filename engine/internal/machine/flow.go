@@ -296,6 +296,7 @@ type OpCall struct {
 	About []byte      // of an operation that waits for an answer: the question; of one that waits for a child: see Child.Encode
 	Child ID          // of an operation that waits for a child
 	Undo  bool        // it has an undo
+	Begin bool        // its first attempt begins: see CanBegin
 }
 
 // Call decides to add an operation to the run.
@@ -311,7 +312,18 @@ func (c Commands) Call(r *Run, o *OpCall, now int64) Record {
 	if o.Undo {
 		rec.Count = 1
 	}
+	if o.Begin {
+		rec.Attempt, rec.Deadline = 1, attemptEnd(r, &o.Def.Steps[0].Policy, now, now)
+	}
 	return rec
+}
+
+// CanBegin reports whether the first attempt of an operation with this definition can begin with the
+// call of the operation, without waiting in its queue: the queue is empty, and neither the run nor its
+// workflow is paused.
+func (c Commands) CanBegin(r *Run, def *Definition) bool {
+	known, ok := c.defs[def.hash]
+	return ok && known.Steps[0].queue.Len() == 0 && r.waits() && r.Pause() == nil
 }
 
 // Suspend decides that the call of the run's function ends, because all operations that it waits
@@ -452,7 +464,9 @@ func (m *Machine) applyCalled(r *Run, rec *Record) error {
 	}
 	f.ops = append(f.ops, o)
 	r.Steps = append(r.Steps, StepState{timer: noTimer})
-	if _, isChild := o.child(); !isAwait && !isChild || due != 0 { // else it waits, as Blocked, for a signal or its child only
+	if rec.Attempt > 0 {
+		m.applyBegun(r, rec)
+	} else if _, isChild := o.child(); !isAwait && !isChild || due != 0 { // else it waits, as Blocked, for a signal or its child only
 		m.wait(r, rec.Step, due)
 	}
 	return nil

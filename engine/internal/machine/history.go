@@ -96,14 +96,26 @@ func lastRecorded(r *Run) (at int64) {
 }
 
 // Records yields the history of the run, oldest first. A record of kind Omitted says how many
-// records were removed there.
+// records were removed there. The call of an operation that began its first attempt becomes two
+// records.
 func (r *Run) Records() iter.Seq[Record] {
 	return func(yield func(Record) bool) {
 		in := codec.Reader{Data: r.History}
 		for len(in.Data) > 0 {
 			var rec Record
 			rec.read(&in, r.Created)
-			if in.Err != nil || !yield(rec) {
+			if in.Err != nil {
+				return
+			}
+			if rec.Kind != Called || rec.Attempt == 0 {
+				if !yield(rec) {
+					return
+				}
+				continue
+			}
+			begun := Record{Kind: Begun, Step: rec.Step, At: rec.At, Attempt: rec.Attempt, Deadline: rec.Deadline}
+			rec.Attempt, rec.Deadline = 0, 0
+			if !yield(rec) || !yield(begun) {
 				return
 			}
 		}

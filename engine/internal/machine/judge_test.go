@@ -492,6 +492,9 @@ func (j *judge) called(r *judged, rec *Record) {
 		}
 	}
 	r.steps = append(r.steps, s)
+	if rec.Attempt > 0 {
+		j.begun(r, &r.steps[rec.Step], rec)
+	}
 }
 
 // signaled checks that the first operation that waits for the signal gets it.

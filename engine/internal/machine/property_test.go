@@ -585,6 +585,7 @@ func (g *game) callOp(r *Run) {
 			c.Name = fmt.Sprintf("do:undoable%d", r.flow.count)
 		}
 	}
+	c.Begin = c.Def != nil && g.chance(50) && g.m.CanBegin(r, c.Def)
 	g.emit(g.m.Call(r, c, g.now))
 }
 

@@ -44,7 +44,7 @@ const (
 	Freed                      // the run is resumed; Text says by whom
 	Postponed                  // a user moved a wait to Due; Text says who
 	Forgiven                   // a user reset the counters of the run; Text says who
-	Called                     // the function of a flow called the operation Text; Hash is its definition, Due the end of a sleep, Data its result, Outputs the question that it asks
+	Called                     // the function of a flow called the operation Text; Hash is its definition, Due the end of a sleep, Data its result, Outputs the question that it asks; if Attempt is 1, its first attempt begins
 	Suspended                  // a call of the function ended, because it waits for operations; it is called again when Count of them have ended
 	Described                  // the function set the status of the run to Text and, if there is Data, its tags to that JSON object
 	Continued                  // the run ended, and the run Other continues its work
