@@ -26,7 +26,8 @@ type PausedWorkflow struct {
 // PauseWorkflow stops all runs of a workflow: no attempt of them begins until
 // [Engine.ResumeWorkflow]. Attempts that are running end as usual. Runs can be started, canceled and
 // sent signals; waits end at their times, and timeouts count. A run that undoes its operations
-// continues.
+// continues. MaxRuns still applies, and stopped runs keep their places: a dead run that is undone by
+// hand may have to wait for a place.
 //
 // The pause is stored when PauseWorkflow returns, in all shards of a cluster. by names the user, as
 // in [Engine.Cancel]. To pause a workflow that is paused changes nothing. If the name is unknown, the

@@ -394,6 +394,50 @@ func TestUndoInAPause(t *testing.T) {
 	}
 }
 
+// A run that is undone by hand needs a place among MaxRuns. While it waits for one, it does not block
+// the runs that have a place.
+func TestUndoInAPauseKeepsMaxRuns(t *testing.T) {
+	t.Parallel()
+	for _, order := range []string{"pause undo cancel", "undo pause cancel", "undo cancel pause"} {
+		t.Run(order, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var did sequence
+				w := MustFlow("code", func(f *Flow, name string) (string, error) {
+					_, err := DoUndo(f, "book", func(context.Context) (string, error) { did.add(name); return "", nil },
+						func(context.Context, *string) error { time.Sleep(time.Second); did.add("-" + name); return nil })
+					if err != nil {
+						return "", err
+					}
+					if name == "a" {
+						panic("a bug")
+					}
+					return Await[string](f, "go")
+				}, MaxRuns(1))
+				e := opened(t, Config{Workflows: []*Workflow{w}})
+				dead, active := started(t, e, w, "a"), started(t, e, w, "b")
+				if i := waited(t, dead); i.State != StateDead {
+					t.Fatalf("%+v", i)
+				}
+				for _, step := range strings.Fields(order) {
+					did.want(t, "a b")
+					switch step {
+					case "pause":
+						check(t, e.PauseWorkflow(t.Context(), "code", "ann"))
+					case "undo":
+						check(t, e.Undo(t.Context(), dead.ID, "ann"))
+						time.Sleep(time.Hour)
+					case "cancel":
+						check(t, e.Cancel(t.Context(), active.ID, "ann"))
+					}
+				}
+				time.Sleep(time.Hour)
+				did.want(t, "a b -b -a")
+			})
+		})
+	}
+}
+
 func TestClusterPausesAWorkflow(t *testing.T) {
 	t.Parallel()
 	together(t, func(t *testing.T, s *memlog.Store) {

@@ -63,11 +63,11 @@ func (c Commands) Halt(workflow, by string, pause bool, now int64) (rec Record, 
 }
 
 func (m *Machine) applyHalted(rec *Record) {
-	w := m.workflow(rec.Text)
-	w.Pause = nil
+	var p *Pause
 	if rec.Count > 0 {
-		w.Pause = &Pause{At: rec.At, By: string(rec.Data)}
+		p = &Pause{At: rec.At, By: string(rec.Data)}
 	}
+	m.workflow(rec.Text).setPause(p)
 }
 
 // Forget removes a finished run from memory, unless it is needed: see Run.IsNeeded. The caller must

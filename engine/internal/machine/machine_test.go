@@ -451,7 +451,7 @@ func legalQueues(m *Machine) error {
 	stand, undoing := map[stepRef]bool{}, map[stepRef]bool{}
 	for _, w := range m.workflows {
 		for _, q := range w.queues {
-			for _, f := range []*fifo{&q.undoing, &q.begun, &q.fresh} {
+			for _, f := range []*fifo{&q.undoing.begun, &q.undoing.fresh, &q.all.begun, &q.all.fresh} {
 				for _, p := range f.list[f.head:] {
 					if !p.run.has(int(p.step)) {
 						continue // an operation that has ended
@@ -459,12 +459,17 @@ func legalQueues(m *Machine) error {
 					if p.run.StepDef(int(p.step)).queue != q {
 						return fmt.Errorf("run %s step %d stands in the queue %q", p.run.ID, p.step, q.Step)
 					}
-					if f == &q.undoing {
-						undoing[p] = true
-						continue
+					in := stand
+					if f == &q.undoing.begun || f == &q.undoing.fresh {
+						in = undoing
 					}
-					stand[p] = true
+					if p.run.active == (f == &q.undoing.begun || f == &q.all.begun) {
+						in[p] = true
+					}
 				}
+			}
+			if n := len(q.undoing.begun.list) + len(q.undoing.fresh.list); n > 0 && w.Pause == nil {
+				return fmt.Errorf("queue %q keeps %d steps of runs that are undoing, without a pause", q.Step, n)
 			}
 			if listed := slices.Contains(m.busy, q); listed != q.listed || q.Len() > 0 && !listed {
 				return fmt.Errorf("queue %q of %d: busy %v, listed %v", q.Step, q.Len(), listed, q.listed)
@@ -482,7 +487,7 @@ func legalQueues(m *Machine) error {
 			if s.queued && !stand[stepRef{r, int32(i)}] {
 				return fmt.Errorf("run %s step %d does not stand in its queue", r.ID, i)
 			}
-			if s.queued && s.Lost == 0 && r.IsUndoing() && !undoing[stepRef{r, int32(i)}] {
+			if s.queued && s.Lost == 0 && r.Pause() == nil && r.Def.workflow.Pause != nil && !undoing[stepRef{r, int32(i)}] {
 				return fmt.Errorf("run %s step %d, which is undoing, would wait while its workflow is paused", r.ID, i)
 			}
 		}

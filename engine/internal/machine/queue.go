@@ -41,14 +41,19 @@ type Queue struct {
 	Step     string
 	Running  int // number of running attempts of the step
 
-	begun, fresh fifo // steps of runs with HasPlace, and of other runs
-	undoing      fifo // those of them whose runs are undoing: they begin while the workflow is paused
-	gone         int  // upper bound of the entries whose steps have left the queue
-	listed       bool // the queue is in queueSet.busy
+	all     lanes
+	undoing lanes // while the workflow is paused: those of runs that are undoing, which can begin
+	gone    int   // upper bound of the entries whose steps have left the queue
+	listed  bool  // the queue is in queueSet.busy
+}
+
+// lanes has the steps of runs with HasPlace, and those of other runs.
+type lanes struct {
+	begun, fresh fifo
 }
 
 // Len returns an upper bound of the steps in the queue: some may have left it already.
-func (q *Queue) Len() int { return q.begun.len() + q.fresh.len() }
+func (q *Queue) Len() int { return q.all.begun.len() + q.all.fresh.len() }
 
 // queue returns the queue of the step. It adds a new one if there is none.
 func (w *Workflow) queue(step string) *Queue {
@@ -58,6 +63,24 @@ func (w *Workflow) queue(step string) *Queue {
 		w.queues[step] = q
 	}
 	return q
+}
+
+// setPause pauses the workflow, or resumes it if p is nil.
+func (w *Workflow) setPause(p *Pause) {
+	w.Pause = p
+	for _, q := range w.queues {
+		q.undoing = lanes{}
+		if p == nil {
+			continue
+		}
+		for _, f := range []*fifo{&q.all.begun, &q.all.fresh} {
+			for _, ref := range f.list[f.head:] {
+				if ref.waits() && ref.run.active == (f == &q.all.begun) && ref.run.IsUndoing() {
+					q.undoing.push(ref)
+				}
+			}
+		}
+	}
 }
 
 // stepRef refers to a step of a run.
@@ -93,6 +116,19 @@ func (f *fifo) pop() {
 	}
 }
 
+func (l *lanes) push(p stepRef) {
+	if p.run.active {
+		l.begun.push(p)
+	} else {
+		l.fresh.push(p)
+	}
+}
+
+func (l *lanes) compact() {
+	l.begun.compact()
+	l.fresh.compact()
+}
+
 // queueSet has the steps that are due. If the last attempt of a step was lost because the process
 // died, the step is a suspect: it is in the list of suspects instead of its queue.
 type queueSet struct {
@@ -112,12 +148,8 @@ func (s *queueSet) enqueue(run *Run, step int) {
 		return
 	}
 	q := run.StepDef(step).queue
-	if run.active {
-		q.begun.push(stepRef{run, int32(step)})
-	} else {
-		q.fresh.push(stepRef{run, int32(step)})
-	}
-	if run.IsUndoing() {
+	q.all.push(stepRef{run, int32(step)})
+	if q.Workflow.Pause != nil && run.IsUndoing() {
 		q.undoing.push(stepRef{run, int32(step)})
 	}
 	if !q.listed {
@@ -141,8 +173,7 @@ func (s *queueSet) dequeue(run *Run, step int) {
 	}
 	q := run.StepDef(step).queue
 	if q.gone++; q.gone > 64 && q.gone > q.Len()/2 {
-		q.begun.compact()
-		q.fresh.compact()
+		q.all.compact()
 		q.undoing.compact()
 		q.gone = 0
 	}
@@ -190,32 +221,23 @@ func (s *queueSet) Busy() []*Queue {
 // that are undoing. The step stays in the queue until its attempt begins, it is parked or its run
 // ends.
 func (q *Queue) First(fresh bool) (run *Run, step int, ok bool) {
-	if q.Workflow.Pause != nil {
-		run, step, ok = q.undoing.nextUndoing()
-		return run, step, ok && (fresh || run.active)
+	l, undoing := &q.all, q.Workflow.Pause != nil
+	if undoing {
+		l = &q.undoing
 	}
-	if run, step, ok = q.begun.next(true); ok || !fresh {
+	if run, step, ok = l.begun.next(true, undoing); ok || !fresh {
 		return run, step, ok
 	}
-	return q.fresh.next(false)
+	return l.fresh.next(false, undoing)
 }
 
 // next returns the first step that is still in the queue, and removes the entries before it.
-// active says whether the runs of this fifo count towards the limit of runs.
-func (f *fifo) next(active bool) (*Run, int, bool) {
+// active says whether the runs of this fifo count towards the limit of runs, and undoing that it
+// has only steps of runs that are undoing.
+func (f *fifo) next(active, undoing bool) (*Run, int, bool) {
 	for f.len() > 0 {
-		if p := f.list[f.head]; p.waits() && p.run.active == active {
-			return p.run, int(p.step), true
-		}
-		f.pop()
-	}
-	return nil, 0, false
-}
-
-// nextUndoing is next for Queue.undoing.
-func (f *fifo) nextUndoing() (*Run, int, bool) {
-	for f.len() > 0 {
-		if p := f.list[f.head]; p.waits() && p.run.IsUndoing() {
+		p := f.list[f.head]
+		if p.waits() && p.run.active == active && (!undoing || p.run.IsUndoing()) {
 			return p.run, int(p.step), true
 		}
 		f.pop()
@@ -226,8 +248,8 @@ func (f *fifo) nextUndoing() (*Run, int, bool) {
 // Oldest returns the due time of the step that has waited longest in the queue. ok is false if
 // the queue is empty.
 func (q *Queue) Oldest() (at int64, ok bool) {
-	for active, f := range map[bool]*fifo{true: &q.begun, false: &q.fresh} {
-		if run, step, there := f.next(active); there && (!ok || run.Step(step).At < at) {
+	for active, f := range map[bool]*fifo{true: &q.all.begun, false: &q.all.fresh} {
+		if run, step, there := f.next(active, false); there && (!ok || run.Step(step).At < at) {
 			at, ok = run.Step(step).At, true
 		}
 	}

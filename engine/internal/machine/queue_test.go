@@ -82,8 +82,8 @@ func TestABlockedQueueLetsGoOfRunsThatLeftIt(t *testing.T) {
 		}
 	}
 	w.m.TakeChanged()
-	if q := w.m.Workflows()["one"].queues["a"]; q.Len() > 200 || cap(q.fresh.list) > 1024 {
-		t.Errorf("%d places of runs that were forgotten, in an array of %d", q.Len(), cap(q.fresh.list))
+	if q := w.m.Workflows()["one"].queues["a"]; q.Len() > 200 || cap(q.all.fresh.list) > 1024 {
+		t.Errorf("%d places of runs that were forgotten, in an array of %d", q.Len(), cap(q.all.fresh.list))
 	}
 }
 
@@ -99,7 +99,7 @@ func TestFifo(t *testing.T) {
 			want = append(want, r)
 		}
 		if i%3 == 0 {
-			got, _, ok := f.next(false)
+			got, _, ok := f.next(false, false)
 			if len(want) == 0 {
 				if ok {
 					t.Fatal("next of a queue that all have left")
@@ -119,12 +119,12 @@ func TestFifo(t *testing.T) {
 		}
 	}
 	for _, r := range want {
-		if got, _, _ := f.next(false); got != r {
+		if got, _, _ := f.next(false, false); got != r {
 			t.Fatal("next is another one")
 		}
 		f.pop()
 	}
-	if _, _, ok := f.next(false); ok || f.len() != 0 || f.list != nil {
+	if _, _, ok := f.next(false, false); ok || f.len() != 0 || f.list != nil {
 		t.Errorf("an empty queue has %d, in an array of %d", f.len(), cap(f.list))
 	}
 }

@@ -349,7 +349,7 @@ func decodeState(m *state, body []byte) error {
 	}
 	if body[0] >= PauseFormat {
 		for n := r.Uvarint(); n > 0 && r.Err == nil; n-- {
-			m.workflow(string(r.Bytes())).Pause = &Pause{At: r.Varint(), By: string(r.Bytes())}
+			m.workflow(string(r.Bytes())).setPause(&Pause{At: r.Varint(), By: string(r.Bytes())})
 		}
 	}
 	return r.Err

@@ -131,7 +131,7 @@ func (l *Layout) Distribute(from ...*Machine) ([]*Machine, error) {
 		d.to[i] = New()
 		d.to[i].Cold(d.load)
 		for name, p := range l.pauses {
-			d.to[i].workflow(name).Pause = &p
+			d.to[i].workflow(name).setPause(&p)
 		}
 	}
 	for _, m := range from {
