@@ -145,7 +145,7 @@ func Function(opts ...StepOption) Part {
 			opt(s)
 		}
 		s.parsePolicy()
-		if len(s.Needs) > 0 || s.concurrency != 0 || s.hasOpOptions() {
+		if len(s.Needs) > 0 || s.concurrency != 0 || len(s.opOptions()) > 0 {
 			s.errs = append(s.errs, errors.New("only Policy, WithPolicy, MaxLost and Version are options of a function; use MaxRuns to limit the runs"))
 		}
 		for _, err := range s.errs {
@@ -171,7 +171,7 @@ func Operations(opts ...StepOption) Part {
 			opt(s)
 		}
 		s.parsePolicy()
-		if len(s.Needs) > 0 || s.concurrency != 0 || s.version != "" || s.hasOpOptions() {
+		if len(s.Needs) > 0 || s.concurrency != 0 || s.version != "" || len(s.opOptions()) > 0 {
 			s.errs = append(s.errs, errors.New("only Policy, WithPolicy, MaxLost, HeartbeatTimeout and MaxWindows are options of all operations"))
 		}
 		for _, err := range s.errs {

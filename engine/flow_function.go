@@ -40,9 +40,10 @@ const functionPrefix = "function:"
 
 // Operation declares an operation of a flow by its name. The declared operations are what
 // [Workflow.Steps] returns, with kind as their handler, [After], [Policy], [WithPolicy] and
-// [MaxLost]. They are stored with the definition, and [Info.Declared] has them. [Concurrency] limits how many attempts of the operations with this name run at once,
-// in all runs of the flow together; the items of a [Map] count, too. The other options of an
-// operation are those that the function calls it with.
+// [MaxLost]. They are stored with the definition, and [Info.Declared] has them. [Concurrency] limits
+// how many attempts of the operations with this name run at once, in all runs of the flow together;
+// the items of a [Map] count, too. The other options of an operation are those that the function
+// calls it with.
 func Operation(name, kind string, opts ...StepOption) Part {
 	return func(b *builder) {
 		s := &stepBuilder{Step: machine.Step{Name: name}}
@@ -77,19 +78,16 @@ func Operation(name, kind string, opts ...StepOption) Part {
 // undeclarable returns the names of the options that a declared operation can't have, because only
 // the call of the operation has an effect with them.
 func (s *stepBuilder) undeclarable() (names []string) {
-	add := func(name string, isSet bool) {
-		if isSet {
-			names = append(names, name)
-		}
+	names = s.opOptions()
+	if s.version != "" {
+		names = append(names, "Version")
 	}
-	add("Version", s.version != "")
-	add("ForKey", s.key != "")
-	add("Parallel", s.parallel != 0)
-	add("Within", s.within != 0)
-	add("Detached", s.detached)
-	add("UndoPolicy", s.undoPolicy != "")
-	add("HeartbeatTimeout", s.Heartbeat != 0)
-	add("MaxWindows", s.Windows != 0)
+	if s.Heartbeat != 0 {
+		names = append(names, "HeartbeatTimeout")
+	}
+	if s.Windows != 0 {
+		names = append(names, "MaxWindows")
+	}
 	return names
 }
 

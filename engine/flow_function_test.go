@@ -208,6 +208,7 @@ func TestOptionsOfADeclaredOperation(t *testing.T) {
 	for name, opt := range map[string]engine.StepOption{
 		"Version": engine.Version("2"), "ForKey": engine.ForKey("k"), "Parallel": engine.Parallel(2), "Within": engine.Within(time.Hour), "Detached": engine.Detached(),
 		"UndoPolicy": engine.UndoPolicy("fixed(1s) attempts=2"), "HeartbeatTimeout": engine.HeartbeatTimeout(time.Minute), "MaxWindows": engine.MaxWindows(3),
+		"Labels": engine.Labels(strconv.Itoa),
 	} {
 		_, err := engine.NewWorkflow("w", engine.CallFunction("f", nil), engine.Operation("a", "run", opt))
 		if want := `operation "a": ` + name + `: only After, Policy, WithPolicy, MaxLost and Concurrency are options`; err == nil || !strings.Contains(err.Error(), want) {

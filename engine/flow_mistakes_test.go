@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -352,8 +353,8 @@ func TestFlowWithWrongParts(t *testing.T) {
 		{"a timeout of the function", "total-timeout", func() (*engine.Workflow, error) {
 			return engine.NewFlow("w", ok, engine.Function(engine.Policy("fixed(1s) total-timeout=1m")))
 		}},
-		{"a key of a step", "ForKey, Parallel, Within, Detached and UndoPolicy are options of the operations of a flow", func() (*engine.Workflow, error) {
-			return engine.NewWorkflow("w", engine.Step("a", step, engine.ForKey("k")))
+		{"options of operations for a step", "ForKey, Labels: only the operations of a flow have such options", func() (*engine.Workflow, error) {
+			return engine.NewWorkflow("w", engine.Step("a", step, engine.ForKey("k"), engine.Labels(strconv.Itoa)))
 		}},
 		{"an input that can't be stored", "can't be stored as JSON", func() (*engine.Workflow, error) {
 			return engine.NewFlow("w", func(*engine.Flow, chan int) (int, error) { return 0, nil })

@@ -101,9 +101,25 @@ type stepBuilder struct {
 	errs        []error // nil values do not count
 }
 
-// hasOpOptions reports whether an option was set that only an operation of a flow can have.
-func (s *stepBuilder) hasOpOptions() bool {
-	return s.key != "" || s.parallel != 0 || s.within != 0 || s.detached || s.undoPolicy != "" || s.labels != nil
+// opOptions returns the names of the options that were set and that only the call of an operation of
+// a flow can have.
+func (s *stepBuilder) opOptions() (names []string) {
+	for _, o := range []struct {
+		name  string
+		isSet bool
+	}{
+		{"ForKey", s.key != ""},
+		{"Parallel", s.parallel != 0},
+		{"Within", s.within != 0},
+		{"Detached", s.detached},
+		{"UndoPolicy", s.undoPolicy != ""},
+		{"Labels", s.labels != nil},
+	} {
+		if o.isSet {
+			names = append(names, o.name)
+		}
+	}
+	return names
 }
 
 // NewWorkflow returns a workflow with the given steps and options. Its error lists
@@ -181,8 +197,8 @@ func newStep(name string, opts []StepOption) *stepBuilder {
 		opt(s)
 	}
 	s.parsePolicy()
-	if s.hasOpOptions() {
-		s.errs = append(s.errs, errors.New("ForKey, Parallel, Within, Detached and UndoPolicy are options of the operations of a flow"))
+	if names := s.opOptions(); len(names) > 0 {
+		s.errs = append(s.errs, fmt.Errorf("%s: only the operations of a flow have such options", strings.Join(names, ", ")))
 	}
 	return s
 }
