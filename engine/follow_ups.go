@@ -253,7 +253,7 @@ func (t *turn) giveUp(run *machine.Run, next *Workflow) error {
 		Attempts: run.Attempts(), Reason: run.Reason.String(), Input: run.Input, Outputs: map[string]json.RawMessage{},
 	}
 	g.Step, g.Error, _ = run.Situation()
-	g.StepAttempts = attemptsOf(run, g.Step)
+	g.Step, g.StepAttempts = failedStep(run, g.Step)
 	g.Origin, g.OriginKey = originOf(run)
 	text, err := g.encode(run, min(t.o.sh.cfg.MaxPayload, giveUpInput))
 	if err != nil {
@@ -267,15 +267,21 @@ func (t *turn) giveUp(run *machine.Run, next *Workflow) error {
 	return err
 }
 
-// attemptsOf returns the number of attempts of a step that has not ended or has failed. The attempts
-// of a function are those of its operations.
-func attemptsOf(run *machine.Run, step string) int {
-	for n, s := range run.Live() {
-		if run.StepName(n) == step && !run.IsFunction(n) {
-			return int(s.Attempt)
+// failedStep returns the name and the number of attempts of the step that a dead run has given up:
+// in a flow, the operation whose failure has made the function give up, if there is one, and else the
+// step with the given name. The attempts of a function are those of its operations.
+func failedStep(run *machine.Run, step string) (name string, attempts int) {
+	if run.IsFlow() {
+		if op, ok := run.FailedOp(); ok {
+			return label(op.Name), op.Attempts
 		}
 	}
-	return run.Attempts()
+	for n, s := range run.Live() {
+		if run.StepName(n) == step && !run.IsFunction(n) {
+			return step, int(s.Attempt)
+		}
+	}
+	return step, run.Attempts()
 }
 
 // encode returns the stored input of the follow-up run, with the outputs of the dead run. It has at
@@ -300,14 +306,6 @@ func (g *GaveUp) encode(run *machine.Run, most int) ([]byte, error) {
 
 // encodeFlow is encode for the run of a flow.
 func (g *GaveUp) encodeFlow(run *machine.Run, most int) ([]byte, error) {
-	if failed := run.FailedOp(); failed != "" {
-		g.Step = label(failed)
-		for res := range machine.ReadResults(run.Results()) {
-			if res.Name == failed {
-				g.StepAttempts = res.Attempts
-			}
-		}
-	}
 	if len(g.Input) > most/2 {
 		g.Input, g.ByReference = nil, &GaveUpReference{Run: g.Run, Bytes: len(run.Input)}
 	}

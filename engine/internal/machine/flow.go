@@ -595,21 +595,23 @@ func EncodeRedo(numbers []int) (b []byte) {
 	return b
 }
 
-// FailedOp returns the identity of the first of the operations that a retry of the run calls again:
-// its failure has made the function give up. It is "" if no operation has failed. The run must be
-// that of a flow.
-func (r *Run) FailedOp() (identity string) {
+// FailedOp returns the result of the first of the operations that a retry of the run calls again: its
+// failure has made the function give up. ok is false if no operation has failed. The run must be that
+// of a flow.
+func (r *Run) FailedOp() (op OpResult, ok bool) {
 	redo := map[int]bool{}
 	for in := (codec.Reader{Data: r.flow.redo}); len(in.Data) > 0; {
 		redo[in.Number()] = true
 	}
-	first := 0
+	if len(redo) == 0 {
+		return op, false
+	}
 	for o := range ReadResults(r.flow.results) {
-		if redo[o.Number] && (first == 0 || o.Number < first) {
-			first, identity = o.Number, o.Name
+		if redo[o.Number] && (!ok || o.Number < op.Number) {
+			op, ok = o, true
 		}
 	}
-	return identity
+	return op, ok
 }
 
 // append encodes the operations of a run.

@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"cmp"
 	"fmt"
 	"iter"
 	"slices"
@@ -77,22 +76,15 @@ func shortenHistory(r *Run) {
 	r.History = append(short, r.History[tail:]...)
 }
 
-// lastTime returns the latest time of the records in the history.
-func lastTime(r *Run) (at int64) {
+// lastTimes returns the time of the last record in the history, and the latest time of all: they
+// differ if the clock was set back.
+func (r *Run) lastTimes() (last, latest int64) {
 	for in := (codec.Reader{Data: r.History}); len(in.Data) > 0; {
-		if t := skipRecord(&in, r.Created); in.Err == nil {
-			at = max(at, t)
+		if at := skipRecord(&in, r.Created); in.Err == nil {
+			last, latest = at, max(latest, at)
 		}
 	}
-	return at
-}
-
-// lastRecorded returns the time of the last record in the history.
-func lastRecorded(r *Run) (at int64) {
-	for rec := range r.Records() {
-		at = rec.At
-	}
-	return at
+	return last, latest
 }
 
 // Records yields the history of the run, oldest first. A record of kind Omitted says how many
@@ -127,7 +119,8 @@ func (r *Run) Records() iter.Seq[Record] {
 // a run that succeeded.
 func (r *Run) Situation() (step, text string, at time.Time) {
 	if r.Outcome == Succeeded {
-		return "", "", time.Unix(0, lastTime(r))
+		_, latest := r.lastTimes()
+		return "", "", time.Unix(0, latest)
 	}
 	var last int64
 	best := -1
@@ -178,27 +171,14 @@ func (r *Run) Situation() (step, text string, at time.Time) {
 		step = r.StepName(best)
 	}
 	if best == 0 && r.flow != nil && r.Outcome == Dead {
-		step = cmp.Or(r.failedOp(), step)
+		if op, ok := r.FailedOp(); ok {
+			step = OpName(op.Name)
+		}
 	}
 	if r.flow != nil && r.Steps[0].Status == NoHandler && mismatch != "" { // also if an operation waits
 		text = mismatch
 	}
 	return step, text, time.Unix(0, last)
-}
-
-// failedOp returns the name of the first failed operation that made the function give up; "" if
-// there is none.
-func (r *Run) failedOp() string {
-	first := (&codec.Reader{Data: r.flow.redo}).Number()
-	if len(r.flow.redo) == 0 {
-		return ""
-	}
-	for o := range ReadResults(r.flow.results) {
-		if o.Number == first {
-			return OpName(o.Name)
-		}
-	}
-	return ""
 }
 
 // cutOffText returns the error text of a run that timed out at this time while an attempt was

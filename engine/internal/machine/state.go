@@ -115,9 +115,11 @@ func (m *state) install(r *Run) {
 		}
 	case r.version <= m.seq:
 	case r.Continued():
-		m.use(r.Def.hash, lastRecorded(r))
+		last, _ := r.lastTimes()
+		m.use(r.Def.hash, last)
 	default: // it finished after the snapshot began: the stored state does not have the expiry of its key
-		m.retire(r, lastRecorded(r))
+		last, _ := r.lastTimes()
+		m.retire(r, last)
 	}
 	if r.Finished() {
 		m.Change(r)
