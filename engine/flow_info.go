@@ -120,9 +120,6 @@ func newFlowOps(r *machine.Run) *flowOps {
 		switch o := forgotten[rec.Step]; {
 		case rec.Kind == machine.Called && !known[rec.Step]:
 			o := &listedOp{number: rec.Step, status: machine.Exhausted.String(), made: -1, group: failedOps}
-			if rec.Data != nil { // it ended with its call
-				o.status, o.group = machine.Complete.String(), otherOps
-			}
 			if o.kind, o.name = splitIdentity(rec.Text); o.kind == machine.SkipKind {
 				continue
 			}

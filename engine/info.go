@@ -55,7 +55,7 @@ type Info struct {
 	InputPreview  string       `json:"input_preview,omitempty"`  // beginning of the input; only in lists
 	OutputPreview string       `json:"output_preview,omitempty"` // the output, if it is short; only in lists
 	Steps         []StepInfo   `json:"steps,omitempty"`          // of a flow: the function and the operations that it has called, not all if they are many
-	Declared      []DeclaredOp `json:"declared,omitempty"`       // of a flow that is described by data: the operations that it declares, in their order: see Operation
+	Declared      []DeclaredOp `json:"declared,omitempty"`       // of a flow with declared operations: those, in their order: see Operation
 	Operations    *OpCounts    `json:"operations,omitempty"`     // of a flow: numbers of its operations
 	Notes         []Note       `json:"notes,omitempty"`          // events of the run as a whole
 	Omitted       int          `json:"omitted,omitempty"`        // number of events from the middle of a long history that are not stored any more

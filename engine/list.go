@@ -126,8 +126,8 @@ type Stats struct {
 	Workflows []WorkflowStats `json:"workflows"`
 	Waiting   int             `json:"timers"`           // pending waits and deadlines
 	Running   int             `json:"running"`          // running attempts
-	Queued    int             `json:"queued"`           // upper bound of the steps that are due and wait for a free place, without those of paused workflows
-	Oldest    *time.Time      `json:"oldest,omitempty"` // when the first of the queued steps became due
+	Queued    int             `json:"queued"`           // upper bound of the steps that are due and wait for a free place; the queues of paused workflows are left out, with the steps of undoing runs
+	Oldest    *time.Time      `json:"oldest,omitempty"` // when the first of the steps that Queued counts became due
 	Stuck     int64           `json:"stuck"`            // handlers of stuck attempts that have not returned
 	Missing   map[string]int  `json:"needs_handler"`    // number of steps that wait for a handler, by its name
 	Behind    int             `json:"view_behind"`      // changed runs that are not in the view yet

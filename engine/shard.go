@@ -217,19 +217,17 @@ func ask[T any](ctx context.Context, sh *shard, f func(*turn) (T, error)) (v T, 
 	return v, err
 }
 
-// post sends a request to the owner, and does not wait for an answer. It returns false if the owner
+// post sends a request to the owner, and does not wait for an answer. It does nothing if the owner
 // has stopped.
-func (sh *shard) post(r *request) bool {
+func (sh *shard) post(r *request) {
 	select {
 	case sh.others <- r:
-		return true
+		return
 	default:
 	}
 	select {
 	case sh.others <- r:
-		return true
 	case <-sh.done:
-		return false
 	}
 }
 
