@@ -38,19 +38,25 @@ const (
 	errandTick      = 100 * time.Millisecond // how often errands are looked for that are to be repeated
 )
 
-// errandQueue has the errands of a shard that are not being done.
+// errandQueue has the errands of a shard.
 type errandQueue struct {
 	mu      sync.Mutex
-	waiting []*errand
-	failed  []*errand       // to be repeated later
-	workers int             // goroutines that do errands, or wait for failed ones
-	active  map[int]int     // errands that are being done, by shard
-	ctx     context.Context // of the workers; it ends with the shard, or when there are no workers
+	shards  map[int]*shardErrands // by the other shard
+	ready   []*shardErrands       // those with waiting errands; the next errand is of the first possible one
+	failed  []*errand             // to be repeated later
+	workers int                   // goroutines that do errands, or wait for failed ones
+	ctx     context.Context       // of the workers; it ends with the shard, or when there are no workers
 	end     context.CancelFunc
 }
 
-// beginErrands does the errands, in their order, when fewer than maxErrands are being done, and
-// fewer than maxShardErrands with the same shard.
+// shardErrands has the errands with one other shard. A shard that is away may have many.
+type shardErrands struct {
+	waiting []*errand
+	active  int // errands that are being done
+}
+
+// beginErrands does the errands when fewer than maxErrands are being done, and fewer than
+// maxShardErrands with the same shard. Errands with the same shard begin in their order.
 func (sh *shard) beginErrands(list []*errand) {
 	sh.errands.mu.Lock()
 	defer sh.errands.mu.Unlock()
@@ -60,7 +66,7 @@ func (sh *shard) beginErrands(list []*errand) {
 // enqueueErrands is beginErrands for a caller that holds the lock of the queue.
 func (sh *shard) enqueueErrands(list []*errand) {
 	q := &sh.errands
-	q.waiting = append(q.waiting, list...)
+	q.add(list)
 	for range min(len(list), maxErrands-q.workers) {
 		sh.addErrandWorker(sh.doErrands)
 	}
@@ -71,7 +77,6 @@ func (sh *shard) addErrandWorker(work func(context.Context)) {
 	q := &sh.errands
 	if q.workers == 0 {
 		q.ctx, q.end = context.WithCancel(context.Background())
-		q.active = map[int]int{}
 		go sh.endErrands(q.ctx, q.end)
 	}
 	q.workers++
@@ -121,21 +126,52 @@ func (q *errandQueue) next(ctx context.Context, before *errand) *errand {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if before != nil {
-		q.active[before.shard]--
+		q.shards[before.shard].active--
 	}
 	if ctx.Err() == nil {
-		for i, e := range q.waiting {
-			if q.active[e.shard] >= maxShardErrands {
-				continue
-			}
-			copy(q.waiting[1:i+1], q.waiting[:i]) // usually none
-			q.waiting[0] = nil
-			q.waiting = q.waiting[1:]
-			q.active[e.shard]++
+		if e := q.take(); e != nil {
 			return e
 		}
 	}
 	q.leave()
+	return nil
+}
+
+// add adds errands that wait. The caller must hold the lock.
+func (q *errandQueue) add(list []*errand) {
+	if q.shards == nil {
+		q.shards = map[int]*shardErrands{}
+	}
+	for _, e := range list {
+		s := q.shards[e.shard]
+		if s == nil {
+			s = new(shardErrands)
+			q.shards[e.shard] = s
+		}
+		if len(s.waiting) == 0 {
+			q.ready = append(q.ready, s)
+		}
+		s.waiting = append(s.waiting, e)
+	}
+}
+
+// take removes the next errand that can begin, and counts it as active; nil if there is none. The
+// other shards take turns. The caller must hold the lock.
+func (q *errandQueue) take() *errand {
+	for i, s := range q.ready {
+		if s.active >= maxShardErrands {
+			continue
+		}
+		e := s.waiting[0]
+		s.waiting[0] = nil
+		s.waiting = s.waiting[1:]
+		s.active++
+		q.ready = slices.Delete(q.ready, i, i+1)
+		if len(s.waiting) > 0 {
+			q.ready = append(q.ready, s)
+		}
+		return e
+	}
 	return nil
 }
 
