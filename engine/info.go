@@ -48,7 +48,8 @@ type Info struct {
 	Asking      bool              `json:"asking,omitempty"`       // it waits for the answer to a question: see StepInfo.Question
 
 	// WorkflowPaused says who has paused the workflow of the run, and when, so that no attempt of
-	// the run begins; nil if the workflow is not paused, or the run has ended or is undoing.
+	// the run begins; nil if the workflow is not paused, or the run has ended or is undoing. In
+	// lists of an engine with Config.Dir, a run that is undoing and waits for a handler has it, too.
 	WorkflowPaused *PausedWorkflow `json:"workflow_paused,omitempty"`
 
 	Version       string       `json:"version,omitempty"`        // version of the function of a flow

@@ -119,9 +119,10 @@ func (p *pauses) update(m *machine.Machine) {
 	p.byName.Store(&list)
 }
 
-// describe sets Info.WorkflowPaused of a run.
-func (p *pauses) describe(i *Info) {
-	if i.Finished() || i.State == StateUndoing {
+// describe sets Info.WorkflowPaused of a run. undoing says that the run undoes its operations: also
+// then it may wait for a handler.
+func (p *pauses) describe(i *Info, undoing bool) {
+	if i.Finished() || undoing {
 		return
 	}
 	if list := p.byName.Load(); list != nil {

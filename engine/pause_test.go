@@ -394,6 +394,41 @@ func TestUndoInAPause(t *testing.T) {
 	}
 }
 
+// A run that is undoing is not stopped by a pause, also if it waits for a handler.
+func TestPauseDoesNotShowForAnUndoThatNeedsAHandler(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var store memlog.Store
+		w := MustFlow("code", func(f *Flow, _ int) (string, error) {
+			if _, err := DoUndo(f, "book", func(context.Context) (string, error) { return "", nil },
+				func(context.Context, *string) error { time.Sleep(time.Minute); return nil }); err != nil {
+				return "", err
+			}
+			return Await[string](f, "go")
+		})
+		e := must(Open(t.Context(), Config{Log: store.Open(), Workflows: []*Workflow{w}, Logger: quiet()}))
+		run, stopped := started(t, e, w, 0), started(t, e, w, 1)
+		synctest.Wait()
+		check(t, e.PauseWorkflow(t.Context(), "code", "ann"))
+		check(t, e.Cancel(t.Context(), run.ID, "ann"))
+		synctest.Wait()
+		_ = e.Close(gone()) // killed
+		e = must(Open(t.Context(), Config{Log: store.Open(), Logger: quiet()}))
+		time.Sleep(time.Hour)
+		for _, i := range append(must(e.List(t.Context(), Filter{})).Runs, *must(e.Get(t.Context(), run.ID)), *must(e.Get(t.Context(), stopped.ID))) {
+			switch {
+			case i.ID == stopped.ID:
+				if i.WorkflowPaused == nil {
+					t.Errorf("the other run: %+v", i)
+				}
+			case i.State != StateNeedsHandler || i.WorkflowPaused != nil:
+				t.Errorf("the run is %s, paused %+v", i.State, i.WorkflowPaused)
+			}
+		}
+		check(t, e.Close(t.Context()))
+	})
+}
+
 // A run that is undone by hand needs a place among MaxRuns. While it waits for one, it does not block
 // the runs that have a place.
 func TestUndoInAPauseKeepsMaxRuns(t *testing.T) {

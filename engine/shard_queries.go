@@ -91,7 +91,7 @@ func (q *queries) get(ctx context.Context, id string) (*Info, error) {
 		return nil, err
 	}
 	i := describe(r)
-	q.sh.pauses.describe(i)
+	q.sh.pauses.describe(i, r.IsUndoing())
 	return i, nil
 }
 
@@ -151,7 +151,7 @@ func (q *queries) list(ctx context.Context, f Filter) (a answer, err error) {
 	a.Page.Next, a.Page.Behind = p.Next, p.SearchBehind
 	for i := range p.Runs {
 		a.Page.Runs = append(a.Page.Runs, summary(&p.Runs[i]))
-		q.sh.pauses.describe(&a.Page.Runs[i])
+		q.sh.pauses.describe(&a.Page.Runs[i], a.Page.Runs[i].State == StateUndoing)
 	}
 	a.Cursors, a.Distance = p.Cursors, p.Distance
 	return a, nil
@@ -166,7 +166,7 @@ func (q *queries) listAll(ctx context.Context, f *Filter) (*Page, error) {
 			row := row(r) // without a view there is no folder, and nothing is cold
 			if f.matches(&row) {
 				page.Runs = append(page.Runs, summary(&row))
-				q.sh.pauses.describe(&page.Runs[len(page.Runs)-1])
+				q.sh.pauses.describe(&page.Runs[len(page.Runs)-1], r.IsUndoing())
 			}
 		}
 		return page, nil
