@@ -70,17 +70,23 @@ func (e *Engine) changeWorkflow(ctx context.Context, c *call) error {
 	}
 	var silent []int
 	var errs []error
+	stored := 0
 	for n, got := range e.all(ctx, c) {
 		switch {
 		case got.err == nil:
+			stored++
 		case e.alone == nil && errors.Is(got.err, ErrAway):
 			silent = append(silent, n)
 		default:
 			errs = append(errs, got.err)
 		}
 	}
-	if len(silent) > 0 {
+	switch {
+	case len(silent) == 0:
+	case len(errs) == 0 && stored > 0:
 		errs = append(errs, fmt.Errorf("%s: %w, and the others have stored it: repeat the command", c.Workflow, away(silent)))
+	default:
+		errs = append(errs, fmt.Errorf("%s: %w: repeat the command", c.Workflow, away(silent)))
 	}
 	return errors.Join(errs...)
 }

@@ -549,6 +549,32 @@ func TestClusterPausesAWorkflowPartly(t *testing.T) {
 	})
 }
 
+// A pause that no shard has stored does not say that others have stored it.
+func TestClusterPausesAWorkflowNowhere(t *testing.T) {
+	t.Parallel()
+	together(t, func(t *testing.T, s *memlog.Store) {
+		w := must(NewWorkflow("wide", nothing()))
+		log := s.Join("a")
+		log.Disturb(func(op memlog.Operation) memlog.Fault {
+			if op.Name == "lease" {
+				return memlog.Fault{Before: errors.New("no lease")} // it owns no shard
+			}
+			return memlog.Fault{}
+		})
+		a := memberOf(t, log, Config{Workflows: []*Workflow{w}})
+		err := a.PauseWorkflow(t.Context(), "wide", "ann")
+		if !errors.Is(err, ErrAway) || !strings.HasSuffix(err.Error(), ": repeat the command") || strings.Contains(err.Error(), "stored") {
+			t.Errorf("PauseWorkflow() = %v", err)
+		}
+		log.Disturb(nil)
+		settled(t, a)
+		if p := pauseOf(t, a.Engine, "wide"); p != nil {
+			t.Errorf("%+v", p)
+		}
+		check(t, a.PauseWorkflow(t.Context(), "wide", "ann"))
+	})
+}
+
 func TestClusterRefusesAPauseWhileAMemberIsOld(t *testing.T) {
 	t.Parallel()
 	together(t, func(t *testing.T, s *memlog.Store) {
