@@ -275,6 +275,10 @@ func TestLogsThatAreRefused(t *testing.T) {
 	full := copied(t, folder(t, h.dir))
 	used := newRooms(2)
 	h.visit(t, used[1])
+	paused := newRooms(2)
+	keeper := must(Open(t.Context(), Config{Log: paused[1].Open(), Workflows: []*Workflow{must(NewWorkflow("order", nothing()))}, Logger: quiet()}))
+	check(t, keeper.PauseWorkflow(t.Context(), "order", "ann"))
+	check(t, keeper.Close(t.Context()))
 	half := func() rooms {
 		to, left := newRooms(2), new(atomic.Int64)
 		left.Store(10)
@@ -315,6 +319,7 @@ func TestLogsThatAreRefused(t *testing.T) {
 		want     string
 	}{
 		{"a target with runs", copied(t, full), used, "shard 1 of the target: it is not empty, it has 1 scheduled run; move to a new folder or cluster, in which no server has started"},
+		{"a target with a paused workflow", copied(t, full), paused, "shard 1 of the target: it is not empty, it has 1 paused workflow; move"},
 		{"a target like the source", copied(t, full), copied(t, full), "of finished runs; move to a new folder or cluster, in which no server has started"},
 		{"a target of another source", copied(t, full), half(), "shard 0 of the target: a move from the old one to here began on "},
 		{"a source that is a half-filled target", half(), newRooms(1), "shard 0 of the source: a move from the old one to here"},

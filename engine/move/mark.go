@@ -234,14 +234,20 @@ func (m *mover) checkEmpty(ctx context.Context, shard int) error {
 	if err != nil {
 		return m.to.wrap(shard, err)
 	}
-	if !t.Empty() || len(s.Archives) > 0 {
-		return m.to.wrap(shard, fmt.Errorf("it is not empty, it has %s; move to a new folder or cluster, in which no server has started", contents(&t, len(s.Archives))))
+	paused := 0 // not in the tally: every shard has the pauses of all workflows
+	for _, w := range s.Machine.Workflows() {
+		if w.Pause != nil {
+			paused++
+		}
+	}
+	if !t.Empty() || paused > 0 || len(s.Archives) > 0 {
+		return m.to.wrap(shard, fmt.Errorf("it is not empty, it has %s; move to a new folder or cluster, in which no server has started", contents(&t, paused, len(s.Archives))))
 	}
 	return nil
 }
 
 // contents describes what a shard has, for the error of checkEmpty.
-func contents(t *machine.Tally, archives int) string {
+func contents(t *machine.Tally, paused, archives int) string {
 	var list []string
 	add := func(n int, one, many string) {
 		if n > 0 {
@@ -254,6 +260,7 @@ func contents(t *machine.Tally, archives int) string {
 	}
 	add(t.Keys, "key", "keys")
 	add(t.Schedules, "schedule", "schedules")
+	add(paused, "paused workflow", "paused workflows")
 	add(archives, "archive of finished runs", "archives of finished runs")
 	return cmp.Or(strings.Join(list, ", "), "the counts of earlier runs")
 }

@@ -281,7 +281,8 @@ func keyTwice(key string, k keyed, id ID, workflow string) error {
 		"repeat the move when one of the two runs has ended and is not kept any more", key, k.id, k.of.Name, id, workflow)
 }
 
-// Tally counts the contents of a machine. The sum over all shards does not depend on the layout.
+// Tally counts the contents of a machine, without paused workflows, which every shard has: see
+// Layout.Check. The sum over all shards does not depend on the layout.
 type Tally struct {
 	Runs      [States]int // number of runs in memory, by state
 	Orphans   int         // attempts that are running according to the state
