@@ -86,6 +86,7 @@ type call struct {
 	Start     *start          `json:"start,omitempty"`
 	Keep      []string        `json:"keep,omitempty"` // of latest: steps whose results are taken over
 	Schedules []Schedule      `json:"schedules,omitempty"`
+	Unpaused  []string        `json:"unpaused,omitempty"` // of schedule: those that are removed only if they are not paused
 	After     uint64          `json:"after,omitempty"`
 	Fresh     bool            `json:"fresh,omitempty"` // of groups, as in Filter
 }
@@ -189,7 +190,7 @@ func (c *commands) perform(ctx context.Context, asked *call) (a answer, err erro
 	case opStats:
 		a.Stats, err = q.stats(ctx)
 	case opSchedule:
-		err = c.sh.scheduler.set(ctx, asked.Schedules)
+		a.Schedules, err = c.sh.scheduler.set(ctx, asked.Schedules, asked.Unpaused)
 	case opSchedules:
 		a.Schedules, err = c.sh.scheduler.list(ctx)
 	case opPauseSchedule, opResumeSchedule:

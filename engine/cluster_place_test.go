@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -173,6 +174,71 @@ func TestClusterScheduleThatMovesStaysPaused(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// hookedCaller is the log of a member that does something before it changes the schedules of a shard.
+type hookedCaller struct {
+	journal.Cluster
+	before func()
+}
+
+func (h *hookedCaller) Call(ctx context.Context, shard int, request []byte) ([]byte, error) {
+	var c call
+	if err := json.Unmarshal(request, &c); err != nil {
+		return nil, err
+	}
+	if c.Op == opSchedule {
+		h.before()
+	}
+	return h.Cluster.Call(ctx, shard, request)
+}
+
+// A pause that is stored while another process moves the schedule to another shard is not lost.
+func TestClusterScheduleIsPausedWhileItMoves(t *testing.T) {
+	t.Parallel()
+	for at := range int32(6) { // how many shards the other process has changed
+		together(t, func(t *testing.T, s *memlog.Store) {
+			wide, narrow := must(NewWorkflow("wide", nothing())), must(NewWorkflow("narrow", MaxRuns(2), nothing()))
+			cfg := Config{Workflows: []*Workflow{wide, narrow}}
+			a, b := joined(t, s, "a", cfg), joined(t, s, "b", cfg)
+			settled(t, a, b)
+			if a.cluster.get(machine.WorkflowSlot("narrow")%8) == nil {
+				a, b = b, a
+			}
+			name := ""
+			for n := range 1000 { // in another shard of a than the runs of narrow
+				if name = keyIn(a, n); machine.KeySlot(name)%8 != machine.WorkflowSlot("narrow")%8 {
+					break
+				}
+			}
+			plan := func(m *member, workflow string) error {
+				return m.SetSchedules(t.Context(), []Schedule{{Name: name, Workflow: workflow, Cron: "*/10 * * * *", Input: []byte("1")}})
+			}
+			check(t, plan(a, "wide"))
+			var sent atomic.Int32
+			var paused error
+			b.cluster.calls.log = &hookedCaller{b.cluster.calls.log, func() {
+				if sent.Add(1) == at+1 {
+					paused = a.PauseSchedule(t.Context(), name, "ann")
+				}
+			}}
+			check(t, plan(b, "narrow"))
+			if sent.Load() <= at {
+				return // it has changed fewer shards
+			}
+			if paused != nil && (at == 0 || !errors.Is(paused, ErrNoSchedule)) {
+				t.Errorf("after %d changes: PauseSchedule() = %v", at, paused)
+			}
+			list := must(a.Schedules(t.Context()))
+			if len(list) != 1 || list[0].Workflow != "narrow" || (list[0].Paused == nil) != (paused != nil) {
+				t.Errorf("after %d changes: schedules %+v, and PauseSchedule() = %v", at, list, paused)
+			}
+			answers, _, _ := a.gather(t.Context(), &call{Op: opSchedules})
+			if holders, _ := holdersOf(answers, name); !slices.Equal(holders, []int{machine.WorkflowSlot("narrow") % 8}) {
+				t.Errorf("after %d changes the shards %v have the schedule", at, holders)
+			}
+		})
 	}
 }
 

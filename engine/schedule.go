@@ -229,30 +229,41 @@ func (s scheduleSpreader) knowsWorkflow(ctx context.Context, name string) (bool,
 // spread gives each shard its schedules. A schedule that belongs to another shard now is
 // removed from the old shard before it is added to the new one. It may miss a start in
 // between, but never starts a run twice. One that is paused is added before it is removed: it
-// starts nothing, and the pause is not lost if this process dies in between.
+// starts nothing, and the pause is not lost if this process dies in between. If a schedule that is to
+// be removed was paused meanwhile, it stays, and spread begins again.
 func (s scheduleSpreader) spread(ctx context.Context, list []Schedule) error {
 	if s.alone != nil {
-		return s.setAt(ctx, map[int][]Schedule{0: list})
+		_, err := s.setAt(ctx, map[int]*call{0: {Schedules: list}})
+		return err
 	}
+	for {
+		if done, err := s.trySpread(ctx, slices.Clone(list)); done || err != nil {
+			return err
+		}
+	}
+}
+
+// trySpread is spread. done is false if a schedule that is to be removed was paused meanwhile.
+func (s scheduleSpreader) trySpread(ctx context.Context, list []Schedule) (done bool, err error) {
 	homes := map[string]int{}
-	parts := map[int][]Schedule{}
+	parts := map[int]*call{}
 	for n := range s.count() {
-		parts[n] = nil
+		parts[n] = new(call)
 	}
 	for _, one := range list {
 		home, err := s.home(ctx, &one)
 		if err != nil {
-			return err
+			return false, err
 		}
 		homes[one.Name] = home
-		parts[home] = append(parts[home], one)
+		parts[home].Schedules = append(parts[home].Schedules, one)
 	}
 	answers, silent, err := s.gather(ctx, &call{Op: opSchedules})
 	if err != nil {
-		return err
+		return false, err
 	}
 	if len(silent) > 0 {
-		return fmt.Errorf("schedules: %w, and may have some of them; none was changed", away(silent))
+		return false, fmt.Errorf("schedules: %w, and may have some of them; none was changed", away(silent))
 	}
 	paused := map[string]*PausedSchedule{}
 	for _, a := range answers {
@@ -262,25 +273,27 @@ func (s scheduleSpreader) spread(ctx context.Context, list []Schedule) error {
 			}
 		}
 	}
-	added := map[int][]Schedule{}
+	added := map[int]*call{}
 	for home, part := range parts {
-		for i := range part {
-			part[i].Paused = paused[part[i].Name]
-			if holders, _ := holdersOf(answers, part[i].Name); part[i].Paused != nil && !slices.Contains(holders, home) {
+		for i := range part.Schedules {
+			one := &part.Schedules[i]
+			one.Paused = paused[one.Name]
+			if holders, _ := holdersOf(answers, one.Name); one.Paused != nil && !slices.Contains(holders, home) {
 				if added[home] == nil {
-					added[home] = slices.Clone(answers[home].Schedules)
+					added[home] = &call{Schedules: slices.Clone(answers[home].Schedules)}
 				}
-				added[home] = append(added[home], part[i])
+				added[home].Schedules = append(added[home].Schedules, *one)
 			}
 		}
 	}
-	if err := s.setAt(ctx, added); err != nil {
-		return err
+	if _, err := s.setAt(ctx, added); err != nil {
+		return false, err
 	}
-	if err := s.evict(ctx, answers, added, homes); err != nil {
-		return err
+	if kept, err := s.evict(ctx, answers, added, homes); kept || err != nil {
+		return false, err
 	}
-	return s.setAt(ctx, parts)
+	_, err = s.setAt(ctx, parts)
+	return true, err
 }
 
 // endMove ends the move of a schedule that several shards have: it is removed from all but the one
@@ -293,7 +306,8 @@ func (s scheduleSpreader) endMove(ctx context.Context, answers []*answer, holder
 	if !slices.Contains(holders, home) {
 		home = holders[len(holders)-1]
 	}
-	return []int{home}, s.evict(ctx, answers, nil, map[string]int{one.Name: home})
+	_, err = s.evict(ctx, answers, nil, map[string]int{one.Name: home})
+	return []int{home}, err
 }
 
 // home returns the shard that a schedule belongs to. The runs that it starts are in the
@@ -315,35 +329,43 @@ func (s scheduleSpreader) home(ctx context.Context, one *Schedule) (int, error) 
 }
 
 // evict removes the schedules from the shards that they do not belong to any more. answers has what
-// the shards had, and added what was added to some of them since.
-func (s scheduleSpreader) evict(ctx context.Context, answers []*answer, added map[int][]Schedule, homes map[string]int) error {
-	moved := map[int][]Schedule{}
+// the shards had, and added what was added to some of them since. kept says that a schedule was
+// paused since then, and stays.
+func (s scheduleSpreader) evict(ctx context.Context, answers []*answer, added map[int]*call, homes map[string]int) (kept bool, err error) {
+	moved := map[int]*call{}
 	for n, a := range answers {
 		if a == nil {
 			continue
 		}
 		has := a.Schedules
 		if added[n] != nil {
-			has = added[n]
+			has = added[n].Schedules
 		}
-		stays := slices.DeleteFunc(slices.Clone(has), func(one Schedule) bool {
-			home, wanted := homes[one.Name]
-			return wanted && home != n
-		})
-		if len(stays) < len(has) {
-			moved[n] = stays
+		var c call
+		for _, one := range has {
+			switch home, wanted := homes[one.Name]; {
+			case !wanted || home == n:
+				c.Schedules = append(c.Schedules, one)
+			case one.Paused == nil:
+				c.Unpaused = append(c.Unpaused, one.Name)
+			}
+		}
+		if len(c.Schedules) < len(has) {
+			moved[n] = &c
 		}
 	}
 	return s.setAt(ctx, moved)
 }
 
-// setAt replaces all schedules of the given shards.
-func (s scheduleSpreader) setAt(ctx context.Context, parts map[int][]Schedule) error {
-	errs := make([]error, s.count())
+// setAt replaces all schedules of the given shards. kept says that a shard has kept a schedule of
+// call.Unpaused.
+func (s scheduleSpreader) setAt(ctx context.Context, parts map[int]*call) (kept bool, err error) {
+	answers, errs := make([]answer, s.count()), make([]error, s.count())
 	var each sync.WaitGroup
-	for shard, part := range parts {
-		each.Go(func() { _, errs[shard] = s.at(ctx, shard, &call{Op: opSchedule, Schedules: part}) })
+	for shard, c := range parts {
+		c.Op = opSchedule
+		each.Go(func() { answers[shard], errs[shard] = s.at(ctx, shard, c) })
 	}
 	each.Wait()
-	return errors.Join(errs...)
+	return slices.ContainsFunc(answers, func(a answer) bool { return len(a.Schedules) > 0 }), errors.Join(errs...)
 }

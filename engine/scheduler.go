@@ -30,18 +30,26 @@ func (s *scheduler) init(sh *shard) {
 	s.unstartable = map[string]string{}
 }
 
-// set replaces all schedules of the shard. Any goroutine may call it.
-func (s *scheduler) set(ctx context.Context, list []Schedule) error {
+// set replaces all schedules of the shard. unpaused has the names of schedules that move to another
+// shard and are not paused, as far as the caller knows: those that are paused stay, and set returns
+// them. Any goroutine may call it.
+func (s *scheduler) set(ctx context.Context, list []Schedule, unpaused []string) ([]Schedule, error) {
+	var kept []Schedule
 	wanted := map[string]Schedule{}
 	for _, one := range list {
 		wanted[one.Name] = one
 	}
-	return s.sh.do(ctx, func(t *turn) error {
-		for name := range s.o.m.Schedules() {
-			if _, keep := wanted[name]; !keep {
-				t.must(&machine.Record{Kind: machine.Cron, At: t.now, Text: name})
-				delete(s.unstartable, name)
+	err := s.sh.do(ctx, func(t *turn) error {
+		for name, stored := range s.o.m.Schedules() {
+			if _, keep := wanted[name]; keep {
+				continue
 			}
+			if one := s.decode(stored); one.Paused != nil && slices.Contains(unpaused, name) {
+				kept = append(kept, one)
+				continue
+			}
+			t.must(&machine.Record{Kind: machine.Cron, At: t.now, Text: name})
+			delete(s.unstartable, name)
 		}
 		for _, one := range wanted {
 			one.Refused = nil
@@ -62,6 +70,10 @@ func (s *scheduler) set(ctx context.Context, list []Schedule) error {
 		s.warn()
 		return nil
 	})
+	if err != nil {
+		return nil, err // the owner may still append to kept
+	}
+	return kept, nil
 }
 
 // list returns the schedules as they are shown. Any goroutine may call it.
