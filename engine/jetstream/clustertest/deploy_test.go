@@ -34,7 +34,7 @@ const (
 // TestRollingDeploy replaces the workers of a cluster by those of a new version
 // of the workflow, one by one. A run ends by the definition with which it
 // began, and waits while the owner of its shard does not have the functions for
-// it.
+// it. Before that the workflow is paused, while a worker is restarted.
 func TestRollingDeploy(t *testing.T) {
 	nodes := natstest.Start(t, 3)
 	dir := t.TempDir()
@@ -43,10 +43,21 @@ func TestRollingDeploy(t *testing.T) {
 	}
 	a := begin("a", "old", deployRuns)
 	b := begin("b", "new", deployRuns)
-	b.until("both have shards", func(r *report) bool { return r.Owned["a"] > 0 && r.Owned["b"] > 0 })
+	bothOwn := func(r *report) bool { return r.Owned["a"] > 0 && r.Owned["b"] > 0 }
+	b.until("both have shards", bothOwn)
+	b.change("pause")
+	b.until("all runs wait", func(r *report) bool { return r.Paused && r.States["queued"] == 2*deployRuns })
 	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	a.stop() // its shards get another owner, and a new one again
+	b.until("one has all shards", func(r *report) bool { return r.Paused && r.Owned["b"] == shards })
+	a = begin("a", "old", 0)
+	paused := a.until("both have shards again", func(r *report) bool { return bothOwn(r) && r.Paused && r.States["queued"] == 2*deployRuns })
+	if len(paused.done) > 0 || paused.States["succeeded"] > 0 {
+		t.Errorf("in the pause: %+v, done %v", paused, paused.done)
+	}
+	a.change("resume")
 	halfway := b.until("nothing moves", func(r *report) bool {
 		return r.States["succeeded"]+r.States["needs-handler"] == 2*deployRuns
 	})
@@ -150,6 +161,7 @@ type report struct {
 	States  map[string]int
 	Missing map[string]int
 	Owned   map[string]int
+	Paused  bool           // the workflow is paused in all shards
 	done    map[string]int // calls in the witness file, by step
 }
 
@@ -173,6 +185,18 @@ func (d *deployProcess) until(what string, enough func(*report) bool) *report {
 		return enough(r)
 	})
 	return r
+}
+
+// change has the process pause or resume the workflow, until that succeeds.
+func (d *deployProcess) change(command string) {
+	d.t.Helper()
+	testwait.Until(d.t, command, func() bool {
+		fmt.Fprintln(d.in, command)
+		if !d.out.Scan() {
+			d.t.Fatalf("worker %s has ended: %v", d.name, d.out.Err())
+		}
+		return d.out.Text() == "done"
+	})
 }
 
 // stop stops the process with SIGTERM.
@@ -245,9 +269,18 @@ func deployWorkflows(dir, version string, w *witness) (flows []*engine.Workflow,
 	return flows, nil
 }
 
-// answer prints a report for each line of standard input.
+// answer carries out the commands of standard input: report, pause and resume.
 func answer(ctx context.Context, e *engine.Engine) {
+	change := map[string]func(context.Context, string, string) error{"pause": e.PauseWorkflow, "resume": e.ResumeWorkflow}
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		if do := change[in.Text()]; do != nil {
+			if err := do(ctx, "deploy", "tester"); err != nil {
+				fmt.Println("error:", err)
+			} else {
+				fmt.Println("done")
+			}
+			continue
+		}
 		stats, err := e.Stats(ctx)
 		info, _, infoErr := e.Cluster(ctx)
 		if err = errors.Join(err, infoErr); err != nil && ctx.Err() == nil {
@@ -257,6 +290,7 @@ func answer(ctx context.Context, e *engine.Engine) {
 		for _, w := range stats.Workflows {
 			r.States = w.States
 			r.States["succeeded"] = int(w.Totals.Succeeded)
+			r.Paused = w.Paused != nil && !w.Paused.Partly && len(stats.Silent) == 0
 		}
 		for _, s := range info.Shards {
 			r.Owned[s.Name]++
