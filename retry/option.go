@@ -184,14 +184,15 @@ func logTo(l *slog.Logger) func(Event) {
 	}
 }
 
-// rejections has the breakers that have rejected calls. It is safe for concurrent use.
+// rejections remembers that the breaker of a runner has rejected calls. It is safe for concurrent
+// use.
 type rejections struct {
 	mu    sync.Mutex
-	until map[string]time.Time // end of the time in which a rejection is a repetition, by the breaker's name
+	until time.Time // rejections before it are repetitions
 }
 
 // rejectionsFor is the longest time for which rejections by a breaker are repetitions of the
-// first one.
+// first one. While the breaker waits for its probes, they are repetitions for this much longer.
 const rejectionsFor = time.Minute
 
 // repeats reports whether the event is about a call that was rejected without an attempt by a
@@ -203,13 +204,13 @@ func (r *rejections) repeats(e Event) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	until, known := r.until[open.Name]
-	if e.Time.Before(until) || known && open.State == breaker.HalfOpen { // its probes belong to the same opening
+	until := r.until
+	if open.State == breaker.HalfOpen { // the probes belong to the same opening, but not to a later one
+		until = until.Add(rejectionsFor)
+	}
+	if e.Time.Before(until) {
 		return true
 	}
-	if r.until == nil {
-		r.until = make(map[string]time.Time)
-	}
-	r.until[open.Name] = e.Time.Add(min(open.For, rejectionsFor))
+	r.until = e.Time.Add(min(open.For, rejectionsFor))
 	return false
 }

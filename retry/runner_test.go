@@ -760,6 +760,48 @@ func TestLoggerReportsAnOpenBreakerOnce(t *testing.T) {
 	})
 }
 
+func TestLoggerReportsARejectionBesideAProbe(t *testing.T) {
+	var out bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	synctest.Test(t, func(t *testing.T) {
+		b := breaker.Must(breaker.Config{ConsecutiveFailures: 1, Open: backoff.Schedule{Kind: backoff.Fixed, Base: 10 * time.Second}})
+		r := Must("fixed(0s) attempts=1", WithLogger(log), WithBreaker(b))
+		fail := func() { _ = r.Do(t.Context(), func(context.Context) error { return errFlaky }) }
+		// levels returns the levels of the lines that three calls beside a probe log.
+		levels := func() (list []string) {
+			end, ended := make(chan struct{}), make(chan struct{})
+			go func() {
+				_ = r.Do(t.Context(), func(context.Context) error { <-end; return nil })
+				close(ended)
+			}()
+			synctest.Wait()
+			out.Reset()
+			for range 3 {
+				fail()
+			}
+			for line := range strings.Lines(out.String()) {
+				level, _, _ := strings.Cut(line[strings.Index(line, "level=")+len("level="):], " ")
+				list = append(list, level)
+			}
+			close(end)
+			<-ended
+			return list
+		}
+		fail()
+		fail() // is rejected
+		time.Sleep(11 * time.Second)
+		if got := levels(); !slices.Equal(got, []string{"DEBUG", "DEBUG", "DEBUG"}) {
+			t.Errorf("beside the probe of the opening that was logged: %v", got)
+		}
+		time.Sleep(time.Hour)
+		fail() // opens the breaker, which the probe has closed
+		time.Sleep(11 * time.Second)
+		if got := levels(); !slices.Equal(got, []string{"ERROR", "DEBUG", "DEBUG"}) {
+			t.Errorf("beside the probe of a later opening: %v", got)
+		}
+	})
+}
+
 func TestWrongUseIsAnError(t *testing.T) {
 	ctx := t.Context()
 	nop := func(context.Context) error { return nil }
