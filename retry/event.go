@@ -31,9 +31,9 @@ const (
 	AttemptLost     // the process ended during the attempt
 	Progressed      // the attempt reported progress; Note has it
 	Canceled        // a run was canceled; Note says by whom
-	Resumed         // an operator resumed a run or a schedule, or ended a wait; Note has the details
+	Resumed         // an operator resumed a run, a schedule or a workflow, or ended a wait; Note has the details
 	NeedsHandler    // a step waits for a process that has its handler; Note has the handler's name
-	Paused          // an operator paused a run or a schedule; Note has the details
+	Paused          // an operator paused a run, a schedule or a workflow; Note has the details
 	FailedOver      // the call continues with another destination; Note says which and why
 	StormBegan      // retries multiply the load on Name beyond the normal; Note says how much
 	StormEnded      // the load from retries is normal again

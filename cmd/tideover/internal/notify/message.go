@@ -17,7 +17,7 @@ const (
 	GaveUp       Event = "gave-up"       // a command, a step or a session gave up
 	DeadLetter   Event = "dead-letter"   // a run gave up, and waits for an operator to repair it
 	Waiting      Event = "waiting"       // a wait began; `waiting>30m` selects waits that are longer than 30 minutes
-	Resumed      Event = "resumed"       // an operator resumed a run or ended a wait, or a session resumed after a wait
+	Resumed      Event = "resumed"       // an operator resumed a run, a schedule or a workflow, or ended a wait, or a session resumed after a wait
 	BreakerOpen  Event = "breaker-open"  // a breaker opened: no calls are made for a while
 	Recovered    Event = "recovered"     // work succeeded after failures, a breaker closed, or a retry storm is over
 	Succeeded    Event = "succeeded"     // a command of `exec`, a run or a session succeeded, with or without failures before; not its single steps
