@@ -45,14 +45,12 @@ func (e *Engine) ResumeWorkflow(ctx context.Context, name, by string) error {
 	return e.changeWorkflow(ctx, &call{Op: opResumeWorkflow, Workflow: name, By: by})
 }
 
-// PausedWorkflows returns the pauses of workflows, by name. It fails if a shard does not answer.
+// PausedWorkflows returns the pauses of workflows, by name. If shards do not answer, it returns those
+// that the other shards have stored, and an error that matches [ErrAway].
 func (e *Engine) PausedWorkflows(ctx context.Context) (map[string]PausedWorkflow, error) {
 	s, err := e.Stats(ctx)
 	if err == nil && len(s.Silent) > 0 {
 		err = fmt.Errorf("paused workflows: %w", away(s.Silent))
-	}
-	if err != nil {
-		return nil, err
 	}
 	paused := map[string]PausedWorkflow{}
 	for _, w := range s.Workflows {
@@ -60,7 +58,7 @@ func (e *Engine) PausedWorkflows(ctx context.Context) (map[string]PausedWorkflow
 			paused[w.Name] = *w.Paused
 		}
 	}
-	return paused, nil
+	return paused, err
 }
 
 // changeWorkflow sends a call about the workflow c.Workflow to all shards.

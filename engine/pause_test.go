@@ -538,6 +538,11 @@ func TestClusterPausesAWorkflowPartly(t *testing.T) {
 		if !errors.Is(err, ErrAway) || !strings.Contains(err.Error(), "and the others have stored it: repeat the command") {
 			t.Fatalf("PauseWorkflow() = %v", err)
 		}
+		short, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer stop()
+		if p, err := a.PausedWorkflows(short); !errors.Is(err, ErrAway) || p["wide"].By != "ann" {
+			t.Errorf("PausedWorkflows() = %v, %v", p, err)
+		}
 		settled(t, a)
 		if p := pauseOf(t, a.Engine, "wide"); p == nil || !p.Partly {
 			t.Errorf("%+v", p)

@@ -77,6 +77,9 @@ func TestSilentShards(t *testing.T) {
 		f.over(s.ID)
 	}
 	f.listed("succeeded", 16)
+	if _, err := f.client().PauseWorkflow(t.Context(), "echo"); err != nil {
+		t.Fatal(err)
+	}
 	other.Freeze()
 	t.Cleanup(other.Thaw)
 	c := f.client()
@@ -98,6 +101,14 @@ func TestSilentShards(t *testing.T) {
 	all.Go(func() {
 		if d, err := c.CancelMany(t.Context(), control.Bulk{Filter: &control.Filter{Workflow: "echo"}}); err != nil || !slices.Equal(d.Silent, page.Silent) {
 			t.Errorf("cancel: %+v, %v", d, err)
+		}
+	})
+	all.Go(func() {
+		w, err := c.Workflows(t.Context())
+		at := slices.IndexFunc(w.Workflows, func(w control.Workflow) bool { return w.Name == "echo" })
+		if err != nil || at < 0 || w.Workflows[at].Paused == nil || w.Workflows[at].Paused.Partly ||
+			!strings.HasPrefix(w.Missing, "schedules: shards ") || !strings.Contains(w.Missing, "; paused workflows: shards ") {
+			t.Errorf("workflows: %+v, %v", w, err)
 		}
 	})
 	all.Go(func() {

@@ -10,8 +10,8 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// Two of three NATS servers die. The server can still list its workflows, but not the start times
-// of schedules.
+// Two of three NATS servers die. The server can still list its workflows, but not the schedules and
+// the pauses.
 func TestWorkflowsAreKnownWithoutQuorum(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Start(t, 3)
@@ -27,7 +27,7 @@ func TestWorkflowsAreKnownWithoutQuorum(t *testing.T) {
 	o := a.runCommand("workflows")
 	wantCode(t, o, 0)
 	wantIn(t, "the workflows", o.out, "patient\n")
-	wantIn(t, "the warning", o.stderr, "start times of schedules are unknown: ")
+	wantIn(t, "the warning", o.stderr, "schedules and pauses may be missing: ")
 	o = a.runCommand("workflows", "--json")
 	wantCode(t, o, 0)
 	if !strings.HasPrefix(o.out, `{"workflows":[{"name":"long"`) || !strings.Contains(o.out, `"schedules_missing":"`) {

@@ -30,7 +30,7 @@ func newWorkflows(io Streams) *cobra.Command {
 		RunE: query(&o, func(ctx context.Context, c *client.Client, _ []string) (control.Workflows, error) {
 			all, err := c.Workflows(ctx)
 			if all.Missing != "" {
-				o.warn("start times of schedules are unknown: %s", all.Missing)
+				o.warn("schedules and pauses may be missing: %s", all.Missing)
 			}
 			return all, err
 		}, func(all control.Workflows, s *screen) []string { return renderWorkflows(all.Workflows, s) }),

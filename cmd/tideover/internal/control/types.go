@@ -78,7 +78,7 @@ type Workflow struct {
 // Workflows are the workflows that can be started.
 type Workflows struct {
 	Workflows []Workflow `json:"workflows"`
-	Missing   string     `json:"schedules_missing,omitempty"` // why the schedules are unknown: their owner does not answer
+	Missing   string     `json:"schedules_missing,omitempty"` // why schedules or pauses are missing: their owner does not answer
 }
 
 // Step is the definition of a step of a workflow.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
@@ -23,23 +24,27 @@ func (r *Runs) Definitions() []*engine.Workflow { return r.engine.Workflows() }
 func (r *Runs) Workflows(ctx context.Context, internal bool) (Workflows, error) {
 	all := Workflows{Workflows: []Workflow{}}
 	var both sync.WaitGroup // each may wait for shards that do not answer
-	var paused map[string]*engine.PausedWorkflow
+	var paused map[string]engine.PausedWorkflow
 	var pausedErr error
-	both.Go(func() { paused, pausedErr = r.pauses(ctx) })
+	both.Go(func() { paused, pausedErr = r.engine.PausedWorkflows(ctx) })
 	schedules, err := r.engine.Schedules(ctx)
 	both.Wait()
+	var missing []string
 	for _, err := range []error{err, pausedErr} {
 		switch {
-		case errors.Is(err, engine.ErrAway): // the schedules or pauses are unknown, but the workflows are not
-			all.Missing = err.Error()
+		case errors.Is(err, engine.ErrAway): // schedules or pauses are unknown, but the workflows are not
+			missing = append(missing, err.Error())
 		case err != nil:
 			return all, err
 		}
 	}
+	all.Missing = strings.Join(slices.Compact(missing), "; ")
 	for _, flow := range r.engine.Workflows() {
 		if internal || !Internal(flow.Name()) {
 			w := newWorkflow(flow, schedules)
-			w.Paused = paused[w.Name]
+			if p, isPaused := paused[w.Name]; isPaused {
+				w.Paused = &p
+			}
 			all.Workflows = append(all.Workflows, w)
 		}
 	}
@@ -66,16 +71,6 @@ func newWorkflow(flow *engine.Workflow, schedules []engine.Schedule) Workflow {
 	return out
 }
 
-// pauses returns the pauses of workflows by name, as far as the shards answer.
-func (r *Runs) pauses(ctx context.Context) (map[string]*engine.PausedWorkflow, error) {
-	stats, err := r.engine.Stats(ctx)
-	paused := map[string]*engine.PausedWorkflow{}
-	for _, w := range stats.Workflows {
-		paused[w.Name] = w.Paused
-	}
-	return paused, err
-}
-
 // PauseWorkflow stops all runs of a workflow until it is resumed, and returns the workflow. by names
 // the user.
 func (r *Runs) PauseWorkflow(ctx context.Context, name, by string) (Workflow, error) {
@@ -97,12 +92,28 @@ func (r *Runs) changeWorkflow(ctx context.Context, name, by string, change func(
 	if err := change(ctx, name, by); err != nil {
 		return Workflow{}, err
 	}
-	all, err := r.Workflows(ctx, false)
-	if i := slices.IndexFunc(all.Workflows, func(w Workflow) bool { return w.Name == name }); err != nil || i >= 0 {
-		return append(all.Workflows, Workflow{})[max(i, 0)], err
+	w, err := r.changedWorkflow(ctx, name)
+	if err != nil {
+		return Workflow{}, fmt.Errorf("the change is stored, but the workflow can't be read: %w", err)
 	}
-	paused, err := r.pauses(ctx) // of a workflow that is not defined any more
-	return Workflow{Name: name, Steps: []Step{}, Paused: paused[name]}, err
+	return w, nil
+}
+
+// changedWorkflow returns a workflow after it was paused or resumed.
+func (r *Runs) changedWorkflow(ctx context.Context, name string) (Workflow, error) {
+	all, err := r.Workflows(ctx, false)
+	if err != nil {
+		return Workflow{}, err
+	}
+	if i := slices.IndexFunc(all.Workflows, func(w Workflow) bool { return w.Name == name }); i >= 0 {
+		return all.Workflows[i], nil
+	}
+	w := Workflow{Name: name, Steps: []Step{}} // it is not defined any more
+	paused, err := r.engine.PausedWorkflows(ctx)
+	if p, isPaused := paused[name]; isPaused {
+		w.Paused = &p
+	}
+	return w, err
 }
 
 // Schedules returns the schedules, sorted by name.

@@ -28,7 +28,7 @@ type workflowsPage struct{ *Site }
 // workflowsBody is the content of the page with the list of workflows.
 type workflowsBody struct {
 	Rows    []workflowRow
-	Missing string // why the schedules are unknown
+	Missing string // why schedules or pauses are missing
 	Silent  string // which shards did not answer
 }
 
@@ -290,7 +290,7 @@ type workflowBody struct {
 	Trends    *trends // nil if there are no charts
 	Runs      []row
 	RunsURL   string
-	Missing   string // why the schedules are unknown
+	Missing   string // why schedules or pauses are missing
 	Silent    string // which shards did not answer
 }
 
