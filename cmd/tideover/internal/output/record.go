@@ -20,11 +20,11 @@ type Attempt struct {
 	Operation int `json:"operation,omitempty"`
 }
 
-// Matches reports whether an attempt is the one that is asked for. A number or operation that is 0
-// matches all; outputs of earlier releases have no operation.
+// Matches reports whether an attempt is the one that is asked for. If the number or the operation
+// that is asked for is 0, it matches all.
 func (a Attempt) Matches(asked Attempt) bool {
 	return a.Run == asked.Run && a.Step == asked.Step && (asked.Number == 0 || a.Number == asked.Number) &&
-		(asked.Operation == 0 || a.Operation == 0 || a.Operation == asked.Operation)
+		(asked.Operation == 0 || a.Operation == asked.Operation)
 }
 
 // Record is the output of an attempt. Members of a cluster send it to each other as JSON.

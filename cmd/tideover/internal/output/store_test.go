@@ -478,7 +478,7 @@ func TestExpireAfterAnEmptySegment(t *testing.T) {
 func TestOutputsOfOperationsWithTheSameName(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, t.TempDir(), 10<<20)
-	for i, op := range []int{3, 7} {
+	for i, op := range []int{0, 3, 7} {
 		r := record(1, fmt.Sprintf("operation %d", op))
 		r.Attempt = Attempt{Run: "run", Step: "step", Number: 1, Operation: op}
 		r.Exit = &i
