@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/retry"
 )
@@ -102,7 +103,7 @@ func Describe(e *retry.Event, number int) string {
 	case retry.Canceled:
 		return byActor("Run canceled", e.Note)
 	case retry.Resumed:
-		if ofNoRun(e) {
+		if notify.IsAboutNoRun(e) {
 			return "Resumed: " + e.Note
 		}
 		if e.Step != "" {
@@ -110,7 +111,7 @@ func Describe(e *retry.Event, number int) string {
 		}
 		return byActor("Run resumed", e.Note)
 	case retry.Paused:
-		if ofNoRun(e) {
+		if notify.IsAboutNoRun(e) {
 			return "Paused: " + e.Note
 		}
 		return byActor("Run paused", e.Note)
@@ -168,12 +169,6 @@ func ofLimit(n, most int) string {
 		return fmt.Sprint(n)
 	}
 	return fmt.Sprintf("%d/%d", n, most)
-}
-
-// ofNoRun reports whether an event that an operator has caused is about a schedule or a workflow, not
-// about a run.
-func ofNoRun(e *retry.Event) bool {
-	return e.Run == "" && (strings.HasPrefix(e.Note, "schedule ") || strings.HasPrefix(e.Note, "workflow "))
 }
 
 func byActor(what, who string) string {
