@@ -56,7 +56,7 @@ func TestPauseOfWorkflowsThatAreUnknown(t *testing.T) {
 		wantCode(t, s.runCommand("workflows", verb), codeOwn)
 		o = s.runCommand("workflows", verb, "notify.team")
 		wantCode(t, o, codeOwn)
-		wantIn(t, verb, o.stderr, "notify.team can't be paused: tideover starts its runs itself")
-		wantIn(t, verb, s.runCommand("workflows", verb, "session.x").stderr, "session.x is a session; use tideover sessions pause")
+		wantIn(t, verb, o.stderr, "notify.team can't be paused or resumed: tideover starts its runs itself")
+		wantIn(t, verb, s.runCommand("workflows", verb, "session.x").stderr, "session.x is a session; use tideover sessions\n")
 	}
 }

@@ -34,15 +34,16 @@ func InternalNames() []string {
 	return []string{session.Prefix + "*", NotifyPrefix + "*", "*" + GiveUpSuffix, answers}
 }
 
-// Pausable returns an error if users can't pause the workflow, because it is [Internal].
+// Pausable returns an error if users can neither pause nor resume the workflow, because it is
+// [Internal].
 func Pausable(workflow string) error {
 	switch {
 	case !Internal(workflow):
 		return nil
 	case strings.HasPrefix(workflow, session.Prefix):
-		return NewError(CodeState, workflow+" is a session", "use tideover sessions pause")
+		return NewError(CodeState, workflow+" is a session", "use tideover sessions")
 	}
-	return NewError(CodeState, workflow+" can't be paused: tideover starts its runs itself", "")
+	return NewError(CodeState, workflow+" can't be paused or resumed: tideover starts its runs itself", "")
 }
 
 // Startable returns an error if users can neither start nor repeat runs of the workflow: it is
