@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -254,6 +255,58 @@ workflows:
 	none := s.runCommand("show", "k", "--output", "--step", "undo:deploy#7")
 	wantCode(t, none, codeOwn)
 	wantIn(t, "an unknown step", none.stderr, `did you mean "undo:deploy#`)
+	s.signal(syscall.SIGTERM)
+	wantCode(t, s.wait(), 0)
+}
+
+// TestOutputOfAnEarlierExecution asks for the output of a step that a retry of the run has executed
+// again.
+func TestOutputOfAnEarlierExecution(t *testing.T) {
+	t.Parallel()
+	dir := shortDir(t)
+	s := serveFile(t, `
+version: 1
+workflows:
+  load:
+    steps:
+      - {id: wait, sleep: 1ms}
+      - id: load
+        needs: [wait]
+        run: [sh, -c, 'if test -e "$0"; then echo complete; else echo incomplete; exit 3; fi', '`+filepath.Join(dir, "ready")+`']
+        policy: fixed(1ms) attempts=2
+`, dir)
+	wantCode(t, s.runCommand("run", "load", "--wait", "--key", "k"), codeDead)
+	write(t, filepath.Join(dir, "ready"), "")
+	wantCode(t, s.runCommand("retry", "k"), 0)
+	s.waitForSuccess([]string{s.show("k").ID})
+	var numbers []string
+	for _, step := range s.show("k").Steps {
+		if step.Name == "load" {
+			numbers = append(numbers, strconv.Itoa(step.Number))
+		}
+	}
+	if len(numbers) != 2 {
+		t.Fatalf("the executions are %q, want 2", numbers)
+	}
+	for _, c := range []struct {
+		flags []string
+		code  int
+		want  string
+	}{
+		{nil, 0, "\ncomplete\n"},
+		{[]string{"--step", "load"}, 0, "\ncomplete\n"},
+		{[]string{"--step", "load", "--operation", numbers[1]}, 0, "\ncomplete\n"},
+		{[]string{"--step", "load", "--operation", numbers[0]}, 0, "load, attempt 2, "},
+		{[]string{"--step", "load", "--operation", numbers[0], "--attempt", "1"}, 0, "\nincomplete\n"},
+		{[]string{"--step", "load", "--operation", "99"}, codeNoRun, "step load has no operation 99"},
+		{[]string{"--step", "load", "--operation", "0"}, codeOwn, "--operation: 0 is not the number of an operation: want 1 or more"},
+		{[]string{"--operation", "1"}, codeOwn, "--operation needs --step"},
+	} {
+		shown := s.runCommand(append([]string{"show", "k", "--output"}, c.flags...)...)
+		wantCode(t, shown, c.code)
+		wantIn(t, strings.Join(c.flags, " "), shown.out+shown.stderr, c.want)
+	}
+	wantIn(t, "without --output", s.runCommand("show", "k", "--operation", "1").stderr, "--step, --operation and --attempt need --output")
 	s.signal(syscall.SIGTERM)
 	wantCode(t, s.wait(), 0)
 }

@@ -28,8 +28,11 @@ If the run asks a question, it shows the choices, who may answer, and how.
 
 With --output it prints the output of an attempt instead: what its command wrote to
 standard output and standard error, or the response to its request, after the command
-line or the request. Of a long output, the beginning and the end are stored. Without --step and --attempt it is the last
-attempt of the step that failed or ran last.
+line or the request. Of a long output, the beginning and the end are stored. Without
+--step and --attempt it is the last attempt of the step that failed or ran last.
+
+If a retry of the run has executed a step again, --output prints the output of the last
+execution. --operation selects another one; its number is in .steps[].number of --json.
 
 RUN is an id, the beginning of one, or the key of the run. With --json, names that end
 in _ns are in nanoseconds.`
@@ -38,6 +41,7 @@ const showExample = `  tideover show 01k9v3q0h2f8
   tideover show order-4711
   tideover show order-4711 --output
   tideover show order-4711 --output --step fetch --attempt 2
+  tideover show order-4711 --output --step fetch --operation 1
   tideover show order-4711 --json | jq '.steps[].attempts[] | select(.error)'`
 
 func newShow(io Streams) *cobra.Command {
@@ -62,16 +66,21 @@ func newShow(io Streams) *cobra.Command {
 			switch flags := cmd.Flags(); {
 			case showsOutput && flags.Changed("attempt") && which.Attempt < 1:
 				return fmt.Errorf("--attempt: %d is not the number of an attempt: want 1 or more", which.Attempt)
+			case showsOutput && flags.Changed("operation") && which.Operation < 1:
+				return fmt.Errorf("--operation: %d is not the number of an operation: want 1 or more", which.Operation)
+			case showsOutput && which.Operation > 0 && which.Step == "":
+				return errors.New("--operation needs --step")
 			case showsOutput:
 				return showOutput(cmd, args)
-			case flags.Changed("step") || flags.Changed("attempt"):
-				return errors.New("--step and --attempt need --output")
+			case flags.Changed("step") || flags.Changed("operation") || flags.Changed("attempt"):
+				return errors.New("--step, --operation and --attempt need --output")
 			}
 			return show(cmd, args)
 		},
 	}
 	cmd.Flags().BoolVar(&showsOutput, "output", false, "print the output of an attempt")
 	cmd.Flags().StringVar(&which.Step, "step", "", "with --output: the `STEP` or operation, STEP#INDEX for an item of for-each, undo:STEP for an undo; default the one that failed or ran last")
+	cmd.Flags().IntVar(&which.Operation, "operation", 0, "with --output and --step: the number `N` of the execution, if a retry has executed the step again; default the last")
 	cmd.Flags().IntVar(&which.Attempt, "attempt", 0, "with --output: the number `N` of the attempt; default the last that has ended")
 	return o.command(cmd, serverHelp(exitUnknownRun))
 }
