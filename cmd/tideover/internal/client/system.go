@@ -74,12 +74,6 @@ func (c systemCalls) Cluster(ctx context.Context) (control.Cluster, error) {
 	return get[control.Cluster](ctx, c.connection, "cluster", nil)
 }
 
-// Chart returns the numbers of runs of a workflow, or of all workflows if it is empty, over a range of
-// [control.RangeNames].
-func (c systemCalls) Chart(ctx context.Context, workflow, name string) (control.Chart, error) {
-	return get[control.Chart](ctx, c.connection, "charts", queryOf(map[string]any{"workflow": workflow, "range": name}))
-}
-
 // Doctor returns the problems that the server finds when it checks its installation.
 func (c systemCalls) Doctor(ctx context.Context) (control.Diagnosis, error) {
 	return get[control.Diagnosis](ctx, c.connection, "doctor", nil)
