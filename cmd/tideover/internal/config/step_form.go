@@ -16,10 +16,10 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// The limits of the forms. The engine has the same; a test checks that.
+// The limits of the forms. The engine has the same, and as many items as [steps.MaxItems]; a test
+// checks that.
 const (
-	maxItems    = 19_999 // of for-each: a run has 20 000 operations, and the loop itself is one
-	maxSteps    = 1000   // of a workflow, as the engine has it
+	maxSteps    = 1000 // of a workflow
 	maxParallel = 1000
 	maxQuestion = 4 << 10
 	maxChoices  = 20
@@ -96,7 +96,7 @@ var (
 )
 
 func forEachSchema() *jsonschema.Schema {
-	return anyOf(strictyaml.TextSchema(), &jsonschema.Schema{Type: "array", MinItems: new(1), MaxItems: new(maxItems)})
+	return anyOf(strictyaml.TextSchema(), &jsonschema.Schema{Type: "array", MinItems: new(1), MaxItems: new(steps.MaxItems)})
 }
 
 // forEach reads the list of a loop.
@@ -104,8 +104,8 @@ func (r *workflowReader) forEach(at place, d *stepDraft) {
 	switch {
 	case at.IsList() && len(at.Node.Items) == 0:
 		at.Bad("the list is empty, so the step would do nothing; add an item")
-	case at.IsList() && len(at.Node.Items) > maxItems:
-		at.Bad("%d items are too many, at most %d; let child workflows do a part of the items", len(at.Node.Items), maxItems)
+	case at.IsList() && len(at.Node.Items) > steps.MaxItems:
+		at.Bad("%d items are too many, at most %d; let child workflows do a part of the items", len(at.Node.Items), steps.MaxItems)
 	case at.IsList():
 		d.ForEach = r.tree(at, d, "for-each", steps.FlowFields)
 		at.Record(jsonText(at.Node.Plain()))

@@ -8,8 +8,10 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/enginetest"
+	"github.com/tideover/tideover/retry"
 )
 
 // The limits that the file is checked against are those of the engine: it accepts the limit, and
@@ -38,6 +40,16 @@ func TestLimitsOfFormsAreThoseOfTheEngine(t *testing.T) {
 		"choice": {maxChoice, func(f *engine.Flow, n int) error {
 			return ask(f, engine.Question{Text: "x", Choices: []string{"a", strings.Repeat("x", n)}})
 		}},
+		"items": {steps.MaxItems, func(f *engine.Flow, n int) error {
+			_, err := engine.Map(f, "map", make([]int, n), func(ctx context.Context, _ int) (int, error) { // the first ones keep the others waiting
+				<-ctx.Done()
+				return 0, ctx.Err()
+			})
+			if err != nil {
+				err = retry.Permanent(err)
+			}
+			return err
+		}},
 	} {
 		w := engine.MustFlow("w", func(f *engine.Flow, n int) (int, error) { return n, c.do(f, n) })
 		enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
@@ -48,11 +60,24 @@ func TestLimitsOfFormsAreThoseOfTheEngine(t *testing.T) {
 				}
 				synctest.Wait()
 				run, err := e.Get(t.Context(), s.ID)
-				if err != nil || (run.State != engine.StateNeedsHandler) != accepted {
+				if err != nil || (run.State != engine.StateNeedsHandler && run.State != engine.StateDead) != accepted {
 					t.Errorf("%s of %d: %v: the run is %s: %s", name, n, err, run.State, run.Error)
 				}
 			}
 		}, w)
+	}
+	for n, accepted := range map[int]bool{maxSteps: true, maxSteps + 1: false} {
+		var ops, list []engine.Part
+		for i := range n {
+			name := "s" + strconv.Itoa(i)
+			ops = append(ops, engine.Operation(name, "run"))
+			list = append(list, engine.Step(name, func(_ context.Context, in int) (int, error) { return in, nil }))
+		}
+		_, errFlow := engine.NewFlow("w", func(_ *engine.Flow, n int) (int, error) { return n, nil }, ops...)
+		_, errSteps := engine.NewWorkflow("w", list...)
+		if (errFlow == nil) != accepted || (errSteps == nil) != accepted {
+			t.Errorf("%d steps: %v; %v", n, errFlow, errSteps)
+		}
 	}
 }
 

@@ -126,7 +126,7 @@ func (s *Step) storedValue(g *engine.GaveUp) (any, error) {
 // countItems returns the number of items of the step.
 func (s *Step) countItems(g *engine.GaveUp) int {
 	n := g.Operations[s.ID].Items
-	for ; n < maxItems; n++ { // the follow-up run of an earlier release does not have their number
+	for ; n < MaxItems; n++ { // the follow-up run of an earlier release does not have their number
 		if _, ok := g.Outputs[s.ID+"#"+strconv.Itoa(n)]; !ok {
 			break
 		}
@@ -134,8 +134,9 @@ func (s *Step) countItems(g *engine.GaveUp) int {
 	return n
 }
 
-// maxItems is the most items that a step can have: a run has no more operations.
-const maxItems = 20_000
+// MaxItems is the most items that a step with for-each can have: a run has at most 20 000 operations,
+// and the loop itself is one.
+const MaxItems = 19_999
 
 // operationValue returns the value of the result of an operation of the step.
 func (s *Step) operationValue(g *engine.GaveUp, name string) (map[string]any, error) {
