@@ -14,6 +14,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/chart"
 	"github.com/tideover/tideover/cmd/tideover/internal/simulate"
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/sim"
 )
 
@@ -250,9 +251,23 @@ func scenario(name string) (simulate.File, error) {
 	f, err := simulate.Read(name)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return f, unknownWord("scenario", name, append(strings.Split(joinNames(sim.Presets), ", "), "or a file"))
+		return f, unknownScenario(name)
 	case simulate.Impossible(err):
 		return f, &codedError{err, codeImpossible}
 	}
 	return f, err
+}
+
+// unknownScenario returns the error for a name that is neither that of a built-in scenario nor that
+// of a file.
+func unknownScenario(name string) error {
+	var known []string
+	for preset := range sim.Presets {
+		known = append(known, preset)
+	}
+	err := unknownWord("scenario", name, known)
+	if textfmt.Nearest(name, known) == "" {
+		err = fmt.Errorf("%w; or name a file", err)
+	}
+	return err
 }
