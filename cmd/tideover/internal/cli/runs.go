@@ -84,7 +84,7 @@ type runsOptions struct {
 	watch bool
 }
 
-const runsLong = `Lists runs with their state, the attempts of all steps (TRIES), the remaining wait and
+const runsLong = `Lists runs with their state, the attempts of all steps (ATTEMPTS), the remaining wait and
 the last error. Runs of sessions, of messages to notifiers and of on-give-up are not
 listed: 'tideover sessions ls' lists sessions, --internal lists all.
 
