@@ -54,7 +54,7 @@ func (r *reporter) gaveUp(e retry.Event) {
 	case retry.StopCanceled:
 		stop, ok := errors.AsType[*process.SignalError](err.Cause)
 		if ok && stop.Signal == syscall.SIGINT {
-			r.printInfo("interrupted after %s in %s", tries, textfmt.ReadableDuration(err.Elapsed))
+			r.printInfo("interrupted after %s in %s", tries, textfmt.ElapsedDuration(err.Elapsed))
 			return
 		}
 		if ok {
