@@ -21,6 +21,7 @@ func exampleSteps() *engine.Info {
 		Declared: []engine.DeclaredOp{
 			{Name: "build", Kind: "run"}, {Name: "scan", Kind: "run", Needs: []string{"build"}}, {Name: "deploy", Kind: "http", Needs: []string{"build"}},
 			{Name: "paid", Kind: "wait-for"}, {Name: "approval", Kind: "approve", Needs: []string{"deploy"}}, {Name: "tell", Kind: "workflow", Needs: []string{"approval"}},
+			{Name: "report", Kind: "workflow", Needs: []string{"build"}},
 		},
 		Steps: []engine.StepInfo{{
 			Kind: "function", Name: "function", Policy: "exponential(1s..1m) attempts=5", Status: "blocked",
@@ -35,9 +36,13 @@ func exampleSteps() *engine.Info {
 	deploy.Items = &engine.OpCounts{Total: 5, Succeeded: 2, Failed: 1, Omitted: 3}
 	first, second := op("item", "deploy#0", "succeeded"), op("item", "deploy#1", "failed")
 	first.Item, second.Item, second.Error = "berlin\x1b[2J", `{"host":"rome"}`, "status 503"
+	report := op("children", "report", "succeeded")
+	report.Items = &engine.OpCounts{Total: 1, Succeeded: 1}
+	child := op("child", "report#0", "succeeded")
+	child.Child = "01k9v3q0h2f8d7w5j3m1n6p4ru"
 	paid := op("await", "payment[paid]", "waiting")
 	paid.Ended, paid.Next = nil, later(time.Hour)
-	info.Steps = append(info.Steps, before, build, deploy, first, second, op("skip", "scan", "skipped"), paid, op("undo", "build", "succeeded"))
+	info.Steps = append(info.Steps, before, build, deploy, first, second, op("skip", "scan", "skipped"), report, child, paid, op("undo", "build", "succeeded"))
 	return info
 }
 

@@ -80,6 +80,9 @@ func (o *Operation) name(d *engine.DeclaredOp) {
 	o.Word = d.Kind
 	switch o.Kind {
 	case "map", "children":
+		for k := range o.Items {
+			o.Items[k].Word = d.Kind
+		}
 		o.Word += " for-each"
 	case "await":
 		event, _, _ := strings.Cut(o.Name, "[")
