@@ -145,8 +145,8 @@ func renderShow(info *engine.Info, s *screen) []string {
 	p := &details{screen: s, info: info}
 	p.head()
 	p.questions()
-	if function, ops := control.Operations(info); function != nil {
-		p.flow(function, ops)
+	if function, ops, steps := control.Operations(info); function != nil {
+		p.flow(function, ops, steps)
 	} else {
 		for i := range info.Steps {
 			p.step(&info.Steps[i])

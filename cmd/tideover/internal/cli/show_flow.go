@@ -14,10 +14,10 @@ import (
 const shownItems = 5
 
 // flow adds the function of a run whose workflow is code, and its operations. The function of a
-// workflow of the file is left out: it has only the steps.
-func (p *details) flow(function *engine.StepInfo, ops []control.Operation) {
+// workflow of the file is left out: it has only the steps, which are nil for other workflows.
+func (p *details) flow(function *engine.StepInfo, ops []control.Operation, steps []control.FileStep) {
 	counts := p.info.Operations
-	if steps := control.FileSteps(p.info); steps != nil {
+	if steps != nil {
 		p.line("\n%s  %s", p.paint("1", "steps"), control.StepCountsText(steps))
 	} else {
 		p.step(p.withoutSuspensions(function))

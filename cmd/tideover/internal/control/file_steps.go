@@ -31,16 +31,7 @@ func (s *FileStep) Last() *Operation {
 	return nil
 }
 
-// FileSteps returns the steps of a run whose workflow is in the file and runs as code, in the order
-// of the file, with those that were skipped or have not begun. It is nil for other runs.
-func FileSteps(i *engine.Info) []FileStep {
-	if len(i.Declared) == 0 {
-		return nil
-	}
-	_, ops := operations(i)
-	return fileSteps(i, ops)
-}
-
+// fileSteps returns the steps of a run whose workflow is in the file. See [Operations].
 func fileSteps(i *engine.Info, ops []Operation) []FileStep {
 	steps := make([]FileStep, len(i.Declared))
 	index := make(map[string]int, len(steps))

@@ -21,23 +21,27 @@ type Operation struct {
 
 // Operations returns the function of a run whose workflow is code, and its operations as a tree.
 // function is nil for a run of a workflow with steps. The operations are in the order in which they
-// were called. Those of a workflow of the file are in the order of its steps, with one operation in
-// the state [StepNotBegun] for each step that has not begun.
-func Operations(i *engine.Info) (function *engine.StepInfo, ops []Operation) {
-	function, ops = operations(i)
+// were called.
+//
+// If the workflow is in the file, inFile has its steps in the order of the file, with those that were
+// skipped or have not begun, else it is nil. The operations are then in the order of the steps, with
+// one operation in the state [StepNotBegun] for each step that has not begun.
+func Operations(i *engine.Info) (function *engine.StepInfo, ops []Operation, inFile []FileStep) {
+	function, called := operations(i)
 	if function == nil || len(i.Declared) == 0 {
-		return function, ops
+		return function, called, nil
 	}
-	var list []Operation
-	for _, s := range fileSteps(i, ops) {
-		if list = append(list, s.Ops...); len(s.Ops) == 0 {
-			list = append(list, Operation{StepInfo: &engine.StepInfo{Name: s.Name, Status: s.Status}, Label: s.Name, Word: s.Kind})
+	inFile = fileSteps(i, called)
+	for k := range inFile {
+		s := &inFile[k]
+		if ops = append(ops, s.Ops...); len(s.Ops) == 0 {
+			ops = append(ops, Operation{StepInfo: &engine.StepInfo{Name: s.Name, Status: s.Status}, Label: s.Name, Word: s.Kind})
 		}
 	}
-	return function, list
+	return function, ops, inFile
 }
 
-// operations is Operations without the steps of a file.
+// operations returns the function and the operations in the order in which they were called.
 func operations(i *engine.Info) (function *engine.StepInfo, ops []Operation) {
 	maps := map[string]int{} // index in ops, by name
 	for k := range i.Steps {

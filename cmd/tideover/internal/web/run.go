@@ -121,9 +121,9 @@ func newRunPart(i *engine.Info, dead int, all bool, now time.Time) part {
 	if i.Origin != i.ReplayOf {
 		b.First = link{i.Origin, runURL(i.Origin)}
 	}
-	if function, ops := control.Operations(i); function != nil {
-		b.Flow, b.Waits = newFlow(i, function, ops, all), waitText(waitingOp(i))
-		b.Graph = graphOfFile(control.FileSteps(i), b.Flow)
+	if function, ops, steps := control.Operations(i); function != nil {
+		b.Flow, b.Waits = newFlow(i, function, ops, steps, all), waitText(waitingOp(i))
+		b.Graph = graphOfFile(steps, b.Flow)
 	} else {
 		b.Graph = graphOfRun(i)
 		for k := range i.Steps {

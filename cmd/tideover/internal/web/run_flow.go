@@ -50,8 +50,9 @@ type opRow struct {
 	ChildURL string // page of the run that the operation has started
 }
 
-// newFlow returns the part of the page of a run with its operations.
-func newFlow(i *engine.Info, function *engine.StepInfo, ops []control.Operation, all bool) *flow {
+// newFlow returns the part of the page of a run with its operations. steps are those of a workflow of
+// the file, else nil.
+func newFlow(i *engine.Info, function *engine.StepInfo, ops []control.Operation, steps []control.FileStep, all bool) *flow {
 	f := &flow{Function: newStep(function, 0, all), Title: "Operations"}
 	calls := len(function.Attempts) + function.Omitted
 	f.Calls = textfmt.Plural(calls, "call")
@@ -59,7 +60,7 @@ func newFlow(i *engine.Info, function *engine.StepInfo, ops []control.Operation,
 	if i.Operations != nil {
 		f.Counts, f.Omitted = control.CountsText(i.Operations, "operation"), i.Operations.Omitted
 	}
-	if steps := control.FileSteps(i); steps != nil {
+	if steps != nil {
 		f.InFile, f.Title, f.Counts = true, "Steps", control.StepCountsText(steps)
 	}
 	shown := ops
@@ -155,7 +156,7 @@ const maxLanes = 24
 // chartSteps returns the steps that the chart of a run has as lanes. Of a workflow that is code,
 // these are the last operations that take time; a map is one lane with the attempts of all items.
 func chartSteps(i *engine.Info) (steps []engine.StepInfo) {
-	function, ops := control.Operations(i)
+	function, ops, _ := control.Operations(i)
 	if function == nil {
 		return i.Steps
 	}
