@@ -65,7 +65,7 @@ func New(o Options) http.Handler {
 	c := o.Control
 	a := &router{
 		engine: c.Runs != nil, logger: cmp.Or(o.Logger, slog.Default()),
-		runs: runsHandler{c.Runs}, signals: signalsHandler{c.Runs, c.Callbacks}, providers: providersHandler{c.Providers, c.System}, requests: requestsHandler{c.Requests}, charts: chartsHandler{c.Charts}, system: systemHandler{c.System},
+		runs: runsHandler{c.Runs}, signals: signalsHandler{c.Runs, c.Callbacks}, providers: providersHandler{c.Providers, c.System}, requests: requestsHandler{c.Requests}, charts: chartsHandler{c.Charts, c.Runs}, system: systemHandler{c.System},
 		sessions: sessionsHandler{cmp.Or(c.Sessions, &control.Sessions{SessionManager: new(session.Manager)})}, // an empty manager has no sessions
 	}
 	if a.engine {

@@ -106,6 +106,8 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		{"GET", "charts?range=day&workflow=echo", "", 200},
 		{"GET", "charts?range=year", "", 400},
 		{"GET", "charts?workflow=notify.phone", "", 400},
+		{"GET", "charts?workflow=(other)", "", 200},
+		{"GET", "charts?workflow=ecko", "", 404},
 		{"GET", "schedules", "", 200},
 		{"POST", "workflows/two/pause", "", 200},
 		{"GET", "workflows", "", 200},

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -56,12 +55,12 @@ var RangeNames = func() (names []string) {
 
 // Get returns the chart of a workflow, or of all workflows except internal ones if the name is "".
 func (c *Charts) Get(workflow, name string) (Chart, error) {
+	if Internal(workflow) {
+		return Chart{}, Invalid("workflow", "%q is an internal workflow, whose runs are not counted", Excerpt(workflow))
+	}
 	found, ok := c.store.Chart(workflow, name)
 	if !ok {
 		return Chart{}, Invalid("range", "unknown range %q", Excerpt(name)).WithHint("want one of " + strings.Join(RangeNames, ", "))
-	}
-	if Internal(workflow) {
-		return Chart{}, Invalid("workflow", "%s is an internal workflow, whose runs are not counted", fmt.Sprintf("%q", Excerpt(workflow)))
 	}
 	out := Chart{
 		Range: found.Name, Workflow: workflow, Interval: found.Interval.Seconds(), Since: found.Since, Merged: found.Merged, OneMember: c.clustered,

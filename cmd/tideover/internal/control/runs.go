@@ -202,9 +202,9 @@ func (r *Runs) List(ctx context.Context, f Filter) (engine.Page, error) {
 	return page, err
 }
 
-// checkWorkflow returns an error if no workflow has the name now, and no run belongs to a former
+// CheckWorkflow returns an error if no workflow has the name now, and no run belongs to a former
 // workflow of that name. An empty name is valid.
-func (r *Runs) checkWorkflow(ctx context.Context, name string) error {
+func (r *Runs) CheckWorkflow(ctx context.Context, name string) error {
 	if _, ok := r.engine.Workflow(name); ok || name == "" {
 		return nil
 	}
@@ -227,7 +227,7 @@ func (r *Runs) checkWorkflow(ctx context.Context, name string) error {
 func (r *Runs) ListOf(ctx context.Context, f Filter) (engine.Page, error) {
 	page, err := r.List(ctx, f)
 	if err == nil && len(page.Runs) == 0 && f.After == "" {
-		err = r.checkWorkflow(ctx, f.Workflow)
+		err = r.CheckWorkflow(ctx, f.Workflow)
 	}
 	page.Runs = NotNil(page.Runs)
 	return page, err

@@ -86,7 +86,7 @@ func (r *Runs) changeWorkflow(ctx context.Context, name, by string, change func(
 	if err := Pausable(name); err != nil {
 		return Workflow{}, err
 	}
-	if err := r.checkWorkflow(ctx, name); err != nil {
+	if err := r.CheckWorkflow(ctx, name); err != nil {
 		return Workflow{}, err
 	}
 	if err := change(ctx, name, by); err != nil {
