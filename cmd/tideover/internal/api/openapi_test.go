@@ -161,6 +161,66 @@ func TestTheDescriptionInTheDocsIsTheSame(t *testing.T) {
 	}
 }
 
+var (
+	codeSpan    = regexp.MustCompile("`([^`]+)`")
+	placeholder = regexp.MustCompile(`\{[^}]*\}`)
+)
+
+// routesOfTable returns the routes that the table "Requests" of docs/api.md names, without the
+// names of placeholders. In a row such as "`POST /runs/{id}/cancel`, `retry`", the second word
+// replaces the last part of the path before it.
+func routesOfTable(t *testing.T) (routes []string) {
+	t.Helper()
+	page, err := os.ReadFile("../../../../docs/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(page), "\n## Requests\n")
+	text, _, _ = strings.Cut(text, "\n## ")
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "| `") {
+			continue
+		}
+		var method, path string
+		for _, m := range codeSpan.FindAllStringSubmatch(strings.Split(line, " | ")[0], -1) {
+			span, _, _ := strings.Cut(m[1], "?")
+			span = placeholder.ReplaceAllString(span, "{}")
+			switch first, rest, ok := strings.Cut(span, " /"); {
+			case span == "{}": // the fields of the body
+				continue
+			case ok:
+				method, path = first, rest
+			case strings.HasPrefix(span, "/"):
+				path = span[1:]
+			default:
+				path = path[:strings.LastIndex(path, "/")+1] + span
+			}
+			routes = append(routes, method+" "+path)
+		}
+	}
+	return routes
+}
+
+func TestThePageOfTheAPIHasEveryRouteAndNoOther(t *testing.T) {
+	t.Parallel()
+	var want []string
+	for _, r := range new(router).routes() {
+		switch {
+		case strings.HasPrefix(r.path, "/"): // not below Prefix
+		case r.path == "openapi.yaml": // the text above the table has its address
+		case r.path == "sessions/{id}/retry-now": // a former name
+		default:
+			want = append(want, r.method+" "+placeholder.ReplaceAllString(r.path, "{}"))
+		}
+	}
+	got := routesOfTable(t)
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("the table of docs/api.md has\n%s\nand the server has\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
 // constants returns the values of the constants in a Go file whose names begin with the prefix.
 func constants(t *testing.T, file, prefix string) (values []string) {
 	t.Helper()
