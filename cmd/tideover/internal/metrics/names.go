@@ -35,7 +35,7 @@ var (
 	metricRuns     = layerDesc("runs", "Runs that are not finished, and dead ones, by state.", "state")
 	metricPaused   = layerDesc("workflow_paused", "1 if the workflow is paused: no attempt of its runs begins.")
 	metricQueue    = desc("queue_depth", "Steps that are due and wait because of a concurrency limit; without those of paused workflows.")
-	metricOldest   = desc("queue_oldest_seconds", "How long the oldest due step has waited; 0 if there is none.")
+	metricOldest   = desc("queue_oldest_seconds", "How long the oldest due step has waited, without those of paused workflows; 0 if there is none.")
 	metricTimers   = desc("timers", "Pending waits and deadlines.")
 	metricRunning  = desc("attempts_running", "Attempts under way.")
 	metricStuck    = desc("handlers_stuck", "Handlers that were given up and have not returned.")
