@@ -157,7 +157,7 @@ func For(ctx context.Context, r Request, o Options) (*Advice, error) {
 		return nil, err
 	}
 	return &Advice{
-		Policy: best.policy.String(), Breaker: best.breaker, Reached: len(checked.misses) == 0,
+		Policy: best.text(), Breaker: best.breaker, Reached: len(checked.misses) == 0,
 		Misses: s.shortfalls(checked.misses, append(s.first, standings...)), Outcomes: s.outcomes(checked),
 		Reasons: s.reasons(best, others), Choices: choices, Trades: s.trades(best, others),
 		Alternatives: s.alternatives(best, standings),

@@ -48,7 +48,7 @@ func (s *search) alternatives(best standing, standings []standing) []Alternative
 			return cmp.Or(cmp.Compare(better.of(&a), better.of(&b)), compare(a, b))
 		})
 		taken[one.candidate] = true
-		list = append(list, Alternative{one.policy.String(), one.breaker, better.what, len(one.misses) == 0, s.outcomes(one)})
+		list = append(list, Alternative{one.text(), one.breaker, better.what, len(one.misses) == 0, s.outcomes(one)})
 	}
 	return list
 }

@@ -24,6 +24,18 @@ func (c candidate) String() string {
 	return c.policy.String()
 }
 
+// text returns the text form of the policy, without a cap that none of its delays reaches.
+func (c candidate) text() string {
+	p := c.policy
+	if p.Kind != backoff.Decorrelated { // which needs a cap
+		p.Cap = 0
+		if _, longest := p.Bounds(p.Attempts - 1); longest > c.policy.Cap {
+			p.Cap = c.policy.Cap
+		}
+	}
+	return p.String()
+}
+
 func (c candidate) contestant() sim.Contestant {
 	s := sim.Contestant{Name: c.String(), Policy: c.policy}
 	if c.breaker {

@@ -15,7 +15,7 @@ import (
 	"github.com/tideover/tideover/sim/advise"
 )
 
-const adviseLong = `Finds a retry policy for a service by simulation. Hundreds of policies run through
+const adviseLong = `Finds a retry policy for a service by simulation. Over a hundred policies run through
 the failures that the service may have. The best one is printed in its text form,
 with the purpose of each part, its cost, and the alternatives.
 
@@ -34,6 +34,13 @@ Policies that reach the goal are ranked in this order:
   4. is the simplest
 If no policy reaches the goal, the closest one is printed with what it misses, by
 how much, and the best value that any policy reached there.
+
+The budget and the breaker of a policy belong to one process: each process has its
+own, and the simulation has --processes of them.
+
+The table shows the final measurement of the policy. The comparisons below it come
+from the search, with fewer runs and other seeds: compare the two values in a line
+with each other, not with the table.
 
 A reason names the measure that gets worse without that part of the policy. A
 difference is shown only if its 95 % interval does not contain zero. A setting is
@@ -116,7 +123,7 @@ func (o *adviseOptions) run(ctx context.Context, cmd *cobra.Command, args []stri
 		return fmt.Errorf("--%w", err)
 	}
 	progress := newSimProgress(o.io.Err, 0)
-	o.options.Progress = progress.step
+	progress.about, o.options.Progress = "about ", progress.step
 	a, err := advise.For(ctx, advise.Request{Cases: cases, Deadline: time.Duration(o.deadline)}, o.options)
 	progress.finish()
 	if err != nil {

@@ -24,15 +24,30 @@ func adviceLines(a *advise.Advice, s *screen) []string {
 			lines = append(lines, "  "+visible(describeMiss(&a.Misses[i])))
 		}
 	}
-	return slices.Concat(lines, []string{""}, outcomeTable(a.Outcomes).render(s), capacityLines(a.Outcomes),
-		[]string{"", s.paint("2", fmt.Sprintf("The values below come from the %s of the search, which are not among the %d of the table, so they differ from it.",
-			textfmt.Plural(a.Seeds, "seed"), a.Checked))},
+	return slices.Concat(lines, perProcessLines(a.Policy, a.Breaker), []string{""}, outcomeTable(a.Outcomes).render(s), capacityLines(a.Outcomes),
+		[]string{
+			"", s.paint("2", fmt.Sprintf("The table is the final measurement: %s of each scenario.", textfmt.Plural(a.Checked, "run"))),
+			s.paint("2", fmt.Sprintf("The comparisons below are from the search: %s each, with other seeds. Compare only values in the same line.", textfmt.Plural(a.Seeds, "run"))),
+		},
 		sectionLines(s, "Why", reasonLines(a.Reasons)),
 		sectionLines(s, "Robust and arbitrary settings", choiceLines(a.Choices)),
 		sectionLines(s, "Gains and costs, compared with one attempt", tradeLines(a.Trades)),
 		sectionLines(s, "Alternatives", alternativeLines(a.Alternatives)),
-		[]string{"", s.paint("2", fmt.Sprintf("%d policies, %d runs, %s events, %d seeds for the finalists, %d for the table; seed %d. ± is a 95 %% interval.",
-			a.Tried, a.Runs, magnitude(a.Events), a.Seeds, a.Checked, a.Seed))})
+		[]string{"", s.paint("2", fmt.Sprintf("The search tried %d policies in %d simulated runs with %s events, from seed %d. ± is a 95 %% interval.",
+			a.Tried, a.Runs, magnitude(a.Events), a.Seed))})
+}
+
+// perProcessLines says which parts of the policy each process has for itself.
+func perProcessLines(policy string, breaker bool) []string {
+	switch hasBudget := strings.Contains(policy, "budget="); {
+	case hasBudget && breaker:
+		return []string{"Each process has its own budget and its own breaker."}
+	case hasBudget:
+		return []string{"Each process has its own budget."}
+	case breaker:
+		return []string{"Each process has its own breaker."}
+	}
+	return nil
 }
 
 // sectionLines returns a heading and indented lines, or nothing if there are no lines.
@@ -87,17 +102,8 @@ func outcomeTable(list []advise.Outcome) *table {
 		if o.OutageSuccess.N > 0 {
 			through = formatEstimate("through", o.OutageSuccess)
 		}
-		recovery := ""
-		switch {
-		case o.NeverRecovers > 0:
-			recovery = "none in " + percent(o.NeverRecovers)
-		case o.Recovery.Mean >= 0.001:
-			recovery = formatEstimate("recovery", o.Recovery)
-		case o.Goal.Recovery > 0:
-			recovery = "at once"
-		}
 		t.add(plain(o.Scenario), plain(formatEstimate("success", o.Success)), plain(through), plain(formatEstimate("p50", o.P50)), plain(formatEstimate("p99", o.P99)),
-			plain(formatEstimate("amplification", o.Amplification)), plain(recovery), plain(describeGoals(o.Goal)))
+			plain(formatEstimate("amplification", o.Amplification)), plain(describeRecovery(&o)), plain(describeGoals(o.Goal)))
 	}
 	return t
 }
@@ -134,14 +140,14 @@ func choiceLines(list []advise.Choice) (lines []string) {
 		var parts []string
 		if len(c.Ties) > 0 {
 			kind = "arbitrary"
-			parts = append(parts, "no difference with "+strings.Join(c.Ties, ", "))
+			parts = append(parts, "no difference with "+strings.Join(c.Ties, " or "))
 		}
 		for _, d := range c.Differ {
 			effect := "worse"
 			if d.Better {
 				effect, kind = "better", "trade-off"
 			}
-			parts = append(parts, fmt.Sprintf("with %s %s: %s %s, not %s", d.Value, effect, d.Scenario+" "+measureName(d.Measure),
+			parts = append(parts, fmt.Sprintf("%s is %s (%s %s instead of %s)", d.Value, effect, d.Scenario+" "+measureName(d.Measure),
 				formatMeasure(d.Measure, d.Other.Mean), formatMeasure(d.Measure, d.Policy.Mean)))
 		}
 		lines = append(lines, fmt.Sprintf("%-19s  %s: %s", c.Setting+" "+c.Value, kind, strings.Join(parts, "; ")))
@@ -203,8 +209,23 @@ func alternativeLines(list []advise.Alternative) (lines []string) {
 			note = " (narrowly misses the goal)"
 		}
 		lines = append(lines, fmt.Sprintf("for %s%s:", a.For, note), "  "+strings.ReplaceAll(withBreaker(a.Policy, a.Breaker), "\n", " "))
+		for _, o := range a.Outcomes {
+			lines = append(lines, fmt.Sprintf("  %s: success %s, p99 %s, load %s%s", o.Scenario, formatMeasure("success", o.Success.Mean), formatEstimate("p99", o.P99),
+				formatEstimate("amplification", o.Amplification), optional(", recovery ", describeRecovery(&o), "")))
+		}
 	}
 	return lines
+}
+
+// describeRecovery returns how fast the service recovers; empty if there is nothing to recover from.
+func describeRecovery(o *advise.Outcome) string {
+	switch {
+	case o.NeverRecovers > 0:
+		return "none in " + percent(o.NeverRecovers)
+	case o.Recovery.N > 0 && (o.Recovery.Mean >= 0.001 || o.Goal.Recovery > 0):
+		return formatEstimate("recovery", o.Recovery)
+	}
+	return ""
 }
 
 // measureName returns the name that the output uses for a measure.
@@ -234,9 +255,12 @@ func formatMeasure(measure string, v float64) string {
 		return strconv.FormatFloat(v, 'f', 2, 64)
 	case "peak":
 		return strconv.FormatFloat(v, 'f', 0, 64)
-	default:
-		return strconv.FormatFloat(v, 'g', 3, 64) + " s"
+	case "recovery":
+		if v < 0.001 {
+			return "at once"
+		}
 	}
+	return strconv.FormatFloat(v, 'g', 3, 64) + " s"
 }
 
 // percent formats a share between 0 and 1. It uses up to five decimals, so that 0.99999 does not

@@ -103,6 +103,7 @@ type simProgress struct {
 	out      *os.File
 	terminal bool
 	times    progressTimes
+	about    string      // "about " if the total is an estimate
 	first    *time.Timer // shows the progress after the delay, even if no run has ended by then
 
 	mu    sync.Mutex
@@ -140,11 +141,11 @@ func (p *simProgress) printProgress() {
 	if p.ended || p.said && time.Now().Before(p.next) {
 		return
 	}
-	format := "simulated %d of %d runs\n"
+	format := "simulated %d of %s%d runs\n"
 	if p.terminal {
-		format = "\rsimulated %d of %d runs"
+		format = "\rsimulated %d of %s%d runs"
 	}
-	fmt.Fprintf(p.out, format, p.done, p.total)
+	fmt.Fprintf(p.out, format, p.done, p.about, p.total)
 	p.next, p.said = time.Now().Add(p.times.interval), true
 }
 
