@@ -225,7 +225,7 @@ func TestMoveToAClusterAndBack(t *testing.T) {
 		}
 		mover = cluster.Join("mover")
 		_, err := move.Move(t.Context(), mover, back.Open(), move.Options{})
-		if !errors.Is(err, journal.ErrLocked) || !strings.Contains(err.Error(), "stop what uses it first") {
+		if !errors.Is(err, journal.ErrLocked) || !strings.Contains(err.Error(), "the source is in use by a: stop all servers") {
 			t.Errorf("move.Move() of what is in use = %v", err)
 		}
 		mover.Close()
@@ -318,17 +318,17 @@ func TestLogsThatAreRefused(t *testing.T) {
 		from, to journal.Log
 		want     string
 	}{
-		{"a target with runs", copied(t, full), used, "shard 1 of the target: it is not empty, it has 1 scheduled run; move to a new folder or cluster, in which no server has started"},
-		{"a target with a paused workflow", copied(t, full), paused, "shard 1 of the target: it is not empty, it has 1 paused workflow; move"},
-		{"a target like the source", copied(t, full), copied(t, full), "of finished runs; move to a new folder or cluster, in which no server has started"},
+		{"a target with runs", copied(t, full), used, "the target is not empty: use a new folder or cluster, in which no server has started: shard 1 of the target: it has 1 scheduled run"},
+		{"a target with a paused workflow", copied(t, full), paused, "shard 1 of the target: it has 1 paused workflow"},
+		{"a target like the source", copied(t, full), copied(t, full), "of finished runs"},
 		{"a target of another source", copied(t, full), half(), "shard 0 of the target: a move from the old one to here began on "},
 		{"a source that is a half-filled target", half(), newRooms(1), "shard 0 of the source: a move from the old one to here"},
 		{"a source that was moved", gone, newRooms(1), "shard 0 of the source: everything here was moved to the new one on "},
 		{"a source that was moved elsewhere in the end", undecided, tried, "shard 0 of the source: everything here was moved to the second one on "},
 		{"a target that was moved away", copied(t, full), gone, "shard 0 of the target: everything here was moved to the new one on "},
-		{"a source that is in use", busy, newRooms(1), "shard 2 of the source: memlog: the log is in use by another process; stop what uses it first"},
-		{"a target that is in use", copied(t, full), busy, "shard 2 of the target: memlog: the log is in use by another process; stop what uses it first"},
-		{"a target that a known process uses", copied(t, full), shared.Join("me"), "shard 1 of the target: memlog: the log is in use by another process; stop what uses it first: another"},
+		{"a source that is in use", busy, newRooms(1), "the source is in use: stop all servers that use it, then repeat the move: shard 2 of the source: memlog: the log is in use by another process"},
+		{"a target that is in use", copied(t, full), busy, "the target is in use: stop all servers that use it, then repeat the move: shard 2 of the target: memlog: the log is in use by another process"},
+		{"a target that a known process uses", copied(t, full), shared.Join("me"), "the target is in use by another: stop all servers that use it, then repeat the move: shard 1 of the target: memlog: the log is in use by another process"},
 		{"a source that is damaged", damaged, newRooms(1), "and no snapshot leads up to it"},
 		{"a target that is damaged", copied(t, full), damaged, "and no snapshot leads up to it"},
 		{"a source without shards", newRooms(0), newRooms(1), "the source has 0 shards"},

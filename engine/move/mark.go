@@ -241,7 +241,10 @@ func (m *mover) checkEmpty(ctx context.Context, shard int) error {
 		}
 	}
 	if !t.Empty() || paused > 0 || len(s.Archives) > 0 {
-		return m.to.wrap(shard, fmt.Errorf("it is not empty, it has %s; move to a new folder or cluster, in which no server has started", contents(&t, paused, len(s.Archives))))
+		return &RefusedError{
+			"the target is not empty: use a new folder or cluster, in which no server has started",
+			m.to.wrap(shard, errors.New("it has "+contents(&t, paused, len(s.Archives)))),
+		}
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ func (s *side) lease(ctx context.Context, log journal.Log) error {
 func (s *side) leaseOne(ctx context.Context, log journal.Log, n int) error {
 	l, err := log.Lease(ctx, n)
 	if errors.Is(err, journal.ErrLocked) {
-		return fmt.Errorf("%w; stop what uses it first%s", s.wrapShard(n, err), holder(ctx, log, n))
+		return &RefusedError{fmt.Sprintf("the %s is in use%s: stop all servers that use it, then repeat the move", s.what, holder(ctx, log, n)), s.wrapShard(n, err)}
 	}
 	if err != nil {
 		return s.unreadable(n, err)
@@ -92,7 +92,19 @@ func (s *side) peek(ctx context.Context, log journal.Cluster) error {
 	return nil
 }
 
-// holder returns ": " and the name of the process that owns a shard; "" if it is not known.
+// RefusedError says why a move did not begin: a log is in use, or the target is not empty.
+type RefusedError struct {
+	Problem string // what is wrong and what to do
+	Err     error  // which shard it is about, and details
+}
+
+// Error implements error.
+func (e *RefusedError) Error() string { return e.Problem + ": " + e.Err.Error() }
+
+// Unwrap returns the details.
+func (e *RefusedError) Unwrap() error { return e.Err }
+
+// holder returns " by " and the name of the process that owns a shard; "" if it is not known.
 func holder(ctx context.Context, log journal.Log, shard int) string {
 	c, ok := log.(journal.Cluster)
 	if !ok {
@@ -104,7 +116,7 @@ func holder(ctx context.Context, log journal.Log, shard int) string {
 	}
 	for _, member := range status.Members {
 		if member.ID == status.Shards[shard].Owner {
-			return ": " + member.Name
+			return " by " + member.Name
 		}
 	}
 	return ""

@@ -108,7 +108,16 @@ func (o *moveOptions) run(ctx context.Context, from, to string) error {
 		o.warn("the move was interrupted: run it again")
 		return coded(interrupted)
 	}
-	return &codedError{errors.New(o.redactor.String(err.Error())), codeOwn}
+	return &codedError{errors.New(o.redactor.String(describeMoveError(err))), codeOwn}
+}
+
+// describeMoveError returns the text of an error. If the move was refused, its first line says what
+// to do, and the second has the details.
+func describeMoveError(err error) string {
+	if refused, ok := errors.AsType[*move.RefusedError](err); ok {
+		return "move: " + refused.Problem + "\n  " + refused.Err.Error()
+	}
+	return err.Error()
 }
 
 // moveLocation is the source or the target of a move.

@@ -100,6 +100,41 @@ func TestMovingHouse(t *testing.T) {
 	}
 }
 
+func TestTheFirstLineOfARefusedMoveSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	f := newClusterServers(t, movable)
+	home, other := f.serve("home"), f.serve("other")
+	for _, s := range []*serverProcess{home, other} {
+		wantCode(t, s.runCommand("run", "quick", "--wait"), 0)
+	}
+	refused := func(to, first, second string) {
+		t.Helper()
+		o := tideover(t, "move", home.data, to)
+		wantCode(t, o, 125)
+		if lines := strings.Split(strings.TrimSuffix(o.stderr, "\n"), "\n"); len(lines) != 2 || lines[0] != "tideover: move: "+first || !strings.Contains(lines[1], second) {
+			t.Errorf("move says\n%s\nwant the lines\n%s\n%s", o.stderr, first, second)
+		}
+	}
+	stop := func(s *serverProcess) {
+		t.Helper()
+		s.signal(syscall.SIGTERM)
+		wantCode(t, s.wait(), 0)
+	}
+	refused(filepath.Join(f.dir, "new"), "the source is in use: stop all servers that use it, then repeat the move", "shard 0 of the source: ")
+	stop(home)
+	refused(other.data, "the target is in use: stop all servers that use it, then repeat the move", "shard 0 of the target: ")
+	stop(other)
+	refused(other.data, "the target is not empty: use a new folder or cluster, in which no server has started", "shard 0 of the target: it has 1 succeeded run")
+
+	wantCode(t, tideover(t, "move", home.data, filepath.Join(f.dir, "new")), 0)
+	late := f.begin("home")
+	wantCode(t, late.wait(), 125)
+	wantIn(t, "the old place", late.out.String(), "everything here was moved to ")
+	if strings.Contains(late.out.String(), "--help") { // the flags are right
+		t.Errorf("the server of the old place says\n%s", late.out.String())
+	}
+}
+
 func TestMovesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -22,6 +22,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
 	"github.com/tideover/tideover/cmd/tideover/internal/server"
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/textfmt"
 )
@@ -223,7 +224,11 @@ func runServer(ctx context.Context, io Streams, command string, o server.Options
 		ready(p)
 	}
 	if err := server.Run(ctx, hurry, o); err != nil {
-		return fmt.Errorf("%s: %s", command, o.Source.Redactor.String(err.Error()))
+		text := fmt.Errorf("%s: %s", command, o.Source.Redactor.String(err.Error()))
+		if _, ok := errors.AsType[strictyaml.FieldErrors](err); ok {
+			return text
+		}
+		return &codedError{text, codeOwn}
 	}
 	return nil
 }
