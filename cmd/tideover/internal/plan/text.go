@@ -159,7 +159,7 @@ func numbers(plans []Plan, rule string) []string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(w, "retry\t")
-	each(w, plans, rule, func(p *Plan) []string { return p.columns("delay", "band", "waits so far", "sample") })
+	each(w, plans, rule, func(p *Plan) []string { return p.columns("delay", "range", "waits so far", "sample") })
 	for n := range rows {
 		fmt.Fprint(w, rowName(plans, n), "\t")
 		each(w, plans, rule, func(p *Plan) []string { return p.row(n) })
@@ -264,7 +264,7 @@ func (v *view) legend(b *strings.Builder, plans []Plan, width int) {
 	}
 	parts := []string{v.glyphs.mark + " delay"}
 	if slices.ContainsFunc(plans, func(p Plan) bool { return p.Policy.Random() }) {
-		parts = append(parts, v.glyphs.band+" band")
+		parts = append(parts, v.glyphs.band+" range")
 	}
 	if slices.ContainsFunc(plans, func(p Plan) bool { return p.Sampled }) {
 		parts = append(parts, v.glyphs.sample+" sample")

@@ -36,16 +36,24 @@ func (p *Plan) waits() string {
 		return p.unlisted()
 	}
 	t := p.Total
-	s := fmt.Sprintf("%s wait %s in all", textfmt.PluralOf(n, "retry", "retries"), textfmt.ShortDuration(t.Delay))
+	limit := "" // if the delay without jitter is one end of the range
+	switch {
+	case t.Low == t.High:
+	case t.Low == t.Delay:
+		limit = "at least "
+	case t.High == t.Delay:
+		limit = "at most "
+	}
+	s := fmt.Sprintf("%s wait %s%s in all", textfmt.PluralOf(n, "retry", "retries"), limit, textfmt.ShortDuration(t.Delay))
 	if n == 1 {
-		s = "1 retry waits " + textfmt.ShortDuration(t.Delay)
+		s = "1 retry waits " + limit + textfmt.ShortDuration(t.Delay)
 	}
 	switch {
 	case t.Low == t.High:
 	case t.Low == t.Delay:
-		s += fmt.Sprintf(", %s at worst", textfmt.ShortDuration(t.High))
+		s += fmt.Sprintf(" and %s at worst, because each wait is random in its range", textfmt.ShortDuration(t.High))
 	case t.High == t.Delay:
-		s += fmt.Sprintf(", %s at best", textfmt.ShortDuration(t.Low))
+		s += fmt.Sprintf(" and %s at best, because each wait is random in its range", textfmt.ShortDuration(t.Low))
 	default:
 		s += fmt.Sprintf(", %s at best and %s at worst", textfmt.ShortDuration(t.Low), textfmt.ShortDuration(t.High))
 	}
