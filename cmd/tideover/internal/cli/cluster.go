@@ -25,6 +25,7 @@ const clusterLong = `Shows the members of the cluster and its shards. For each s
   LAG      how many entries the slowest copy is behind
   RUNNING  attempts that are running
   WAITING  waits and deadlines in the future
+Lines below the table name the problems of shards.
 
 With --watch the display is updated in place on a terminal. Otherwise a line is
 printed for each member that joins or leaves and each shard that changes its owner.`
@@ -58,18 +59,23 @@ type clusterOptions struct {
 	members map[string]string // names of the members, by id
 }
 
+// longestMember is how many characters of the name of a member the tables show, so that lines have
+// at most 100 columns.
+const longestMember = 40
+
 // renderCluster renders the members and the shards as lines.
 func renderCluster(c *control.Cluster, s *screen) []string {
 	members := &table{heads: []string{"MEMBER", "NAME", "SHARDS", "JOINED", "HEARD"}}
 	for i := range c.Members {
 		m := &c.Members[i]
-		name := m.Name
+		name := textfmt.ClipWithin(m.Name, longestMember, "…")
 		if m.ID == c.Self {
 			name += " (this server)"
 		}
 		members.add(plain(m.ID), plain(name), plain(strconv.Itoa(c.Owned(m))), plain(s.ago(m.Joined)+" ago"), plain(textfmt.CoarseDuration(m.Silence)+" ago"))
 	}
-	shards := &table{heads: []string{"SHARD", "OWNER", "EPOCH", "ENTRIES", "BYTES", "LAG", "RUNNING", "WAITING", "TROUBLE"}}
+	shards := &table{heads: []string{"SHARD", "OWNER", "EPOCH", "ENTRIES", "BYTES", "LAG", "RUNNING", "WAITING"}}
+	var problems []string
 	for i := range c.Shards {
 		sh := &c.Shards[i]
 		running, waiting := strconv.Itoa(sh.Running), strconv.Itoa(sh.Waiting)
@@ -81,10 +87,15 @@ func renderCluster(c *control.Cluster, s *screen) []string {
 		if sh.Error != "" {
 			count, room, lag = "?", "?", "?"
 		}
-		shards.add(plain(strconv.Itoa(sh.Number)), ownerCell(sh), plain(strconv.FormatUint(sh.Epoch, 10)), plain(count), plain(room), plain(lag),
-			plain(running), plain(waiting), cell{shardTrouble(c, sh), "31"})
+		owner := ownerCell(sh)
+		owner.text = textfmt.ClipWithin(owner.text, longestMember, "…")
+		shards.add(plain(strconv.Itoa(sh.Number)), owner, plain(strconv.FormatUint(sh.Epoch, 10)), plain(count), plain(room), plain(lag),
+			plain(running), plain(waiting))
+		if trouble := shardTrouble(c, sh); trouble != "" {
+			problems = append(problems, s.paint("31", visible(fmt.Sprintf("shard %d: %s", sh.Number, trouble))))
+		}
 	}
-	return slices.Concat(members.render(s), []string{""}, shards.render(s), renderTroubles(c.Troubles, s, "31"))
+	return slices.Concat(members.render(s), []string{""}, shards.render(s), problems, renderTroubles(c.Troubles, s, "31"))
 }
 
 func ownerCell(sh *engine.ShardInfo) cell {

@@ -150,15 +150,24 @@ func TestAClusterForPeople(t *testing.T) {
 		`MEMBER  NAME                     SHARDS  JOINED  HEARD`,
 		`a1      box\x1b-1 (this server)  1       2h ago  400ms ago`,
 		``,
-		`SHARD  OWNER      EPOCH  ENTRIES  BYTES    LAG  RUNNING  WAITING  TROUBLE`,
+		`SHARD  OWNER      EPOCH  ENTRIES  BYTES    LAG  RUNNING  WAITING`,
 		`0      box\x1b-1  3      20       12.3 kB  2    1        7`,
-		`1      none       1      0        0 B      0    ?        ?        no answer`,
-		`2      b2         0      ?        ?        ?    0        0        no quorum`,
+		`1      none       1      0        0 B      0    ?        ?`,
+		`2      b2         0      ?        ?        ?    0        0`,
+		`shard 1: no answer`,
+		`shard 2: no quorum`,
 		`can't work on shard 2 since 2026-11-15 12:00:00 +00:00: no quorum`,
 	}
 	got := renderCluster(c, s)
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	c.Members[0].Name, c.Shards[0].Name, c.Members[0].ID = strings.Repeat("x", 80), strings.Repeat("x", 80), c.Self+"23456789"
+	c.Self, c.Shards[0].Epoch, c.Shards[0].Last = c.Members[0].ID, 99_999, 9_999_999
+	for _, line := range renderCluster(c, s) {
+		if len([]rune(line)) > 100 {
+			t.Errorf("a line has more than 100 columns: %s", line)
+		}
 	}
 	if text, err := json.Marshal(c); err != nil || !strings.Contains(string(text), `"silence_ns":400000000`) {
 		t.Errorf("as JSON: %s, %v", text, err)

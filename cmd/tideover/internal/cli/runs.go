@@ -84,9 +84,12 @@ type runsOptions struct {
 	watch bool
 }
 
-const runsLong = `Lists runs with their state, the attempts of all steps (ATTEMPTS), the remaining wait and
-the last error. Runs of sessions, of messages to notifiers and of on-give-up are not
-listed: 'tideover sessions ls' lists sessions, --internal lists all.
+const runsLong = `Lists runs with their state, the attempts of all steps (ATTEMPTS), the remaining wait
+and the last error. Runs of sessions, of messages to notifiers and of on-give-up are
+not listed: 'tideover sessions ls' lists sessions, --internal lists all.
+
+A terminal shows the beginning of each id, and lines are cut at its width. Elsewhere
+ids and lines are complete; set COLUMNS to cut the lines.
 
 With --watch the list is updated in place on a terminal. Otherwise a line is printed
 for each run that has changed.`
