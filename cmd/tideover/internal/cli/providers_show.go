@@ -18,6 +18,11 @@ import (
 const providersShowLong = `Shows a provider: its state and what that means, the next probe, its requests and
 their outcomes, its keys, quotas, latest outages, failovers, and the retry budgets.
 
+The totals count from the start of the server. "first byte" is the mean time to the
+first byte of recent successes; those of the last 10 s count most. "pressure" is above
+0 while fewer than half of the attempts of the last minute succeed. FAILURES of a key
+are those in a row.
+
 "attempts" counts the attempts that were sent to the provider, including those for
 requests to other providers. "sent" counts the attempts of the provider's own
 requests, wherever they were sent. An outage lasted "at least" until its last failure
@@ -98,17 +103,18 @@ func learned(outages float64) string {
 func (p *details) providerWork(st *gateway.Status) {
 	p.field("in flight", strconv.Itoa(st.InFlight))
 	p.field("waiting", strconv.Itoa(st.Waiting)+optional(": ", byClass(st.ByClass), ""))
-	p.field("first byte", latency(st.TTFB))
+	p.field("first byte", optional("", latency(st.TTFB), ", the mean of recent successes"))
+	if st.Pressure > 0 {
+		p.field("pressure", strconv.FormatFloat(st.Pressure, 'f', 2, 64)+": fewer than half of the attempts of the last minute succeeded, so waits are longer")
+	}
+	p.field("rate", rate(st.Rate))
 	t := &st.Totals
+	p.field("totals", "since the start of the server:")
 	p.field("requests", counts(t.Requests, "", t.Succeeded, "succeeded", t.Failed, "failed", t.Canceled, "canceled", t.CutShort, "cut short", t.NotKept, "too long to retry"))
 	p.field("attempts", counts(t.Attempts, " here, including those for other providers", t.Throttled, "throttled", t.Probes, "probing"))
 	sent := counts(t.Sent, " for its own requests", t.Retries, "retried", t.Hedges, "hedged")
 	p.field("sent", sent+optional("; ", ratio(st), " per request"))
 	p.field("failovers", strconv.FormatUint(t.Failovers, 10))
-	if st.Pressure > 0 {
-		p.field("wasted", strconv.FormatFloat(100*st.Pressure, 'f', 0, 64)+"% of the attempts sent")
-	}
-	p.field("rate", rate(st.Rate))
 }
 
 // byClass lists the number of waiting requests per priority, highest first.
