@@ -40,6 +40,12 @@ on the first line, then one line for each request. SIGINT or SIGTERM ends it
 with a summary. Without SPEC, --file and --preset it answers every request with
 200.
 
+The line of a request has the time since the start, the number of the request,
+method, path, and answer. If the script did not choose the answer, the line says
+what did: random, over (a limit), down (an outage) or unmatched (no rule). The
+summary counts all requests and, for each rule, its requests and how often each
+answer was given. Times and counts start over when the rules are set or reset.
+
 A SPEC is a list of rules, separated by semicolons; the first rule that matches a
 request applies. A rule is [MATCH:] and words:
   503,503,200             a script: the answers in order; the last is repeated
@@ -249,6 +255,8 @@ type chaosPrinter struct {
 	mu      sync.Mutex
 	started bool
 	waiting []string
+	since   time.Time // since when the server has counted at the start
+	counted bool      // a request was printed
 }
 
 // printStart prints the URL, and a line for each request that has arrived before.
@@ -262,9 +270,10 @@ func (p *chaosPrinter) printStart(server *chaos.Server, certificate string) {
 			Certificate string `json:"certificate,omitempty"`
 		}{url, url + "/_chaos/", server.Spec().String(), certificate})
 	}
+	since := server.Stats().Since
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.started = true
+	p.started, p.since = true, since
 	for _, text := range append([]string{first}, p.waiting...) {
 		fmt.Fprintln(p.out, text)
 	}
@@ -281,6 +290,10 @@ func (p *chaosPrinter) printRequest(a chaos.Arrival) {
 	text := p.formatRequest(a)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if a.Number == 1 && p.counted && !p.json {
+		text = p.screen.paint("2", "the rules were set again: times and numbers start over") + "\n" + text
+	}
+	p.counted = true
 	if !p.started {
 		p.waiting = append(p.waiting, text)
 		return
@@ -324,8 +337,12 @@ func (p *chaosPrinter) printSummary(s chaos.Stats) {
 	if s.Gone > 0 {
 		gone = fmt.Sprintf("; %d abandoned by the client", s.Gone)
 	}
-	fmt.Fprintf(p.out, "%s in %s, at most %d at once, on %s%s\n",
-		textfmt.Plural(s.Requests, "request"), textfmt.CoarseDuration(time.Since(s.Since)), s.Peak, textfmt.Plural(s.Connections, "connection"), gone)
+	again := ""
+	if s.Since.After(p.since) {
+		again = " since the rules were set again"
+	}
+	fmt.Fprintf(p.out, "%s in %s%s, at most %d at once, on %s%s\n",
+		textfmt.Plural(s.Requests, "request"), textfmt.CoarseDuration(time.Since(s.Since)), again, s.Peak, textfmt.Plural(s.Connections, "connection"), gone)
 	t := &table{heads: []string{"RULE", "REQUESTS", "ANSWERS"}}
 	for _, r := range s.Rules {
 		match, _, _ := strings.Cut(r.Rule, ": ")

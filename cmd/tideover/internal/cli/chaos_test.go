@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -85,6 +86,29 @@ func TestChaos(t *testing.T) {
 	}
 	if c.stderr.Len() > 0 {
 		t.Errorf("stderr = %q", c.stderr.String())
+	}
+}
+
+func TestChaosSaysThatItsCountsStartOver(t *testing.T) {
+	t.Parallel()
+	c := startChaos(t, "503,200")
+	c.get("/a")
+	resp, err := http.Post(c.url+"/_chaos/spec", "text/plain", strings.NewReader("404"))
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("POST spec: %+v, %v", resp, err)
+	}
+	resp.Body.Close()
+	if got := c.get("/b"); got != 404 {
+		t.Errorf("GET /b = %d with the new rules", got)
+	}
+	out := c.stop()
+	for _, pattern := range []string{
+		`(?m)^ +[0-9.]+s     1  GET /a  503\nthe rules were set again: times and numbers start over\n +[0-9.]+s     1  GET /b  404$`,
+		`(?m)^1 request in \S+ since the rules were set again, at most 1 at once`,
+	} {
+		if !regexp.MustCompile(pattern).MatchString(out) {
+			t.Errorf("chaos printed\n%s\nwant %s", out, pattern)
+		}
 	}
 }
 
