@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/cluster"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
@@ -14,8 +15,31 @@ func (r *sharedReader) layered(at place, keys []key) (found map[string]place) {
 	if at = orMap(at); at.IsMap() {
 		at.Node = r.layers(at, keys)
 	}
-	found, _ = strictyaml.Object(at, keys)
+	found, _ = strictyaml.ObjectBeside(at, keys, func(key string) string { return r.keyOfOtherSection(at.Path(), key) })
 	return found
+}
+
+// keyOfOtherSection returns the path of a key that is not in this section but in one of the other
+// sections that environment variables can set, such as server.data for data in the section engine.
+// It returns "" if none of them has the key, or several.
+func (r *sharedReader) keyOfOtherSection(section, name string) (path string) {
+	for _, other := range []struct {
+		name string
+		keys []key
+	}{
+		{"server", serverReader{r}.serverKeys(new(Server))},
+		{"engine", (&engineReader{sharedReader: r}).engineKeys(new(cluster.Config))},
+		{"gateway", gatewayKeys(r, new(Gateway))},
+	} {
+		if other.name == section || !slices.ContainsFunc(other.keys, func(k key) bool { return k.Name == name }) {
+			continue
+		}
+		if path != "" {
+			return ""
+		}
+		path = other.name + "." + name
+	}
+	return path
 }
 
 // layers returns a copy of a section in which environment variables replace values of the

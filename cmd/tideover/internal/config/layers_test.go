@@ -167,3 +167,19 @@ func unwrapped(err error) error {
 	}
 	return err
 }
+
+func TestAKeyOfAnotherSection(t *testing.T) {
+	t.Parallel()
+	for section, want := range map[string]string{
+		"engine: {data: x}":          `key "data" is unknown; did you mean server.data?`,
+		"server: {shards: 8}":        `key "shards" is unknown; did you mean engine.shards?`,
+		"server: {keep-requests: 8}": `key "keep-requests" is unknown; did you mean gateway.keep-requests?`,
+		"engine: {listen: x}":        `key "listen" is unknown; want nats, `, // server and gateway have it
+		"engine: {shard: 8}":         `key "shard" is unknown; did you mean "shards"?`,
+	} {
+		_, err := config.Load(config.Source{Data: []byte("version: 1\n" + section + "\n"), Environ: []string{"HOME=/home/me"}})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", section, err, want)
+		}
+	}
+}

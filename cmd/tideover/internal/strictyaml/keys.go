@@ -61,6 +61,13 @@ func Required(k Key) Key {
 // of the keys that are present. ok is false if the value is not a map, or has an unknown,
 // a duplicate or a missing key.
 func Object(at Place, keys []Key) (found map[string]Place, ok bool) {
+	return ObjectBeside(at, keys, func(string) string { return "" })
+}
+
+// ObjectBeside is Object for a map beside others. elsewhere returns the path of a key that this
+// map does not have and another map has, such as server.data; "" if there is none. The error about
+// the key suggests that path.
+func ObjectBeside(at Place, keys []Key, elsewhere func(key string) string) (found map[string]Place, ok bool) {
 	found = map[string]Place{}
 	if !at.IsMap() {
 		at.Bad("%v, where a map is expected", at.Node.Kind)
@@ -73,6 +80,9 @@ func Object(at Place, keys []Key) (found map[string]Place, ok bool) {
 	ok = at.CheckKeys(func(key string) (string, bool) {
 		if slices.Contains(names, key) {
 			return "", true
+		}
+		if path := elsewhere(key); path != "" {
+			return fmt.Sprintf("key %q is unknown; did you mean %s?", key, path), false
 		}
 		return UnknownKey(key, names), false
 	})
