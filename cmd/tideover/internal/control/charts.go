@@ -33,11 +33,11 @@ type ChartPoint struct {
 	Failed    uint64      `json:"failed"`    // runs that gave up
 	Canceled  uint64      `json:"canceled"`  // runs
 	Duration  Percentiles `json:"duration"`  // from the creation to the end, of runs that succeeded or failed
-	Wait      Percentiles `json:"wait"`      // from the creation to the first attempt
+	Wait      Percentiles `json:"wait"`      // from the creation to the first attempt of a step or an operation
 }
 
-// Percentiles are estimates of the percentiles of durations. They may be about a quarter too long or
-// too short.
+// Percentiles are estimates of the percentiles of durations. They are at most 26 % too long or 21 % too
+// short.
 type Percentiles struct {
 	Count uint64  `json:"count"` // number of durations; the percentiles are 0 if it is 0
 	P50   float64 `json:"p50_seconds"`

@@ -27,7 +27,7 @@ type Point struct {
 	Failed    uint64 // runs that gave up
 	Canceled  uint64
 	Took      Percentiles // from the creation of runs to their end, of those that succeeded or failed
-	Wait      Percentiles // from the creation of runs to their first attempt
+	Wait      Percentiles // from the creation of runs to the first attempt of a step or an operation
 }
 
 // The indexes of counts.

@@ -27,6 +27,7 @@ const (
 	saveInterval = time.Minute
 
 	// maxPending is for how many runs without an attempt the store remembers that they have had none.
+	// Runs whose shard has moved to another process stay in this list.
 	maxPending = 20_000
 )
 
@@ -92,9 +93,7 @@ func (s *Store) changeOf(ev *retry.Event) func(*interval) {
 		}
 	case ev.Step != "":
 	case ev.Kind == retry.RunStarted:
-		if len(s.pending) < maxPending {
-			s.pending[ev.Run] = struct{}{}
-		}
+		s.addPending(ev.Run)
 		return func(i *interval) { i.counts[started] = addUp(i.counts[started], 1) }
 	case ev.Kind == retry.Succeeded:
 		return s.end(ev, succeeded)
@@ -104,6 +103,18 @@ func (s *Store) changeOf(ev *retry.Event) func(*interval) {
 		return s.end(ev, canceled)
 	}
 	return nil
+}
+
+// addPending adds a run that has had no attempt yet. If there are too many, it removes another one,
+// whose wait then does not count. The caller holds s.mu.
+func (s *Store) addPending(run string) {
+	if len(s.pending) >= maxPending {
+		for other := range s.pending {
+			delete(s.pending, other)
+			break
+		}
+	}
+	s.pending[run] = struct{}{}
 }
 
 // end returns the function that counts the end of a run. The caller holds s.mu.

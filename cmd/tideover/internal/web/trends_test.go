@@ -1,15 +1,19 @@
 package web
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/timeseries"
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/engine/enginetest"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -41,6 +45,47 @@ func TestTrendsOnPages(t *testing.T) {
 	hasNot(t, "a server without charts", newTestSite(t).page("/overview"), "Runs over time")
 	clustered := newTestSite(t, func(o *setup) { o.Charts, o.Clustered = store, true })
 	has(t, "a member of a cluster", clustered.page("/overview"), "only runs in this process")
+}
+
+// The chart and the table of a workflow have the same waits for the first attempt.
+func TestWaitsOfTheChartAndTheTable(t *testing.T) {
+	t.Parallel()
+	call := func(ctx context.Context) (int, error) { return 1, nil }
+	for name, c := range map[string]struct {
+		function func(f *engine.Flow, _ int) (int, error)
+		wait     time.Duration // 0 if there is no attempt
+	}{
+		"an operation": {func(f *engine.Flow, _ int) (int, error) { return engine.Do(f, "call", call) }, time.Millisecond},
+		"a sleep, then an operation": {func(f *engine.Flow, _ int) (int, error) {
+			if err := engine.Sleep(f, "rest", 3*time.Hour); err != nil {
+				return 0, err
+			}
+			return engine.Do(f, "call", call)
+		}, 3 * time.Hour},
+		"no operation": {func(*engine.Flow, int) (int, error) { return 1, nil }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			flow := engine.MustFlow("work", c.function)
+			store := timeseries.Open(filepath.Join(t.TempDir(), "charts"), slog.New(slog.DiscardHandler))
+			enginetest.TestConfig(t, engine.Config{Workflows: []*engine.Workflow{flow}, Observer: store.Observe}, func(t *testing.T, e *enginetest.Engine) {
+				info := e.Run(flow, 1)
+				synctest.Wait() // until the observer has the events
+				chart, _ := store.Chart("work", "day")
+				first := firstAttempt(info)
+				if first.IsZero() != (c.wait == 0) || (chart.Total.Wait.Count == 0) != (c.wait == 0) {
+					t.Fatalf("the table has %v, the chart %+v", first, chart.Total.Wait)
+				}
+				if c.wait == 0 {
+					return
+				}
+				table, chartWait := first.Sub(info.Created), chart.Total.Wait.P50
+				if table > c.wait || chartWait > c.wait*126/100 || c.wait > time.Hour && (table < c.wait || chartWait < c.wait*79/100) {
+					t.Errorf("the table has %v, the chart %v, want %v", table, chartWait, c.wait)
+				}
+			})
+		})
+	}
 }
 
 func TestTrend(t *testing.T) {

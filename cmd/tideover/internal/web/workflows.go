@@ -70,7 +70,7 @@ type endedRuns struct {
 	Runs      int // number of them; all figures are 0 if it is 0
 	Succeeded int
 	Took      percentiles // from creation to end
-	Wait      percentiles // from creation to the first attempt; only on the page of a workflow
+	Wait      percentiles // from creation to the first attempt, as in the charts; only on the page of a workflow
 }
 
 // Rate returns the share of runs that have succeeded, such as "97.5 %".
@@ -395,9 +395,13 @@ func (h *Site) firstStart(ctx context.Context, id string) (time.Time, error) {
 	return first, nil
 }
 
-// firstAttempt returns when the first attempt of a run started; zero if it has had none.
+// firstAttempt returns when the first attempt of a run started; zero if it has had none. A call of
+// a flow's function is no attempt, as in the events from which the charts are made.
 func firstAttempt(i *engine.Info) (first time.Time) {
 	for k := range i.Steps {
+		if i.Steps[k].Kind == "function" {
+			continue
+		}
 		if list := i.Steps[k].Attempts; len(list) > 0 && (first.IsZero() || list[0].Started.Before(first)) {
 			first = list[0].Started
 		}
