@@ -620,6 +620,19 @@ func TestARequestWithAHedgeHasItsModel(t *testing.T) {
 	})
 }
 
+// An attempt that looked before the body was there does not remove the model that another one has
+// found since.
+func TestTheModelOfARecordStays(t *testing.T) {
+	t.Parallel()
+	var tl timeline
+	tl.setModel("", false)
+	tl.setModel("m-1", true)
+	tl.setModel("", false)
+	if tl.model != "m-1" || tl.wantsModel() {
+		t.Errorf("the model is %q, wanted: %v", tl.model, tl.wantsModel())
+	}
+}
+
 // The record of a rejected request does not keep its URL in memory.
 func TestARejectionNamesTheProviderOfTheConfiguration(t *testing.T) {
 	t.Parallel()

@@ -258,10 +258,17 @@ func (a *attempt) readModel(t *timeline) {
 	if model == "" && uploaded && hasJSON(a.req) {
 		model = modelIn(headOf(a.req))
 	}
-	model = recordText(r.g.redact(model), maxRecordText)
+	t.setModel(recordText(r.g.redact(model), maxRecordText), uploaded)
+}
+
+// setModel sets the model that an attempt has found, unless another attempt has set a final one since
+// wantsModel. final says that a later attempt would not find another.
+func (t *timeline) setModel(model string, final bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.model, t.hasModel = model, uploaded || model != ""
+	if !t.hasModel {
+		t.model, t.hasModel = model, final || model != ""
+	}
 }
 
 // info returns the record of the request as it is now.
