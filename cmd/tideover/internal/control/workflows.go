@@ -39,17 +39,25 @@ func (r *Runs) Workflows(ctx context.Context, internal bool) (Workflows, error) 
 		}
 	}
 	all.Missing = strings.Join(slices.Compact(missing), "; ")
+	all.Workflows = r.Describe(internal, schedules, paused)
+	return all, nil
+}
+
+// Describe returns what [Runs.Workflows] returns, for a caller that has read the schedules and the
+// pauses: in a cluster, all members have to answer for each of them.
+func (r *Runs) Describe(internal bool, schedules []engine.Schedule, paused map[string]engine.PausedWorkflow) []Workflow {
+	list := []Workflow{}
 	for _, flow := range r.engine.Workflows() {
 		if internal || !Internal(flow.Name()) {
 			w := newWorkflow(flow, schedules)
 			if p, isPaused := paused[w.Name]; isPaused {
 				w.Paused = &p
 			}
-			all.Workflows = append(all.Workflows, w)
+			list = append(list, w)
 		}
 	}
-	slices.SortFunc(all.Workflows, func(a, b Workflow) int { return cmp.Compare(a.Name, b.Name) })
-	return all, nil
+	slices.SortFunc(list, func(a, b Workflow) int { return cmp.Compare(a.Name, b.Name) })
+	return list
 }
 
 // newWorkflow returns a workflow with the names of the schedules that start it.

@@ -91,6 +91,17 @@ func (h *runData) totals(ctx context.Context, internal bool) (totals, error) {
 	return t, nil
 }
 
+// pauses returns the pauses of workflows by name, as far as the shards answer.
+func (t *totals) pauses() map[string]engine.PausedWorkflow {
+	paused := map[string]engine.PausedWorkflow{}
+	for _, w := range t.Stats.Workflows {
+		if w.Paused != nil {
+			paused[w.Name] = *w.Paused
+		}
+	}
+	return paused
+}
+
 // byState counts the runs of the query's workflow by state; those of all workflows if it names none.
 func (t *totals) byState(q query) map[string]int {
 	count := map[string]int{}

@@ -39,32 +39,26 @@ func scheduleURL(name string) string { return "/schedules/" + url.PathEscape(nam
 
 func (h schedulesPage) load(ctx context.Context, now time.Time) (part, error) {
 	var b schedulesBody
-	rows, err := h.rows(ctx, "")
+	soon, cancel := h.soon(ctx)
+	defer cancel()
+	list, err := h.control.Runs.Schedules(soon)
+	if err == nil {
+		b.Rows, err = h.rows(ctx, list)
+	}
 	switch {
 	case err != nil && control.AsError(err).Status == http.StatusServiceUnavailable: // their shard does not answer
 		b.Missing = h.redact(err.Error())
 	case err != nil:
 		return part{}, err
 	}
-	b.Rows = rows
 	return part{
 		template: "schedules", moving: true,
 		data: page{Title: "Schedules", Place: "schedules", Live: "/live/schedules", Now: now, Dead: h.deadCount(ctx), Body: b},
 	}, nil
 }
 
-// rows returns the schedules of a workflow, by their next start; those of all workflows if workflow is
-// empty.
-func (h schedulesPage) rows(ctx context.Context, workflow string) ([]scheduleRow, error) {
-	soon, cancel := h.soon(ctx)
-	defer cancel()
-	list, err := h.control.Runs.Schedules(soon)
-	if err != nil {
-		return nil, err
-	}
-	if workflow != "" {
-		list = slices.DeleteFunc(list, func(s engine.Schedule) bool { return s.Workflow != workflow })
-	}
+// rows returns the rows of schedules, by their next start.
+func (h schedulesPage) rows(ctx context.Context, list []engine.Schedule) ([]scheduleRow, error) {
 	last, err := lastRuns(list, func(workflow string) ([]row, error) {
 		rows, _, err := h.list(ctx, control.Filter{Workflow: workflow, Limit: rowsPerPage})
 		return rows, err

@@ -166,17 +166,12 @@ func (h workflowsPage) loadList(ctx context.Context, now time.Time) (part, error
 	if err != nil {
 		return part{}, err
 	}
-	all, err := h.control.Runs.Workflows(ctx, false)
-	if err != nil {
-		return part{}, err
-	}
-	b := workflowsBody{Missing: h.redact(all.Missing), Silent: silentText(t.Stats.Silent, nil)}
-	schedules, err := h.control.Runs.Schedules(ctx)
-	if err != nil && b.Missing == "" {
-		b.Missing = h.redact(err.Error())
-	}
-	for i := range all.Workflows {
-		w := &all.Workflows[i]
+	b := workflowsBody{Silent: silentText(t.Stats.Silent, nil)}
+	schedules, missing := h.schedules(ctx)
+	b.Missing = missing
+	list := h.control.Runs.Describe(false, schedules, t.pauses())
+	for i := range list {
+		w := &list[i]
 		r := workflowRow{Name: w.Name, URL: workflowURL(w.Name), Start: startURL(ctx, w.Name), Next: w.Next, Steps: len(w.Steps)}
 		if h.isCode(w.Name) {
 			r.Steps = 0
@@ -192,6 +187,17 @@ func (h workflowsPage) loadList(ctx context.Context, now time.Time) (part, error
 		template: "workflows", behind: t.Stats.Behind > 0,
 		data: page{Title: "Workflows", Place: "workflows", Live: "/live/workflows", Now: now, Dead: t.States["dead"], Body: b},
 	}, nil
+}
+
+// schedules returns all schedules. missing says why they are unknown.
+func (h workflowsPage) schedules(ctx context.Context) (list []engine.Schedule, missing string) {
+	ctx, cancel := h.soon(ctx)
+	defer cancel()
+	list, err := h.control.Runs.Schedules(ctx)
+	if err != nil {
+		return nil, h.redact(err.Error())
+	}
+	return list, ""
 }
 
 // addPause adds the pause of a workflow, and the button that ends it or begins one.
@@ -305,19 +311,17 @@ func (h workflowsPage) load(ctx context.Context, name string, now time.Time) (pa
 	if err != nil {
 		return part{}, err
 	}
-	all, err := h.control.Runs.Workflows(ctx, true)
-	if err != nil {
-		return part{}, err
-	}
-	i := slices.IndexFunc(all.Workflows, func(w control.Workflow) bool { return w.Name == name })
+	schedules, missing := h.schedules(ctx)
+	list := h.control.Runs.Describe(true, schedules, t.pauses())
+	i := slices.IndexFunc(list, func(w control.Workflow) bool { return w.Name == name })
 	if i < 0 {
 		return part{}, unknownWorkflow(name)
 	}
-	w := &all.Workflows[i]
+	w := &list[i]
 	q := query{Workflow: name, Order: orders[0]}
 	b := workflowBody{
 		workflowRow: workflowRow{Name: name, URL: workflowURL(name), Start: startURL(ctx, name), Next: w.Next, Steps: len(w.Steps)},
-		Timeout:     w.Timeout, Code: h.isCode(name), RunsURL: q.url("/runs"), Missing: h.redact(all.Missing), Silent: silentText(t.Stats.Silent, nil),
+		Timeout:     w.Timeout, Code: h.isCode(name), RunsURL: q.url("/runs"), Missing: missing, Silent: silentText(t.Stats.Silent, nil),
 	}
 	h.addPause(ctx, &b.workflowRow, w)
 	if err := h.addRuns(ctx, &b.workflowRow, &t, true); err != nil {
@@ -337,8 +341,9 @@ func (h workflowsPage) load(ctx context.Context, name string, now time.Time) (pa
 	if b.Runs, _, err = h.list(ctx, f); err != nil {
 		return part{}, err
 	}
-	if b.Schedules, err = schedulesPage(h).rows(ctx, name); err != nil && b.Missing == "" {
-		b.Missing = h.redact(err.Error())
+	schedules = slices.DeleteFunc(schedules, func(s engine.Schedule) bool { return s.Workflow != name })
+	if b.Schedules, err = schedulesPage(h).rows(ctx, schedules); err != nil {
+		return part{}, err
 	}
 	return part{
 		template: "workflow", behind: t.Stats.Behind > 0, moving: true,
