@@ -36,11 +36,10 @@ const (
 	labelled = 9   // least width of a bar with a label, in percent
 )
 
-// newChart returns the chart of a run. It leaves out a bar that hardly extends beyond the previous
+// newChart returns the chart of a run with a lane for each of the steps. It leaves out a bar that hardly extends beyond the previous
 // bar of its class, so that a run with thousands of attempts has a small chart.
-func newChart(i *engine.Info, now time.Time) chart {
+func newChart(i *engine.Info, steps []engine.StepInfo, now time.Time) chart {
 	c := chart{From: i.Created, To: i.Created}
-	steps := chartSteps(i)
 	for k := range steps {
 		for _, a := range steps[k].Attempts {
 			c.stretch(&a.Started)

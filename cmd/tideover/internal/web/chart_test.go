@@ -18,7 +18,7 @@ func TestDraw(t *testing.T) {
 			{Number: 2, Started: *after(20), Ended: after(30), Outcome: "failed", Wait: &engine.WaitInfo{Delay: 10 * time.Second, Until: *after(40), By: "server", Woken: ""}},
 		}}, {Name: "pack"},
 	}}
-	c := newChart(i, *after(35))
+	c := newChart(i, i.Steps, *after(35))
 	if !c.From.Equal(start) || !c.To.Equal(*after(40)) || c.Now != "87.50%" {
 		t.Errorf("from %v to %v, now at %s", c.From, c.To, c.Now)
 	}
@@ -42,7 +42,7 @@ func TestALongWaitLeavesRoom(t *testing.T) {
 	start := time.Date(2026, 2, 5, 3, 0, 0, 0, time.UTC)
 	now, next := start.Add(10*time.Second), start.Add(8*24*time.Hour)
 	i := &engine.Info{State: "waiting", Created: start, Steps: []engine.StepInfo{{Name: "x", Next: &next}}}
-	if c := newChart(i, now); c.To.Sub(start) > 20*time.Second {
+	if c := newChart(i, i.Steps, now); c.To.Sub(start) > 20*time.Second {
 		t.Errorf("%v are drawn", c.To.Sub(start))
 	}
 }
@@ -56,7 +56,7 @@ func TestBarsStayInside(t *testing.T) {
 		i.Steps[0].Attempts = append(i.Steps[0].Attempts, engine.AttemptInfo{Number: n + 1, Started: at, Ended: &end, Outcome: "failed",
 			Wait: &engine.WaitInfo{Delay: time.Second, Until: at.Add(time.Second), By: "policy"}})
 	}
-	c := newChart(i, start.Add(5000*time.Second))
+	c := newChart(i, i.Steps, start.Add(5000*time.Second))
 	if n := len(c.Lanes[0].Bars); n > 700 {
 		t.Errorf("%d bars are drawn", n)
 	}
@@ -67,7 +67,7 @@ func TestBarsStayInside(t *testing.T) {
 			t.Fatalf("a bar from %s, %s wide", b.X, b.W)
 		}
 	}
-	if c := newChart(&engine.Info{State: "succeeded", Created: start, Ended: &start, Steps: []engine.StepInfo{{Name: "x"}}}, start); !c.To.After(c.From) {
+	if c := newChart(&engine.Info{State: "succeeded", Created: start, Ended: &start}, []engine.StepInfo{{Name: "x"}}, start); !c.To.After(c.From) {
 		t.Error("a run of no time has no axis")
 	}
 }

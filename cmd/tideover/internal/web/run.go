@@ -114,7 +114,7 @@ func (h runPage) load(ctx context.Context, id string, all bool, now time.Time) (
 // all is true, the page shows all attempts.
 func newRunPart(i *engine.Info, dead int, all bool, now time.Time) part {
 	b := runBody{
-		Info: i, By: waitSetter(setBy(i)), Why: inWords(i.Reason), Chart: newChart(i, now), Offers: offers(i), AllURL: runURL(i.ID) + "?all",
+		Info: i, By: waitSetter(setBy(i)), Why: inWords(i.Reason), Offers: offers(i), AllURL: runURL(i.ID) + "?all",
 		ReplayOf: link{i.ReplayOf, runURL(i.ReplayOf)}, Replaced: link{i.ReplacedBy, runURL(i.ReplacedBy)},
 		Continued: link{i.ContinuedBy, runURL(i.ContinuedBy)}, Parent: link{i.Parent, runURL(i.Parent)}, Waits: "Next attempt", TagLinks: tagLinks(i),
 	}
@@ -122,10 +122,11 @@ func newRunPart(i *engine.Info, dead int, all bool, now time.Time) part {
 		b.First = link{i.Origin, runURL(i.Origin)}
 	}
 	if function, ops, steps := control.Operations(i); function != nil {
+		b.Chart = newChart(i, chartSteps(ops), now)
 		b.Flow, b.Waits = newFlow(i, function, ops, steps, all), waitText(waitingOp(i))
 		b.Graph = graphOfFile(steps, b.Flow)
 	} else {
-		b.Graph = graphOfRun(i)
+		b.Chart, b.Graph = newChart(i, i.Steps, now), graphOfRun(i)
 		for k := range i.Steps {
 			b.Steps = append(b.Steps, newStep(&i.Steps[k], k, all))
 		}

@@ -73,28 +73,28 @@ func newFlow(i *engine.Info, function *engine.StepInfo, ops []control.Operation,
 	return f
 }
 
-// latestOps returns n operations in their order: those that have failed or have not ended, and the
-// last ones of the others.
+// latestOps returns n operations in their order: those that have failed or have not ended, then the
+// last ones of those that have ended, then the next steps of the file that have not begun.
 func latestOps(ops []control.Operation, n int) []control.Operation {
-	choose := make([]bool, len(ops))
-	for _, wanted := range []func(o *control.Operation) bool{
-		func(o *control.Operation) bool {
-			return o.Status != "succeeded" && o.Status != "skipped" && o.Status != control.StepNotBegun
-		},
-		func(*control.Operation) bool { return true },
-	} {
-		for k := len(ops) - 1; k >= 0 && n > 0; k-- {
-			if !choose[k] && wanted(&ops[k]) {
-				choose[k] = true
-				n--
-			}
+	var open, ended, next []int // indexes, the most wanted first
+	for k := range ops {
+		switch ops[k].Status {
+		case control.StepNotBegun:
+			next = append(next, k)
+		case "succeeded", "skipped":
+			ended = append(ended, k)
+		default:
+			open = append(open, k)
 		}
 	}
-	var list []control.Operation
-	for k := range ops {
-		if choose[k] {
-			list = append(list, ops[k])
-		}
+	slices.Reverse(open)
+	slices.Reverse(ended)
+	chosen := slices.Concat(open, ended, next)
+	chosen = chosen[:min(n, len(chosen))]
+	slices.Sort(chosen)
+	list := make([]control.Operation, len(chosen))
+	for i, k := range chosen {
+		list[i] = ops[k]
 	}
 	return list
 }
@@ -153,13 +153,9 @@ func newOpRow(o *control.Operation, item bool) opRow {
 // maxLanes is how many operations the chart of a run shows.
 const maxLanes = 24
 
-// chartSteps returns the steps that the chart of a run has as lanes. Of a workflow that is code,
-// these are the last operations that take time; a map is one lane with the attempts of all items.
-func chartSteps(i *engine.Info) (steps []engine.StepInfo) {
-	function, ops, _ := control.Operations(i)
-	if function == nil {
-		return i.Steps
-	}
+// chartSteps returns the operations that the chart of a run has as lanes: the last ones that take time.
+// A map is one lane with the attempts of all items.
+func chartSteps(ops []control.Operation) (steps []engine.StepInfo) {
 	for k := range ops {
 		o := &ops[k]
 		if o.Kind == "now" || o.Kind == "random" || o.Kind == "skip" || o.Called == nil {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/browsertest"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/output"
 	"github.com/tideover/tideover/engine"
 )
@@ -160,6 +161,59 @@ paid: not begun = not-begun ◌ not begun`
 		t.Errorf("after the retry the graph is\n%s\nwant\n%s", got, again)
 	}
 	s.expect(page, "works: false", "works: true")
+}
+
+// Of many operations, the table has those that have failed or have not ended, then the last ones that
+// have ended, then the next steps.
+func TestRowsOfManySteps(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		n            int
+		states, want string // a letter for each operation
+	}{
+		{6, "ssssssrbbbbbb", "123456"},
+		{6, "ssssssssrbbbb", "345678"},
+		{6, "fssrbbbbbbbbb", "012345"},
+		{6, "fsfsssksrssss", "028abc"},
+		{3, "ffffff", "345"},
+		{3, "bbbbbb", "012"},
+		{9, "sb", "01"},
+	} {
+		states := map[rune]string{'s': "succeeded", 'k': "skipped", 'r': "running", 'f': "failed", 'b': control.StepNotBegun}
+		var ops []control.Operation
+		for i, letter := range c.states {
+			ops = append(ops, control.Operation{StepInfo: &engine.StepInfo{Status: states[letter]}, Label: fmt.Sprintf("%x", i)})
+		}
+		got := ""
+		for _, o := range latestOps(ops, c.n) {
+			got += o.Label
+		}
+		if got != c.want {
+			t.Errorf("%d of %s: %s, want %s", c.n, c.states, got, c.want)
+		}
+	}
+}
+
+// The page of a run with many steps has those that have just ended.
+func TestRunPageOfManySteps(t *testing.T) {
+	t.Parallel()
+	i := &engine.Info{ID: "x", Workflow: "w", State: "running", Created: time.Now(), Steps: []engine.StepInfo{{Name: "steps", Kind: "function"}}}
+	for n := range 150 {
+		name := fmt.Sprintf("step-%03d", n)
+		i.Declared = append(i.Declared, engine.DeclaredOp{Name: name, Kind: "run"})
+		if status := "succeeded"; n <= 60 {
+			if n == 60 {
+				status = "running"
+			}
+			i.Steps = append(i.Steps, engine.StepInfo{Name: name, Kind: "do", Number: n + 1, Status: status, Called: &i.Created})
+		}
+	}
+	s := newTestSite(t)
+	body := string(must(s.h.render("run", newRunPart(i, 0, false, time.Now()).data)))
+	table := body[strings.Index(body, `<table class="ops"`):]
+	has(t, "the page", body, "Show all: 50 rows not shown", "150 steps: 60 succeeded, 1 running, 89 not begun")
+	has(t, "the table", table, "step-000", "step-059", "step-060", "step-099")
+	hasNot(t, "the table", table, "step-100", "step-149")
 }
 
 func TestStepsThatRunAsCodeInABrowser(t *testing.T) {

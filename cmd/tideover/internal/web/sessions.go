@@ -79,7 +79,7 @@ func (h sessionsPage) load(ctx context.Context, name string, now time.Time) (par
 	if s.Run != "" && s.In == "" {
 		b.RunURL, b.AllURL = runURL(s.Run), runURL(s.Run)+"?all"
 		if i, err := h.get(ctx, s.Run); err == nil { // the run may have been deleted
-			c := newChart(i, now)
+			c := newChart(i, i.Steps, now)
 			b.Chart = &c
 			for k := range i.Steps {
 				i.Steps[k].Progress = nil // the page shows the output of the session instead
