@@ -241,7 +241,7 @@ func renderUnwatched(st *unwatchedSession, s *screen) []string {
 	p := &details{screen: s}
 	p.line("%s  %s  %s", p.paint("1", visible(st.Name)), p.paint(sessionColour(st.State), visible(st.State)), p.paint("2", visible("watch at "+st.folder)))
 	p.field("next", p.moment(st.Next))
-	p.field("set by", describeWaitSource(st.WaitBy))
+	p.field("set by", st.WaitSetter())
 	p.field("because", st.WaitFor)
 	p.field("gave up", st.Reason)
 	p.field("error", unlessEqual(st.Error, st.WaitFor))

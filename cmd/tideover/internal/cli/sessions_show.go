@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -58,7 +57,7 @@ func renderSession(st hostedSession, s *screen) []string {
 	p.line("%s  %s  %s", p.paint("1", visible(st.Name)), p.paint(sessionColour(st.State), visible(st.State)), p.paint("2", visible(st.In+" at "+st.At)))
 	if st.Next != nil {
 		p.field("next", p.moment(st.Next))
-		p.field("set by", describeWaitSource(st.WaitBy))
+		p.field("set by", st.WaitSetter())
 	}
 	if l := st.Limit; l != nil {
 		p.limit(l)
@@ -99,15 +98,6 @@ func unlessEqual(text, said string) string {
 		return ""
 	}
 	return text
-}
-
-// describeWaitSource says who set a wait of a session.
-func describeWaitSource(who string) string {
-	names := map[string]string{"human": "an operator", "server": "the assistant", "handler": "the session itself"}
-	if who == "" {
-		return ""
-	}
-	return cmp.Or(names[who], "the "+who)
 }
 
 // outOf formats a counter with its limit, such as "2 of 5"; a negative limit means unlimited.

@@ -21,7 +21,7 @@ type RequestRecord interface {
 
 // Requests has the operations on the record of the gateway's requests.
 type Requests struct {
-	record  RequestRecord // nil means no gateway
+	record  RequestRecord // nil means no gateway, or one that keeps no requests
 	started time.Time
 }
 

@@ -51,6 +51,15 @@ type Status struct {
 	In   string   `json:"in,omitempty"`   // "watch" for a session of a watch that another process lists
 }
 
+// WaitSetter says what set the wait, such as "the assistant"; "" if the session does not wait.
+func (s *Status) WaitSetter() string {
+	names := map[string]string{"human": "an operator", "server": "the assistant", "handler": "the session itself"}
+	if s.WaitBy == "" {
+		return ""
+	}
+	return cmp.Or(names[s.WaitBy], "the "+s.WaitBy)
+}
+
 // HandoverStatus describes a handover to another assistant.
 type HandoverStatus struct {
 	Assistant string    `json:"assistant"`

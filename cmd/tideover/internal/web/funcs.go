@@ -27,7 +27,7 @@ func templateFuncs(a assets) template.FuncMap {
 		"ago":   ago, "in": in, "since": since, "at": at,
 		"exact": exact, "stamp": stamp, "span": spacedDuration,
 		"minutes": func(d time.Duration) int { return int(d / time.Minute) },
-		"short":   firstLine, "head": head, "hand": waitSetter, "stater": sessionWaitSetter,
+		"short":   firstLine, "head": head, "hand": waitSetter,
 		"json":   func(text json.RawMessage) string { return pretty(string(text)) },
 		"glyph":  func(state string) string { return glyphs[state] },
 		"words":  func(s string) string { return strings.ReplaceAll(s, "-", " ") },

@@ -23,6 +23,7 @@ type sessionRow struct {
 	session.Status
 	URL    string // URL of its page
 	Why    string // why it gave up, in words
+	Setter string // what set its wait, in words
 	Offers []offer
 }
 
@@ -62,7 +63,7 @@ func (h sessionsPage) loadList(ctx context.Context, now time.Time) (part, error)
 }
 
 func newSessionRow(s session.Status) sessionRow {
-	return sessionRow{Status: s, URL: sessionPage(s.Name), Why: inWords(s.Reason), Offers: sessionOffers(&s)}
+	return sessionRow{Status: s, URL: sessionPage(s.Name), Why: inWords(s.Reason), Setter: s.WaitSetter(), Offers: sessionOffers(&s)}
 }
 
 func (h sessionsPage) load(ctx context.Context, name string, now time.Time) (part, error) {

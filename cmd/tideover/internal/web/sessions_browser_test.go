@@ -104,7 +104,7 @@ func (v visitor) sessionActions(d *sessionSite) {
 	do("reset", "Reset obeys?", "were reset", "waiting")
 	x.seen("#s-obeys", "windows 0/10")
 	do("tonight", "Stop obeys for tonight?", "Stopped for tonight.", "waiting")
-	x.seen("#s-obeys", "set by hand")
+	x.seen("#s-obeys", "set by an operator")
 	do("stop", "Stop obeys?", "Stopped.", "stopped")
 	if n := eval[int](x, "performance.getEntriesByType('navigation').length"); n != 1 {
 		v.Errorf("the page was loaded %d times", n)

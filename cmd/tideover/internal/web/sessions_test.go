@@ -158,7 +158,7 @@ func TestSessionActions(t *testing.T) {
 	if s := d.reach("s", "waiting"); s.WaitBy != "human" || s.Next.Sub(d.manager.Tonight("s")).Abs() > time.Minute {
 		t.Errorf("stopped for tonight: %+v", s)
 	}
-	has(t, "who set the wait", d.page("/sessions"), "set by hand", "postponed by alice")
+	has(t, "who set the wait", d.page("/sessions"), "set by an operator", "postponed by alice")
 	has(t, "the question", d.page("/sessions/s/reset"), "attempts (0) and windows (1)")
 	d.apply("s", "reset")
 	if s := d.reach("s", "waiting"); s.Windows != 0 {

@@ -106,14 +106,6 @@ func waitSetter(who string) string {
 	return who
 }
 
-// sessionWaitSetter is waitSetter for the wait of a session. Such a wait is stated by an assistant.
-func sessionWaitSetter(who string) string {
-	if who == "server" {
-		return "the assistant"
-	}
-	return waitSetter(who)
-}
-
 // hash returns the first n bytes of the SHA-256 checksum of a text, in hexadecimal.
 func hash(text string, n int) string {
 	sum := sha256.Sum256([]byte(text))
