@@ -27,7 +27,8 @@ acknowledged work, expose the server or stop it. It changes nothing.
 It reads the configuration as 'tideover serve' does and runs the checks itself,
 whether or not a server is running. If --server or $TIDEOVER_SERVER names a server,
 and no flag names a configuration, that server runs the checks instead. A server of a
-cluster checks its own machine only.
+cluster checks its own machine, and reports its last check of the cluster, which is at
+most 5 minutes old.
 
   folder   durability, disk space, permissions, clock
   address  reachable from other machines without TLS, expiry of the certificate

@@ -119,6 +119,14 @@ func TestTheDoctorLooksAtACluster(t *testing.T) {
 	wantCode(t, o, 1)
 	wantIn(t, "what is weak", found["weak"], "second place")
 	wantIn(t, "what is weak", found["weak"], "can't be shown that the servers sync")
+
+	// A server reports what it has found itself.
+	f.text = shared + engineSection(nodes, name)
+	b := f.serve("b")
+	testwait.Until(t, "the server reports that the cluster is weak", func() bool {
+		o = b.runCommand("doctor")
+		return o.code == 1 && strings.Contains(o.out, "second place") && strings.Contains(o.out, "can't be shown that the servers sync")
+	})
 }
 
 func TestADiagnosisForPeople(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/tideover/tideover/engine/jetstream"
@@ -40,14 +42,48 @@ func Examine(ctx context.Context, o Options) ([]journal.Finding, error) {
 	return list, err
 }
 
-// Watch checks the cluster until the context ends. It logs all findings of the first check, and
-// then each finding that is new or no longer present.
-func Watch(ctx context.Context, check func(context.Context) ([]journal.Finding, error), log *slog.Logger) {
-	r := &reporter{check: check, log: log, logged: map[string]string{}}
+// Watcher checks a cluster regularly, and keeps the findings of the last check.
+type Watcher struct {
+	reporter
+
+	mu   sync.Mutex
+	last []journal.Finding
+}
+
+// NewWatcher returns a watcher that calls check.
+func NewWatcher(check func(context.Context) ([]journal.Finding, error), log *slog.Logger) *Watcher {
+	return &Watcher{
+		reporter: reporter{check: check, log: log, logged: map[string]string{}},
+		last: []journal.Finding{{
+			Severity: journal.Note, What: "the NATS servers of the cluster were not checked yet", Why: "the server has just started",
+			Do: "try again in a minute",
+		}},
+	}
+}
+
+// Findings returns the findings of the last check, which is at most a few minutes old.
+func (w *Watcher) Findings() []journal.Finding {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.last)
+}
+
+// Run checks the cluster until the context ends. It logs all findings of the first check, and then
+// each finding that is new or no longer present.
+func (w *Watcher) Run(ctx context.Context) {
 	ticker := time.NewTicker(checkEvery)
 	defer ticker.Stop()
 	for {
-		r.report(ctx)
+		list, err := w.report(ctx)
+		if err != nil {
+			list = []journal.Finding{{
+				Severity: journal.Weak, What: "the cluster can't be checked: " + err.Error(), Why: "problems of the NATS servers are not seen",
+				Do: "check that the servers run, that this machine can reach them, and that the credentials are correct",
+			}}
+		}
+		w.mu.Lock()
+		w.last = list
+		w.mu.Unlock()
 		select {
 		case <-ctx.Done():
 			return
@@ -64,19 +100,20 @@ type reporter struct {
 	failed bool              // the last check returned an error, which was logged
 }
 
-func (r *reporter) report(ctx context.Context) {
+// report checks the cluster, and logs what has changed.
+func (r *reporter) report(ctx context.Context) ([]journal.Finding, error) {
 	checkCtx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
 	list, err := r.check(checkCtx)
 	if ctx.Err() != nil {
-		return
+		return nil, nil // the server stops
 	}
 	if err != nil {
 		if !r.failed {
 			r.log.Warn("the cluster can't be checked", "error", err, "hint", "tideover doctor")
 		}
 		r.failed = true
-		return
+		return nil, err
 	}
 	r.failed = false
 	now := map[string]string{}
@@ -96,6 +133,7 @@ func (r *reporter) report(ctx context.Context) {
 		}
 	}
 	r.logged = now
+	return list, nil
 }
 
 // numbers matches the digits of a finding, which change while the problem stays the same.

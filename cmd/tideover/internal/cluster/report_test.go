@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -44,16 +45,24 @@ func TestNewAndPastFindingsAreLoggedOnce(t *testing.T) {
 			turn++
 			return a.found, a.err
 		}
+		w := NewWatcher(look, log)
+		if list := w.Findings(); len(list) != 1 || list[0].Severity != journal.Note {
+			t.Errorf("before the first check: %v", list)
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
-			Watch(ctx, look, log)
+			w.Run(ctx)
 			close(done)
 		}()
 		for i, a := range answers {
 			synctest.Wait()
 			if got := told(text.take()); got != a.want {
 				t.Errorf("check %d: the log says %q; want %q", i+1, got, a.want)
+			}
+			kept := w.Findings()
+			if a.err == nil && !slices.Equal(kept, a.found) || a.err != nil && (len(kept) != 1 || kept[0].Severity != journal.Weak || !strings.Contains(kept[0].What, a.err.Error())) {
+				t.Errorf("check %d: the findings are %v; want %v, %v", i+1, kept, a.found, a.err)
 			}
 			time.Sleep(checkEvery)
 		}

@@ -50,7 +50,7 @@ type Config struct {
 	ConfigFile func() ConfigFile
 	Storms     func() []storm.Storm
 	Doctor     func() Diagnosis           // checks the machine and the configuration
-	Findings   func() []doctor.Finding    // about the machine and the addresses, without the engine's warnings
+	Findings   func() []doctor.Finding    // about the machine, the addresses and the cluster, without the engine's warnings
 	Place      func() notify.Place        // the origin that messages name
 	Relays     func() []nostr.RelayStatus // state of the relays for NIP-90
 }

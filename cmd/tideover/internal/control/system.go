@@ -147,8 +147,8 @@ func (s *System) Doctor() (Diagnosis, error) {
 	return d, nil
 }
 
-// Findings returns the findings about the machine and the addresses. It returns false if the server
-// has no such checks.
+// Findings returns the findings about the machine, the addresses and the cluster. It returns false if
+// the server has no such checks.
 func (s *System) Findings() ([]doctor.Finding, bool) {
 	return call(s.config.Findings), s.config.Findings != nil
 }

@@ -58,6 +58,7 @@ func (p *parts) joinCluster(ctx context.Context, ec *engine.Config) error {
 		return err
 	}
 	p.cluster, ec.Log, ec.Dir = log, log, filepath.Join(data, "views")
+	p.watcher = cluster.NewWatcher(log.Check, p.log)
 	return nil
 }
 

@@ -51,6 +51,7 @@ type parts struct {
 	nip90     *nip90.Service
 	outputs   *output.Store
 	cluster   *jetstream.Log    // nil without a cluster
+	watcher   *cluster.Watcher  // nil without a cluster
 	schedules *clusterSchedules // nil without a cluster
 	sessions  *session.Manager  // nil in a cluster
 	runner    *session.Runner   // nil in a cluster
@@ -170,7 +171,7 @@ func (p *parts) run(ctx context.Context, page string, start func(name string, f 
 	}
 	if p.cluster != nil {
 		start("schedules", func() error { return p.schedules.run(ctx) })
-		start("cluster", func() error { cluster.Watch(ctx, p.cluster.Check, p.log); return nil })
+		start("cluster", func() error { p.watcher.Run(ctx); return nil })
 	}
 	start("charts", func() error { p.observer.charts.Run(ctx); return nil })
 	start("alarm", func() error { return p.observer.alarm.Run(ctx) })
@@ -207,14 +208,21 @@ func (p *parts) collectors() []prometheus.Collector {
 	return list
 }
 
-// machineFindings returns the findings of the doctor about the machine and the addresses.
+// machineFindings returns the findings of the doctor about the machine, the addresses and the cluster.
 func (p *parts) machineFindings() []doctor.Finding {
 	if p.engine == nil {
 		return p.addresses.findings()
 	}
 	cfg := p.current()
 	folder := doctor.Folder{Path: cfg.Server.Data, Keeps: p.cluster == nil, Lazy: cfg.Server.Durability == "os"}
-	return append(folder.Check(), p.addresses.findings()...)
+	list := append(folder.Check(), p.addresses.findings()...)
+	if p.watcher != nil {
+		for _, f := range p.watcher.Findings() {
+			f.What, f.Why = p.redactor.String(f.What), p.redactor.String(f.Why)
+			list = append(list, f)
+		}
+	}
+	return list
 }
 
 // diagnose returns all findings of the doctor about this server.
@@ -230,10 +238,6 @@ func (p *parts) diagnose() control.Diagnosis {
 	}
 	if p.cluster != nil {
 		d.Engine = "the cluster " + cfg.Engine.Name
-		d.Findings = append(d.Findings, doctor.Finding{
-			Severity: journal.Note, What: "the NATS servers of the cluster were not checked", Why: "a server checks its own machine only",
-			Do: "run tideover doctor with the configuration of the server",
-		})
 	}
 	return d
 }
