@@ -2,6 +2,7 @@ package docsite
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 
@@ -48,6 +49,10 @@ func (s *site) serve(w http.ResponseWriter, r *http.Request) {
 	name := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, Prefix), "/")
 	if name == "" && r.URL.Path != Prefix {
 		http.Redirect(w, r, Prefix, http.StatusMovedPermanently)
+		return
+	}
+	if name == "" && r.URL.Query().Has("q") {
+		http.Redirect(w, r, Prefix+"/"+searchPath+"?"+url.Values{"q": {r.URL.Query().Get("q")}}.Encode(), http.StatusFound)
 		return
 	}
 	if p := s.byPath[name]; p != nil {

@@ -41,6 +41,7 @@ func TestHandler(t *testing.T) {
 		{"GET", "/docs/static/docs.js", 200, "text/javascript; charset=utf-8", "copy"},
 		{"GET", "/docs/static/icon.svg", 200, "image/svg+xml", "<svg"},
 		{"GET", "/docs/search", 200, "text/html; charset=utf-8", "Type one or more words"},
+		{"GET", "/docs?q=circuit+breaker", 302, "text/html; charset=utf-8", "/docs/search?q=circuit+breaker"},
 		{"GET", "/docs/search?q=circuit+breaker", 200, "text/html; charset=utf-8", "<mark>breaker</mark>"},
 		{"GET", "/docs/search?q=%3Cscript%3E", 200, "text/html; charset=utf-8", "for “&lt;script&gt;”"},
 		{"GET", "/docs/search?q=%ff%fe", 200, "text/html; charset=utf-8", "Type one or more words"},

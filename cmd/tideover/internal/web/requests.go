@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -100,10 +101,10 @@ func (q requestQuery) url(path string) string {
 // requestsPage shows the list of requests, and the page of each.
 type requestsPage struct{ *Site }
 
-// serve shows the list. With the parameter call it goes to the page of that request.
+// serve shows the list. With the parameter call, or q, it goes to the page of that request.
 func (h requestsPage) serve(w http.ResponseWriter, r *http.Request) {
 	given := r.URL.Query()
-	if id := callID(given.Get("call")); id != "" {
+	if id := callID(cmp.Or(given.Get("call"), given.Get("q"))); id != "" {
 		http.Redirect(w, r, requestPage(id), http.StatusSeeOther)
 		return
 	}

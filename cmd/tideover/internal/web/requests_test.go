@@ -115,6 +115,7 @@ func TestRequestsPage(t *testing.T) {
 	has(t, "nothing matches", s.page("/requests?least=1h"), "No kept request matches.")
 	for path, want := range map[string]string{
 		"/requests?call=" + moved: "/requests/" + moved, "/requests?call=+X-Tideover-Call:+" + moved + "+": "/requests/" + moved,
+		"/requests?q=" + moved:                                 "/requests/" + moved,
 		"/requests?status=nonsense&outcome=x&least=-1s&more=1": "/requests", "/requests?provider=main&status=": "/requests?provider=main",
 	} {
 		if a := s.request("GET", path, nil); a.status != http.StatusSeeOther || a.to != want {
