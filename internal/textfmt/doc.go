@@ -11,6 +11,7 @@
 //	CoarseDuration     1m30s    1s         1d12h     lists: one or two units, rounded down
 //	RoundedDuration    1m30s    1s         1d12h     messages: one or two units, rounded
 //	ElapsedDuration    1m30s    1.2s       1d12h     messages: how long something took
+//	MeasuredDuration   1m30s    1.23s      1d12h     latencies: about three digits
 //	ReadableDuration   1m30s    1.2s       36h0m0s   progress lines: as Go writes it, rounded
 //
 // Truncate functions count bytes, Clip functions count characters. The functions with

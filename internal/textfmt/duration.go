@@ -120,6 +120,23 @@ func RoundedDuration(d time.Duration) string {
 	return text
 }
 
+// MeasuredDuration returns the duration with about three digits: 450µs, 12ms, 1.25s, 12.3s, 1m30s.
+func MeasuredDuration(d time.Duration) string {
+	switch {
+	case d <= 0:
+		return "0s"
+	case d < time.Millisecond:
+		return fmt.Sprintf("%dµs", d.Microseconds())
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.2fs", d.Seconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	}
+	return RoundedDuration(d)
+}
+
 // ElapsedDuration is RoundedDuration with tenths of a second below ten seconds.
 func ElapsedDuration(d time.Duration) string {
 	if d >= time.Second && d < 10*time.Second {

@@ -55,6 +55,18 @@ func TestDurations(t *testing.T) {
 	}
 }
 
+func TestMeasuredDuration(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		-1: "0s", 0: "0s", 450 * time.Microsecond: "450µs", 12 * time.Millisecond: "12ms", 1234 * time.Millisecond: "1.23s",
+		12345 * time.Millisecond: "12.3s", 90*time.Second + 700*time.Millisecond: "1m31s", 36 * time.Hour: "1d12h",
+	} {
+		if got := textfmt.MeasuredDuration(d); got != want {
+			t.Errorf("MeasuredDuration(%v) = %q, want %q", d, got, want)
+		}
+	}
+}
+
 func TestShortDuration(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

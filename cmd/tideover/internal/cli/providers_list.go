@@ -118,19 +118,14 @@ func (s *screen) when(t *time.Time) string {
 	return "in " + s.until(t)
 }
 
-// latency formats a number of seconds as a short duration, such as 450ms or 1.25s. 0 means unknown,
-// for which it returns an empty string.
+// latency formats a number of seconds as a short duration, such as 450ms or 1.25s, like the pages.
+// 0 means unknown, for which it returns an empty string.
 func latency(seconds float64) string {
 	d := time.Duration(seconds * float64(time.Second))
-	switch {
-	case d <= 0:
+	if d <= 0 {
 		return ""
-	case d < time.Millisecond:
-		return "<1ms"
-	case d >= 10*time.Second || d < time.Second:
-		return textfmt.CoarseDuration(d)
 	}
-	return strconv.FormatFloat(seconds, 'f', 2, 64) + "s"
+	return textfmt.MeasuredDuration(d)
 }
 
 // watch shows the list until the context ends, with an update every second.

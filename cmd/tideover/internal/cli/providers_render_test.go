@@ -125,7 +125,7 @@ func TestWhatAnEstimateRestsOn(t *testing.T) {
 
 func TestLatency(t *testing.T) {
 	t.Parallel()
-	for seconds, want := range map[float64]string{0: "", -1: "", 0.0004: "<1ms", 0.842: "842ms", 1: "1.00s", 9.994: "9.99s", 10: "10s", 75: "1m15s", 7200: "2h"} {
+	for seconds, want := range map[float64]string{0: "", -1: "", 0.0004: "400µs", 0.842: "842ms", 1: "1.00s", 9.994: "9.99s", 10: "10.0s", 75.6: "1m16s", 7200: "2h"} {
 		if got := latency(seconds); got != want {
 			t.Errorf("latency(%v) = %q, want %q", seconds, got, want)
 		}

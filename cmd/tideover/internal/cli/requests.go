@@ -163,6 +163,6 @@ func requestStepRow(s gateway.RequestStep) []cell {
 	if s.Open {
 		result = strings.TrimSpace(result + " (not over)")
 	}
-	at := "+" + time.Duration(s.At*float64(time.Second)).Round(time.Millisecond).String()
+	at := "+" + textfmt.MeasuredDuration(time.Duration(s.At*float64(time.Second)))
 	return []cell{plain(at), plain(step), plain(provider), plain(s.Key), {result, outcomeColours[s.Result]}, plain(httpStatus(s.Status)), plain(latency(s.Seconds)), plain(why)}
 }

@@ -3,7 +3,10 @@ package web
 import (
 	"fmt"
 	"html/template"
+	"strings"
 	"time"
+
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // spacedDuration formats a duration with its one or two largest units, such as "2 min 05 s".
@@ -23,19 +26,12 @@ func spacedDuration(d time.Duration) string {
 
 // exact formats a duration with about three digits, such as "1.25 s".
 func exact(d time.Duration) string {
-	switch {
-	case d <= 0:
-		return "0 s"
-	case d < time.Millisecond:
-		return fmt.Sprintf("%d µs", d.Microseconds())
-	case d < time.Second:
-		return fmt.Sprintf("%d ms", d.Milliseconds())
-	case d < 10*time.Second:
-		return fmt.Sprintf("%.2f s", d.Seconds())
-	case d < time.Minute:
-		return fmt.Sprintf("%.1f s", d.Seconds())
+	if d >= time.Minute {
+		return spacedDuration(d)
 	}
-	return spacedDuration(d)
+	text := textfmt.MeasuredDuration(d)
+	unit := strings.TrimLeft(text, "0123456789.")
+	return strings.TrimSuffix(text, unit) + " " + unit
 }
 
 // Formats of times. They contain the time zone, which is that of the server; JavaScript, if enabled,
