@@ -21,7 +21,7 @@ var loadAxe = sync.OnceValues(func() (string, error) {
 func (x *Tab) NeedAxe() {
 	x.t.Helper()
 	if _, err := loadAxe(); err != nil {
-		x.t.Skip("there is no axe-core; scripts/test-tools.sh installs it")
+		x.t.Skipf("there is no axe-core; scripts/test-tools.sh installs it: %v", err)
 	}
 }
 
@@ -88,6 +88,13 @@ const tooWide = `(() => {
 		.filter((e) => e.getBoundingClientRect().right > root.clientWidth + 1).slice(0, 5).map((e) => e.outerHTML.slice(0, 120)));
 })()`
 
+// TooWide returns the elements that make the page scroll sideways, after its width. It is empty for a
+// page that does not scroll sideways.
+func (x *Tab) TooWide() []string {
+	x.t.Helper()
+	return Eval[[]string](x, tooWide)
+}
+
 func (x *Tab) checkLayout(c Checks, l Layout) {
 	x.t.Helper()
 	part, rules := "document", "[]"
@@ -101,7 +108,7 @@ func (x *Tab) checkLayout(c Checks, l Layout) {
 	if err != nil {
 		x.t.Fatalf("%s, %s: axe-core: %v", c.Name, l.Name, err)
 	}
-	for _, text := range append(found, Eval[[]string](x, tooWide)...) {
+	for _, text := range append(found, x.TooWide()...) {
 		x.t.Errorf("%s, %s: %s", c.Name, l.Name, text)
 	}
 	if c.Row == "" || l.Width > 600 {

@@ -40,9 +40,6 @@ func follow(x *browsertest.Tab, selector, path string) {
 	x.Wait(path+" is loaded", fmt.Sprintf(`location.pathname.endsWith(%q) && document.readyState === "complete"`, path))
 }
 
-// tooWide is an expression for the elements that make a page scroll sideways.
-const tooWide = `document.documentElement.scrollWidth <= innerWidth ? [] : [...document.querySelectorAll("body *")].filter(e => e.getBoundingClientRect().right > innerWidth && !e.closest(".table, pre, .skip")).map(e => e.tagName + "." + e.className + " of " + e.closest("section")?.title + ": " + e.textContent.slice(0, 60)).concat("width " + document.documentElement.scrollWidth)`
-
 // lowContrast is an expression for the texts whose contrast to their ground is below 4.5.
 const lowContrast = `(() => {
 	const parse = (c) => c.match(/[\d.]+/g).map(Number);
@@ -90,7 +87,7 @@ func TestPagesInABrowser(t *testing.T) {
 					x.Resize(width, 800)
 					x.SetColorScheme(scheme)
 					x.Do(chromedp.Navigate(server.URL + path))
-					for _, e := range eval[[]string](x, tooWide) {
+					for _, e := range x.TooWide() {
 						t.Errorf("too wide: %s", e)
 					}
 					for _, e := range eval[[]string](x, lowContrast) {
@@ -121,7 +118,7 @@ func TestSearchInABrowser(t *testing.T) {
 		x.Do(chromedp.SendKeys(chromedp.CSS("#query"), "circuit breaker"))
 		x.PressEnter()
 		x.Wait("results are shown", `location.pathname === "/docs/search" && document.readyState === "complete" && document.querySelectorAll("#results li mark").length > 2`)
-		for _, e := range eval[[]string](x, tooWide) {
+		for _, e := range x.TooWide() {
 			t.Errorf("the search is too wide: %s", e)
 		}
 		x.Screenshot(os.Getenv("PICTURES"), fmt.Sprintf("docs-search-%v", scripts))

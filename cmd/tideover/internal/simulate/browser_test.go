@@ -83,8 +83,8 @@ func looksRight(t *testing.T, name string, page []byte) {
 		x.SetColorScheme(scheme)
 		for _, width := range []int{1280, 390} {
 			x.Resize(int64(width), 900)
-			if over := eval[float64](x, `document.documentElement.scrollWidth - window.innerWidth`); over > 0 {
-				t.Errorf("%s, %s, %d wide: the page is %v pixels wider than the screen", name, scheme, width, over)
+			for _, text := range x.TooWide() {
+				t.Errorf("%s, %s, %d wide: %s", name, scheme, width, text)
 			}
 			x.Screenshot(os.Getenv("PICTURES"), fmt.Sprintf("%s-%s-%d", name, scheme, width))
 		}

@@ -186,16 +186,16 @@ func TestQuestionsInABrowser(t *testing.T) {
 		x.seen("#rows", "asks")
 		x.live(strings.TrimPrefix(m.URL, s.srv.URL))
 		x.seen(".ask", "Deploy <b>1.2</b> to production?")
-		if wide := eval[int64](x, "document.documentElement.scrollWidth"); wide > width {
-			t.Errorf("the page is %d wide on a screen of %d", wide, width)
+		for _, text := range x.TooWide() {
+			t.Errorf("on a screen of %d: %s", width, text)
 		}
 		x.Screenshot(dir, fmt.Sprint("question-", width))
 		x.click(fmt.Sprintf(`.ask a:nth-child(%d)`, n+1)) // approve, then reject
 		x.seen("#dialog[open]", "Answer")
 		x.Do(chromedp.SetValue(chromedp.CSS("#dialog textarea"), "seen on "+fmt.Sprint(width)))
 		x.Screenshot(dir, fmt.Sprint("question-dialog-", width))
-		if wide := eval[int64](x, "document.documentElement.scrollWidth"); wide > width {
-			t.Errorf("the dialog is %d wide on a screen of %d", wide, width)
+		for _, text := range x.TooWide() {
+			t.Errorf("the dialog on a screen of %d: %s", width, text)
 		}
 		x.click("#dialog form button")
 		x.seen("#flash", "Answered.")

@@ -424,14 +424,10 @@ func (x *tab) looksRight(dir, name string) {
 		}
 		x.Resize(c.width, c.height)
 		x.SetColorScheme(c.scheme)
-		got := eval[struct {
-			Wide   int64
-			Ground string
-		}](x, `({Wide: document.documentElement.scrollWidth, Ground: getComputedStyle(document.body).backgroundColor})`)
-		if got.Wide > c.width {
-			x.Errorf("%s, %s: %d wide", name, c.name, got.Wide)
+		for _, text := range x.TooWide() {
+			x.Errorf("%s, %s: %s", name, c.name, text)
 		}
-		if dark := got.Ground != "rgb(251, 252, 252)"; dark != (c.scheme == "dark") {
+		if dark := eval[string](x, `getComputedStyle(document.body).backgroundColor`) != "rgb(251, 252, 252)"; dark != (c.scheme == "dark") {
 			x.Errorf("%s, %s: dark is %v", name, c.name, dark)
 		}
 		x.Screenshot(dir, name+"-"+c.name)
