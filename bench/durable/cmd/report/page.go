@@ -48,7 +48,7 @@ func setting(r *benchreport.Results, command string) string {
 	if len(r.Modules) > 0 {
 		fmt.Fprintf(&b, "- systems and libraries:\n  - %s\n", strings.Join(r.Modules, "\n  - "))
 	}
-	fmt.Fprintf(&b, "- load average at the start and before the rounds: %s (the measurements themselves raise it)\n", strings.Join(r.Loads, ", "))
+	fmt.Fprintf(&b, "- load average at the start and before the rounds: %s (measuring raises it)\n", strings.Join(r.Loads, ", "))
 	fmt.Fprintf(&b, "- to reproduce: `%s`\n", command)
 	return b.String()
 }

@@ -34,7 +34,7 @@ func setting(r *benchreport.Results) string {
 	if len(r.Modules) > 0 {
 		fmt.Fprintf(&b, "- %s\n", strings.Join(r.Modules, ", "))
 	}
-	fmt.Fprintf(&b, "- load average before the rounds: %s (the measurements themselves raise it)\n", strings.Join(r.Loads, ", "))
+	fmt.Fprintf(&b, "- load average before the rounds: %s (measuring raises it)\n", strings.Join(r.Loads, ", "))
 	b.WriteString("- to reproduce: `make bench-gateway`\n")
 	return b.String()
 }
