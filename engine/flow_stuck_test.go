@@ -97,10 +97,13 @@ func TestFlowOperationEndsTheGoroutine(t *testing.T) {
 		t.Run(policy, func(t *testing.T) {
 			t.Parallel()
 			var calls, tries atomic.Int32
-			var late error
+			var late atomic.Pointer[error] // nothing waits for the deferred calls of a function that is suspended
 			w := engine.MustFlow("ends", func(f *engine.Flow, _ int) (int32, error) {
 				if calls.Add(1) == 1 {
-					defer func() { _, late = engine.Now(f, "late") }()
+					defer func() {
+						_, err := engine.Now(f, "late")
+						late.Store(&err)
+					}()
 				}
 				return engine.Do(f, "op", func(context.Context) (int32, error) {
 					if tries.Add(1) < 3 {
@@ -111,8 +114,8 @@ func TestFlowOperationEndsTheGoroutine(t *testing.T) {
 			}, engine.Function(engine.Policy("fixed(1m) attempts=1")))
 			enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
 				wantRun(t, e.Run(w, 1), "succeeded", "3")
-				if tries.Load() != 3 || !errors.Is(late, engine.ErrFlowOver) {
-					t.Errorf("%d attempts, and the operation in a deferred call got %v", tries.Load(), late)
+				if err := late.Load(); tries.Load() != 3 || err == nil || !errors.Is(*err, engine.ErrFlowOver) {
+					t.Errorf("%d attempts, and the operation in a deferred call got %v", tries.Load(), err)
 				}
 			}, w)
 		})
