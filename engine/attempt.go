@@ -103,6 +103,9 @@ func (a *attempt) run() {
 	defer func() { // also when the handler ends the goroutine
 		if result == nil {
 			result = &machine.Result{Failed: true, Error: "the handler ended its goroutine (runtime.Goexit)"}
+			if a.inline() {
+				a.flow.exiting.Store(true) // before the owner knows: the goroutine makes no other attempt
+			}
 		}
 		if !a.ended.CompareAndSwap(false, true) {
 			if a.flow != nil && result.Succeeded() {

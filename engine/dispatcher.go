@@ -272,9 +272,9 @@ func (d *dispatcher) act() {
 	for i, a := range d.launches {
 		a.storing = d.o.turn.storing
 		d.sh.attempts.Add(1)
-		if a.inline() {
+		if a.inline() && !a.flow.stopping && !a.flow.exiting.Load() {
 			a.item.attempts <- a // the function waits for it
-		} else {
+		} else { // deferred calls of the function may take long
 			go a.run()
 		}
 		d.launches[i] = nil

@@ -51,7 +51,8 @@ type flowCall struct {
 	toUndo    atomic.Bool // the function has ended, and undoMain continues
 	stopped   chan struct{}
 	once      sync.Once
-	cause     error // why the owner has stopped the call; valid after stopped is closed
+	grace     sync.Once // begins the grace time
+	cause     error     // why the owner has stopped the call first; valid after stopped is closed
 
 	mu     sync.Mutex
 	wrong  error             // first wrong use of the flow
@@ -415,9 +416,11 @@ func (c *flowCall) stop(cause error) {
 	c.once.Do(func() {
 		c.cause = cause
 		close(c.stopped)
-		if !errors.Is(cause, errRunOver) {
-			return // the function has no context that tells it to end
-		}
+	})
+	if !errors.Is(cause, errRunOver) {
+		return // the function has no context that tells it to end
+	}
+	c.grace.Do(func() {
 		time.AfterFunc(c.sh.cfg.Grace, func() {
 			inAttempt := c.inAttempt.Load() // which reports itself that it is stuck
 			c.forsaken.Store(inAttempt)
@@ -468,19 +471,11 @@ func (c *flowCall) await(g *opGroup) {
 	}
 }
 
-// runAttempt makes an attempt of an operation in the goroutine of the function. If the handler ends
-// the goroutine, the call of the function is over.
+// runAttempt makes an attempt of an operation in the goroutine of the function.
 func (c *flowCall) runAttempt(a *attempt) {
 	c.inAttempt.Store(true)
-	returned := false
-	defer func() {
-		c.inAttempt.Store(false)
-		if !returned {
-			c.exiting.Store(true)
-		}
-	}()
+	defer c.inAttempt.Store(false)
 	a.run()
-	returned = true
 }
 
 // exitIfStopped ends the goroutine if the owner has stopped the call.

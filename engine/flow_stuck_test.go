@@ -121,3 +121,115 @@ func TestFlowOperationEndsTheGoroutine(t *testing.T) {
 		})
 	}
 }
+
+// A run that is paused and then canceled ends after the grace time, even if its operation does not
+// return.
+func TestFlowIsPausedAndCanceledBesideAStuckOperation(t *testing.T) {
+	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+		block := make(chan struct{})
+		defer close(block)
+		w := engine.MustFlow("stuck", func(f *engine.Flow, _ int) (int, error) {
+			return engine.Do(f, "hangs", func(context.Context) (int, error) { <-block; return 0, nil })
+		})
+		id := startFlow(t, e, w, 1)
+		flowRun(t, e, id)
+		mustDo(t, e.Pause(t.Context(), id, "me"))
+		time.Sleep(time.Second) // real clock: it runs in the bubble of enginetest
+		mustDo(t, e.Cancel(t.Context(), id, "me"))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // of virtual time
+		defer cancel()
+		run, err := e.Wait(ctx, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantRun(t, run, "canceled", "")
+	})
+}
+
+// Deferred calls of a function that has ended at an operation may take long. The next attempt of the
+// operation does not wait for them.
+func TestFlowOperationBesideADeferredCall(t *testing.T) {
+	pause := func(t *testing.T, e *enginetest.Engine, id string) {
+		mustDo(t, e.Pause(t.Context(), id, "me"))
+		time.Sleep(time.Second) // real clock: it runs in the bubble of enginetest
+		mustDo(t, e.Resume(t.Context(), id, "me"))
+	}
+	wait := func(ctx context.Context) { <-ctx.Done() }
+	for name, test := range map[string]struct {
+		first     func(context.Context) // in the first attempt
+		interrupt func(*testing.T, *enginetest.Engine, string)
+		policy    string
+	}{
+		"after a pause":                  {wait, pause, "fixed(1s) attempts=3"},
+		"after the end of the goroutine": {func(context.Context) { runtime.Goexit() }, nil, "fixed(100ms) attempts=3"},
+		"after that, without a wait":     {func(context.Context) { runtime.Goexit() }, nil, "fixed(0s) attempts=3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+				var calls, tries atomic.Int32
+				block := make(chan struct{})
+				w := engine.MustFlow("slow", func(f *engine.Flow, _ int) (int32, error) {
+					if calls.Add(1) == 1 {
+						defer func() { <-block }()
+					}
+					return engine.Do(f, "op", func(ctx context.Context) (int32, error) {
+						n := tries.Add(1)
+						if n == 1 {
+							test.first(ctx)
+						}
+						return n, ctx.Err()
+					}, engine.Policy(test.policy))
+				})
+				id := startFlow(t, e, w, 1)
+				flowRun(t, e, id)
+				if test.interrupt != nil {
+					test.interrupt(t, e, id)
+				}
+				time.Sleep(time.Hour) // real clock: it runs in the bubble of enginetest
+				if tries.Load() != 2 {
+					t.Errorf("%d attempts while a deferred call runs", tries.Load())
+				}
+				close(block)
+				wantRun(t, endOfFlow(t, e, id), "succeeded", "2")
+			})
+		})
+	}
+}
+
+// Operations that begin with their calls leave a free place to an operation that waits for one.
+func TestFlowsShareThePlaces(t *testing.T) {
+	for _, places := range []int{1, 2, 3, 4} {
+		t.Run(fmt.Sprint(places), func(t *testing.T) {
+			t.Parallel()
+			var before, done atomic.Int64
+			many := engine.MustFlow("many", func(f *engine.Flow, _ int) (int, error) {
+				for i := range 100 {
+					_, err := engine.Do(f, "op", func(context.Context) (int, error) {
+						time.Sleep(time.Second) // real clock: it runs in the bubble of enginetest
+						done.Add(1)
+						return 0, nil
+					}, engine.ForKey(fmt.Sprint(i)))
+					if err != nil {
+						return 0, err
+					}
+				}
+				return 0, nil
+			})
+			other := engine.MustFlow("other", func(f *engine.Flow, _ int) (int, error) {
+				return engine.Do(f, "op", func(context.Context) (int, error) { before.Store(done.Load()); return 0, nil })
+			})
+			cfg := engine.Config{Workflows: []*engine.Workflow{many, other}, Concurrency: places}
+			enginetest.TestConfig(t, cfg, func(t *testing.T, e *enginetest.Engine) {
+				for range places {
+					startFlow(t, e, many, 1)
+				}
+				time.Sleep(2500 * time.Millisecond) // real clock: it runs in the bubble of enginetest
+				endOfFlow(t, e, startFlow(t, e, other, 1))
+				if n := before.Load(); n > int64(10*places) {
+					t.Errorf("the other operation began after %d operations", n)
+				}
+			})
+		})
+	}
+}

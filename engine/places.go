@@ -89,11 +89,11 @@ func (p *places) none() bool {
 	return p.free <= 0
 }
 
-// few reports whether less than half of the places are free.
+// few reports whether less than half of the places are free, or at most one.
 func (p *places) few() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.free < p.total/2
+	return p.free < max(p.total/2, 2)
 }
 
 // reclaim takes a place even if none is free.
