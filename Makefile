@@ -83,7 +83,7 @@ bench-cluster: ## the engine on three servers that sync each message
 	$(GO) test ./engine/jetstream/clustertest -run '^$$' -bench ThreeNodes -benchtime 100000x -count 3 -timeout 1h
 
 crash: ## thousands of runs, the process killed again and again, on a good disk and on one with slow and failing syncs
-	$(GO) test ./engine -run TestKilledAgainAndAgain -v -timeout 20m -crash.runs $(RUNS) -crash.kills $(KILLS)
+	$(GO) test ./engine -run TestKilledAgainAndAgain -v -timeout 2h -crash.runs $(RUNS) -crash.kills $(KILLS)
 	$(GO) test ./examples/flows -run TestProgramsSurviveKills -v -timeout 20m -kills 30
 
 faults: ## syncs that fail at random points, each followed by a power cut; FAULTS
