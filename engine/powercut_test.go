@@ -245,3 +245,42 @@ func (p *powerTest) drain() {
 		p.t.Fatal(err)
 	}
 }
+
+// If a sync fails while a log is created, the folder has no log or a complete one: the next start
+// works.
+func TestSyncFailuresWhileALogIsCreated(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	quietly := slog.New(slog.DiscardHandler)
+	const failures = 2
+	for failAt := int64(7); failAt <= 9; failAt++ { // syncs of the new log
+		for seed := range uint64(12) {
+			dir := filepath.Join(folder, fmt.Sprint(failAt, "-", seed))
+			var syncs atomic.Int64
+			disk := must(faultdisk.New(dir, faultdisk.Config{
+				Seed: seed, Drop: true,
+				FailSync: func(string) bool { n := syncs.Add(1); return n > failAt && n <= failAt+failures },
+			}))
+			e, created := Open(t.Context(), Config{Dir: dir, Logger: quietly})
+			contents := disk.Cut()
+			if e != nil {
+				now, cancel := context.WithCancel(t.Context())
+				cancel()
+				_ = e.Close(now) // the power is off
+			}
+			disk.Close()
+			after := dir + "-after"
+			if err := errors.Join(linkBlobs(dir, after), faultdisk.Write(after, contents)); err != nil {
+				t.Fatal(err)
+			}
+			e, err := Open(t.Context(), Config{Dir: after, Logger: quietly})
+			if err != nil {
+				t.Errorf("seed %d, %d syncs failed after %d, and it was created with the error %v: %v", seed, failures, failAt, created, err)
+				continue
+			}
+			if err := e.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}

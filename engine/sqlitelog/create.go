@@ -120,7 +120,12 @@ func createDatabase(dir, path string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(createTables(conn), conn.Close()); err != nil {
+	err = createTables(conn)
+	if err == nil {
+		// Close moves the write-ahead log to the database too, but does not report a failed sync.
+		err = pragma(conn, "wal_checkpoint(TRUNCATE)")
+	}
+	if err := errors.Join(err, conn.Close()); err != nil {
 		return err
 	}
 	if err := syncFile(tmp); err != nil {
