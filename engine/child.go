@@ -28,7 +28,7 @@ func Child[Out any](f *Flow, name string, w *Workflow, input any, opts ...StepOp
 	if err := f.performChildren(g, o, w, []any{input}); err != nil {
 		return v, err
 	}
-	return decoded[Out](g, 0)
+	return decoded[Out](&g.results[0])
 }
 
 // Children starts a child for each input, [Parallel] of them side by side, and returns their
@@ -126,7 +126,7 @@ const inputRefused = "input"
 func (f *Flow) isStarted(g *opGroup, i int) bool {
 	identity := g.identity(i)
 	_, pending := f.pending[identity]
-	return f.ended.get(identity) != nil || pending && g.child.shard < 0
+	return f.ended.has(identity) || pending && g.child.shard < 0
 }
 
 // performStarted is perform for children whose workflow is not registered. If one has to be
@@ -135,7 +135,7 @@ func (f *Flow) performStarted(g *opGroup) error {
 	for i := range g.n {
 		identity := g.identity(i)
 		_, pending := f.pending[identity]
-		if f.ended.get(identity) == nil && !pending {
+		if !f.ended.has(identity) && !pending {
 			return f.misuse(g.name, &missingWorkflowError{g.child.def.Name})
 		}
 	}

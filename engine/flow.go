@@ -37,13 +37,14 @@ type Flow struct {
 
 // flowState is the state of a call of a function, which all its flows share.
 type flowState struct {
-	asked   opMap[bool]              // identities of the operations that the function has called
-	ended   opMap[*machine.OpResult] // stored results, by identity
-	pending map[string]int           // numbers of the operations that have not ended, by identity
-	removed []string                 // names of Removed
-	count   int                      // number of operations that the run has called
-	last    string                   // identity of the operation that the function called last
-	undoers []undoer                 // how to undo operations, in the order of their calls
+	asked   askedOps       // operations that the function has called
+	ended   opResults      // operations that have ended
+	pending map[string]int // numbers of the operations that have not ended, by identity
+	removed []string       // names of Removed
+	count   int            // number of operations that the run has called
+	last    string         // identity of the operation that the function called last
+	undoers []undoer       // how to undo operations, in the order of their calls
+	builder stepBuilder    // memory for the options of an operation
 }
 
 // The errors of wrong uses of a [Flow]. A run whose function got one of them waits in state
@@ -258,11 +259,14 @@ func Do[T any](f *Flow, name string, do func(context.Context) (T, error), opts .
 		return v, err
 	}
 	defer f.busy.Store(false)
+	if res := f.stored(&o); res != nil {
+		return decoded[T](res)
+	}
 	g := &opGroup{name: o.identity, def: o.def, n: 1, parallel: 1, do: func(ctx context.Context, _ int) ([]byte, error) { return encoded(do(ctx)) }}
 	if err := f.perform(g); err != nil {
 		return v, err
 	}
-	return decoded[T](g, 0)
+	return decoded[T](&g.results[0])
 }
 
 // encoded returns the JSON of a value, or the error.
@@ -280,9 +284,9 @@ func encoded[T any](v T, err error) ([]byte, error) {
 	return text, nil
 }
 
-// decoded returns the result of an operation of the group.
-func decoded[T any](g *opGroup, i int) (v T, err error) {
-	res := &g.results[i]
+// decoded returns what an operation that has ended returns. Each call decodes it, because the
+// function may change the value.
+func decoded[T any](res *machine.OpResult) (v T, err error) {
 	if res.Reason != 0 {
 		return v, &OpError{Name: label(res.Name), Code: res.Code, Text: res.Text}
 	}
@@ -389,7 +393,7 @@ func mapOutcomes[R any](g *opGroup) []Outcome[R] {
 		if g.results[i].Name == "" {
 			continue // it was not begun, because another one failed
 		}
-		v, err := decoded[R](g, i)
+		v, err := decoded[R](&g.results[i])
 		outcomes[i].Value = v
 		outcomes[i].Err, _ = errors.AsType[*OpError](err)
 	}
@@ -420,6 +424,9 @@ func Sleep(f *Flow, name string, d time.Duration, opts ...StepOption) error {
 		return err
 	}
 	defer f.busy.Store(false)
+	if f.stored(&o) != nil {
+		return nil
+	}
 	return f.perform(&opGroup{name: o.identity, n: 1, parallel: 1, sleep: max(d, 0)})
 }
 
@@ -457,7 +464,7 @@ func recorded[T any](f *Flow, kind, name string, opts []StepOption, value func()
 		return v, err
 	}
 	defer f.busy.Store(false)
-	if res := f.ended.get(o.identity); res != nil {
+	if res := f.stored(&o); res != nil {
 		return v, json.Unmarshal(res.Data, &v)
 	}
 	v = value()

@@ -207,9 +207,8 @@ func (c *flowCall) newFlow() *Flow {
 	f := &both.Flow
 	f.call, f.flowState, f.routine = c, &both.state, goroutine.ID()
 	both.state.pending, both.state.count = c.pending, c.count
-	for res := range machine.ReadResults(c.results) {
-		f.ended.set(res.Name, &res)
-	}
+	f.ended.stored.Init(c.results, c.count)
+	f.asked.results = &f.ended
 	return f
 }
 
@@ -362,12 +361,15 @@ func (f *Flow) renameStored(before, now string) {
 		}
 		return kind + ":" + now, name == before
 	}
-	f.ended.rename(func(identity string, res *machine.OpResult) string {
-		if name, ok := renamed(identity); ok {
-			res.Name = name
-			return name
+	f.ended.rename(func(identity string) string {
+		name, ok := renamed(identity)
+		if !ok {
+			return identity
 		}
-		return identity
+		if f.asked.get(identity) {
+			f.asked.others.set(identity, true) // the position of its result is not valid any more
+		}
+		return name
 	})
 	for identity, n := range f.pending {
 		if name, ok := renamed(identity); ok {

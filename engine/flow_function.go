@@ -97,8 +97,8 @@ func limitedOp(name string) string { return machine.Operation + "/" + name }
 
 // opStep returns the name of the step in the definition of an operation.
 func (w *Workflow) opStep(name string) string {
-	if limited := limitedOp(name); w.steps[limited] > 0 {
-		return limited
+	if len(w.steps) > 1 && w.steps[limitedOp(name)] > 0 { // one is the function
+		return limitedOp(name)
 	}
 	return machine.Operation
 }

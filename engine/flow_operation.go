@@ -144,15 +144,6 @@ func (m *opMap[V]) all(yield func(string, V) bool) {
 	}
 }
 
-// rename gives each operation the identity that now returns for it.
-func (m *opMap[V]) rename(now func(identity string, v V) string) {
-	var next opMap[V]
-	for identity, v := range m.all {
-		next.set(now(identity, v), v)
-	}
-	*m = next
-}
-
 // opGroup is a set of operations that the function waits for: one operation of Do or Sleep, or
 // all of a Map.
 type opGroup struct {
@@ -268,6 +259,8 @@ func (g *opGroup) endWith(res machine.OpResult) {
 // operation is an operation that the function calls.
 type operation struct {
 	identity string
+	result   machine.OpResult    // its result, if isStored
+	isStored bool                // it had ended before the call of the function began
 	def      *machine.Definition // nil if it has no attempts
 	parallel int
 	within   time.Duration       // of an await
@@ -280,39 +273,53 @@ type operation struct {
 // it must be. After success the caller must clear Flow.busy.
 func (f *Flow) operation(kind, name string, opts []StepOption) (o operation, err error) {
 	c := f.call
+	asked := kind
 	kind, undoable := strings.CutSuffix(kind, withUndo)
-	o.identity = kind + ":" + name
 	if err := f.enter(); err != nil {
 		if errors.Is(err, ErrFlowOver) {
 			return o, fmt.Errorf("operation %s: %w", name, err)
 		}
-		return o, f.misuse(o.identity, err)
+		return o, f.misuse(kind+":"+name, err)
 	}
-	asked := kind
-	if undoable {
-		asked += withUndo
-	}
-	s, err := c.workflow.operation(asked, name, opts)
+	s, err := c.workflow.operation(&f.builder, asked, name, opts)
 	if err == nil && undoable {
 		o.undo, err = c.workflow.undoOperation(name, s.undo, opts)
 	}
 	if err == nil && s.key != "" {
-		o.identity += "[" + s.key + "]"
-	}
-	if err == nil && f.asked.get(o.identity) {
-		err = ErrSameOperation
+		o.identity = kind + ":" + name + "[" + s.key + "]"
+	} else {
+		o.identity = kind + ":" + name
 	}
 	if err == nil {
-		err = f.checkKind(o.identity)
+		var position int
+		if o.result, position = f.ended.stored.Next(o.identity); position < 0 {
+			err = f.checkKind(o.identity)
+		}
+		if err == nil && !f.asked.add(o.identity, position) {
+			err = ErrSameOperation
+		}
+		o.isStored = position >= 0
+	}
+	if err == nil && hasAttempts(kind) && (!o.isStored || kind != "do") {
+		o.def, err = c.workflow.opDefinition(&f.builder)
 	}
 	if err != nil {
 		f.busy.Store(false)
 		return o, f.misuse(o.identity, err)
 	}
-	f.asked.set(o.identity, true)
 	f.last = o.identity
-	o.def, o.parallel, o.within, o.detached, o.labels = s.def, cmp.Or(s.parallel, defaultParallel), s.within, s.detached, s.labels
+	o.parallel, o.within, o.detached, o.labels = cmp.Or(s.parallel, defaultParallel), s.within, s.detached, s.labels
 	return o, nil
+}
+
+// stored returns the result of an operation that ended before the call of the function began, or has
+// another name since; nil if there is none. Most operations of a function that is called again have
+// one: they need no opGroup.
+func (f *Flow) stored(o *operation) *machine.OpResult {
+	if o.isStored {
+		return &o.result
+	}
+	return f.ended.own.get(o.identity)
 }
 
 // enter checks that the flow is used as it must be, and marks it as busy. It ends the goroutine if the
@@ -348,9 +355,9 @@ var opKinds = [...]string{"do", "map", "sleep", "now", "random", machine.AwaitKi
 func (f *Flow) checkKind(identity string) error {
 	stored := func(identity string) bool {
 		_, pending := f.pending[identity]
-		return pending || f.ended.get(identity) != nil
+		return pending || f.ended.has(identity)
 	}
-	if f.ended.len()+len(f.pending) == 0 || stored(identity) {
+	if f.ended.isEmpty() && len(f.pending) == 0 || stored(identity) {
 		return nil
 	}
 	name := label(identity)
@@ -366,7 +373,6 @@ func (f *Flow) checkKind(identity string) error {
 // perform executes the operations of a group that have no stored result, and waits for them.
 func (f *Flow) perform(g *opGroup) error {
 	c := f.call
-	g.attempts, g.inline = make(chan *attempt, 1), f.branch == nil && !g.isMap && !g.isUndo
 	if g.results = g.one[:]; g.n != 1 {
 		g.results = make([]machine.OpResult, g.n)
 	}
@@ -403,16 +409,18 @@ func (f *Flow) perform(g *opGroup) error {
 			return err
 		}
 	}
+	g.attempts, g.inline = make(chan *attempt, 1), f.branch == nil && !g.isMap && !g.isUndo
 	g.request.call, g.request.group = c, g
 	c.post(&g.request)
 	f.await(g)
 	missing := false
 	for i := range g.results {
-		if name := g.results[i].Name; name != "" {
-			f.ended.set(name, &g.results[i])
-		} else {
+		switch name := g.results[i].Name; {
+		case name == "":
 			f.count-- // it was not called, because another one failed, or the run undoes its operations
 			missing = true
+		case !f.ended.has(name):
+			f.ended.set(name, &g.results[i])
 		}
 	}
 	if missing && !g.isUndo && (c.undoing.Load() || g.halted.Load() && (!g.failed || g.all)) {
@@ -530,7 +538,6 @@ func (f *Flow) checkItems(o *operation, items [][]byte) error {
 
 // opSpec is an operation as its options describe it.
 type opSpec struct {
-	def      *machine.Definition
 	key      string
 	parallel int
 	within   time.Duration
@@ -551,23 +558,16 @@ type opKey struct {
 // maxCachedOps limits the cache of a workflow. A function that makes policies up has no use of it.
 const maxCachedOps = 1000
 
-// operation returns an operation with these options. Operations with the same options share their
-// definition, whatever their names are. The definitions are cached.
-func (w *Workflow) operation(kind, name string, opts []StepOption) (s opSpec, err error) {
+// operation checks the name and the options of an operation, and sets b to them: see opDefinition.
+func (w *Workflow) operation(b *stepBuilder, kind, name string, opts []StepOption) (s opSpec, err error) {
 	if err := checkName(name); err != nil {
 		return s, err
 	}
 	base, _ := strings.CutSuffix(kind, withUndo)
-	hasAttempts := base == "do" || base == "map"
-	if len(opts) == 0 && len(w.opDefaults) == 0 && hasAttempts {
-		if s.def = w.cachedOp(opKey{step: w.opStep(name), policy: DefaultPolicy, maxLost: DefaultMaxLost}); s.def != nil {
-			return s, nil
-		}
-	}
-	b := stepBuilder{Step: machine.Step{Name: w.opStep(name), MaxLost: DefaultMaxLost}, text: DefaultPolicy}
+	*b = stepBuilder{Step: machine.Step{Name: w.opStep(name), MaxLost: DefaultMaxLost}, text: DefaultPolicy}
 	for _, list := range [...][]StepOption{w.opDefaults, opts} {
 		for _, opt := range list {
-			opt(&b)
+			opt(b)
 		}
 	}
 	switch {
@@ -588,31 +588,40 @@ func (w *Workflow) operation(kind, name string, opts []StepOption) (s opSpec, er
 	case b.within != 0 && kind != machine.AwaitKind && kind != machine.AskKind:
 		err = errors.New("within: only Await and Ask have this option")
 	}
-	if err := errors.Join(append(b.errs, err)...); err != nil {
-		return s, err
+	if err != nil || len(b.errs) > 0 {
+		if err := errors.Join(append(b.errs, err)...); err != nil {
+			return s, err
+		}
 	}
 	s.key, s.parallel, s.within, s.detached, s.undo, s.labels = b.key, b.parallel, b.within, b.detached, b.undoPolicy, b.labels
-	if !hasAttempts {
-		return s, nil
-	}
+	return s, nil
+}
+
+// hasAttempts reports whether operations of this kind have attempts, and so a definition.
+func hasAttempts(kind string) bool { return kind == "do" || kind == "map" }
+
+// opDefinition returns the definition of an operation with the options that operation has put into b.
+// Operations with the same options share their definition, whatever their names are. The definitions
+// are cached.
+func (w *Workflow) opDefinition(b *stepBuilder) (def *machine.Definition, err error) {
 	key := opKey{b.Name, b.text, b.Heartbeat, b.MaxLost, b.Windows}
 	if b.text != "" {
-		if s.def = w.cachedOp(key); s.def != nil {
-			return s, nil
+		if def = w.cachedOp(key); def != nil {
+			return def, nil
 		}
 		if b.Policy, err = retry.Parse(b.text); err != nil {
-			return s, fmt.Errorf("policy: %w", err)
+			return nil, fmt.Errorf("policy: %w", err)
 		}
 	}
 	b.Handler = "operation"
-	s.def = &machine.Definition{Name: w.def.Name, Op: true, Steps: []machine.Step{b.Step}}
-	if err := s.def.Prepare(); err != nil {
-		return s, err
+	def = &machine.Definition{Name: w.def.Name, Op: true, Steps: []machine.Step{b.Step}}
+	if err := def.Prepare(); err != nil {
+		return nil, err
 	}
 	if b.text != "" {
-		w.cacheOp(key, s.def)
+		w.cacheOp(key, def)
 	}
-	return s, nil
+	return def, nil
 }
 
 // cachedOp returns a cached definition of an operation; nil if there is none.

@@ -77,7 +77,7 @@ func Ask(f *Flow, name string, q Question, opts ...StepOption) (a Answer, err er
 	if err := f.perform(g); err != nil {
 		return a, err
 	}
-	a, err = decoded[Answer](g, 0)
+	a, err = decoded[Answer](&g.results[0])
 	if errors.Is(err, ErrNoEvent) && q.Default != "" {
 		return Answer{Choice: q.Default}, nil
 	}

@@ -36,11 +36,14 @@ func Await[T any](f *Flow, name string, opts ...StepOption) (v T, err error) {
 		return v, err
 	}
 	defer f.busy.Store(false)
+	if res := f.stored(&o); res != nil {
+		return decoded[T](res)
+	}
 	g := &opGroup{name: o.identity, n: 1, parallel: 1, sleep: o.within, isAwait: true}
 	if err := f.perform(g); err != nil {
 		return v, err
 	}
-	return decoded[T](g, 0)
+	return decoded[T](&g.results[0])
 }
 
 // Within limits how long [Await] waits for its signal. Without it there is no limit.

@@ -44,7 +44,7 @@ func DoUndo[T any](f *Flow, name string, do func(context.Context) (T, error), un
 	if err := f.perform(g); err != nil {
 		return v, err
 	}
-	return decoded[T](g, 0)
+	return decoded[T](&g.results[0])
 }
 
 // MapUndo is [Map] for operations that can be undone: see [DoUndo]. The undos of one MapUndo are
@@ -92,8 +92,11 @@ func (w *Workflow) undoOperation(name, policy string, opts []StepOption) (*machi
 	if policy != "" {
 		opts = append(slices.Clip(opts), Policy(policy))
 	}
-	s, err := w.operation("map"+withUndo, name, opts)
-	return s.def, err
+	var b stepBuilder
+	if _, err := w.operation(&b, "map"+withUndo, name, opts); err != nil {
+		return nil, err
+	}
+	return w.opDefinition(&b)
 }
 
 // storedValue returns a stored result; nil if there is none.
@@ -128,7 +131,7 @@ func (f *Flow) canUndo(g *opGroup, o operation, isNil bool, execute func(ctx con
 // called returns the items of the group whose operations the run has called.
 func (u *undoer) called(f *Flow) (items []int) {
 	for i := range u.group.n {
-		if f.ended.get(u.group.identity(i)) != nil {
+		if f.ended.has(u.group.identity(i)) {
 			items = append(items, i)
 		}
 	}

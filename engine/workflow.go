@@ -345,15 +345,24 @@ func checkName(name string) error {
 	if name == "" || len(name) > maxName {
 		return fmt.Errorf("name: %q must have 1 to %d characters", name, maxName)
 	}
-	if strings.Trim(name, nameCharacters) != "" {
-		return fmt.Errorf("name: %q may have letters, digits, '-', '_' and '.'", name)
+	for _, c := range []byte(name) {
+		if c >= 128 || nameCharacters[c/64]&(1<<(c%64)) == 0 {
+			return fmt.Errorf("name: %q may have letters, digits, '-', '_' and '.'", name)
+		}
 	}
 	return nil
 }
 
 const maxName = 128 // of a workflow, a step or an operation
 
-const nameCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
+// nameCharacters has a bit for each ASCII character that a name may have. Each call of an operation
+// checks a name.
+var nameCharacters = func() (set [2]uint64) {
+	for _, c := range []byte("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") {
+		set[c/64] |= 1 << (c % 64)
+	}
+	return set
+}()
 
 // checkType returns an error if values of the type can't be stored as JSON. what is
 // "input" or "output".

@@ -34,6 +34,11 @@ func (r *Reader) skip(n int) {
 
 // Uvarint reads an unsigned number.
 func (r *Reader) Uvarint() uint64 {
+	if len(r.Data) > 0 && r.Data[0] < 0x80 { // most numbers are small
+		v := r.Data[0]
+		r.Data = r.Data[1:]
+		return uint64(v)
+	}
 	v, n := binary.Uvarint(r.Data)
 	r.skip(n)
 	return v

@@ -245,7 +245,13 @@ func (o *OpResult) append(b []byte) []byte {
 }
 
 func (o *OpResult) read(in *codec.Reader) {
-	*o = OpResult{Number: in.Number(), Name: string(in.Bytes()), Attempts: in.Number(), Spent: in.Number(), Began: in.Varint()}
+	*o = OpResult{Number: in.Number(), Name: string(in.Bytes())}
+	o.readAfterName(in)
+}
+
+// readAfterName reads what follows the identity.
+func (o *OpResult) readAfterName(in *codec.Reader) {
+	o.Attempts, o.Spent, o.Began = in.Number(), in.Number(), in.Varint()
 	o.Ended = o.Began + in.Varint()
 	if o.Reason = retry.Reason(in.Byte()); o.Reason != 0 {
 		o.Code, o.Text = string(in.Bytes()), string(in.Bytes())

@@ -255,9 +255,11 @@ func Delete(ctx context.Context, lease journal.Lease, names []string) error {
 	return nil
 }
 
-// NewEncoder returns an encoder with the compression settings of snapshots and archives.
+// NewEncoder returns an encoder with the compression settings of snapshots and archives. Their blocks
+// are small: with a larger window, most of the time would be spent on clearing its memory.
 func NewEncoder(w io.Writer) *zstd.Encoder {
-	zip, err := zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
+	zip, err := zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
+		zstd.WithWindowSize(256<<10), zstd.WithLowerEncoderMem(true))
 	if err != nil {
 		panic(err) // fails only for wrong options
 	}
