@@ -381,7 +381,7 @@ func (u upstreamTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 			next = u.g.h2c
 		}
 	}
-	resp, err := next.RoundTrip(req)
+	resp, err := retryhttp.OneTry(next).RoundTrip(req)
 	if err == nil {
 		return resp, nil
 	}

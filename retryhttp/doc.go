@@ -12,7 +12,7 @@
 // POST, a PATCH or any other method only if the server has not processed it:
 //
 //   - it was not sent, because there was no connection
-//   - HTTP/2 says so (REFUSED_STREAM; net/http itself deals with GOAWAY)
+//   - HTTP/2 says so, with REFUSED_STREAM or GOAWAY
 //   - the status says so: 421, 425, 429, and 503 with Retry-After
 //
 // or if processing it twice does no harm:
@@ -23,6 +23,8 @@
 //
 // The type of the error shows whether there was a connection. For an attempt with a
 // timeout, and for every attempt after the first, httptrace shows it too.
+//
+// One request on the wire is one attempt: see [OneTry].
 //
 // # What failures mean
 //
@@ -38,8 +40,8 @@
 //	certificates, bad URLs and headers    permanent
 //	other errors               transient
 //
-// The transport distinguishes errors by type and never by their text. An error that
-// implements [retry.Classified] states its own outcome.
+// The transport distinguishes errors by type and not by their text, except for one GOAWAY
+// whose error in net/http has no type. An error that implements [retry.Classified] states its own outcome.
 //
 // # How long it waits
 //

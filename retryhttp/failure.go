@@ -164,9 +164,11 @@ func is[E error](err error) bool {
 }
 
 // unprocessed reports whether the error shows that the server has not processed the
-// request: it was never sent, or HTTP/2 refused its stream. net/http itself repeats
-// requests that a GOAWAY rejected.
+// request: it was never sent, or HTTP/2 refused its stream; see [OneTry].
 func unprocessed(err error) bool {
+	if is[*unprocessedError](err) {
+		return true
+	}
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return op.Op == "dial" || op.Op == "proxyconnect" || op.Op == "socks connect"
 	}

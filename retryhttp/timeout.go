@@ -317,7 +317,10 @@ func (s *attemptTimer) end(err error) error {
 		s.lost = true
 		return cmp.Or(err, context.Canceled)
 	}
-	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	switch canceled := err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded); {
+	case canceled && is[*unprocessedError](err):
+		err = &unprocessedError{context.DeadlineExceeded}
+	case canceled:
 		err = context.DeadlineExceeded // the runner knows which limit was reached
 	}
 	if mine && fired {

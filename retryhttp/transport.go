@@ -17,7 +17,8 @@ import (
 // help and does no harm. Make it with [New]. It never changes, and all goroutines may
 // share it.
 type Transport struct {
-	next    http.RoundTripper
+	given   http.RoundTripper // the transport below, as the caller of New gave it
+	next    http.RoundTripper // the same, or OneTry of it
 	policy  retry.Policy
 	whole   runnerSet     // for a request that is not a retry of a layer before us
 	half    runnerSet     // for a request that a layer before us is retrying: half the attempts
@@ -37,14 +38,15 @@ type runnerSet struct {
 }
 
 // New returns a transport that sends requests through next under the policy.
-// A nil next means [http.DefaultTransport]. New returns an error if the policy is not
-// valid or has reset-after, which is for sessions.
+// A nil next means [http.DefaultTransport]. An [*http.Transport] is used with [OneTry].
+// New returns an error if the policy is not valid or has reset-after, which is for
+// sessions.
 func New(policy retry.Policy, next http.RoundTripper, opts ...Option) (*Transport, error) {
 	s, err := apply(opts)
 	if next == nil {
 		next = http.DefaultTransport
 	}
-	t := &Transport{next: next, policy: policy, settings: s}
+	t := &Transport{given: next, policy: policy, settings: s}
 	if err = errors.Join(err, t.build()); err != nil {
 		return nil, refusal("New", err)
 	}
@@ -76,6 +78,10 @@ func (t *Transport) prepare() {
 	t.timed = p.AttemptTimeout > 0 || p.TotalTimeout > 0 || p.Hedge != (retry.Hedge{}) || s.streams.Idle > 0 || s.streams.Sized > 0
 	t.managed = t.timed || s.router != nil || s.layer != "" || s.keys || len(s.deadlines) > 0
 	t.bare = !t.managed && p.Budget == (limit.BudgetSpec{}) && len(s.retry) == 0
+	t.next = t.given
+	if n, ok := t.given.(*http.Transport); ok && n != nil && !(t.bare && t.single) { // a bare transport with one attempt changes nothing
+		t.next = OneTry(n)
+	}
 	t.half = t.whole
 	if n := p.Attempts; n > 1 {
 		t.half = t.whole.withAttempts((n + 1) / 2)

@@ -28,10 +28,10 @@ const (
 func newClient(roots *x509.CertPool) *http.Client {
 	return &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: &http.Transport{
+		Transport: retryhttp.OneTry(&http.Transport{
 			Proxy: http.ProxyFromEnvironment, TLSClientConfig: tlsConfig(roots, ""), ForceAttemptHTTP2: true, DisableKeepAlives: true,
 			MaxResponseHeaderBytes: maxAnswer,
-		},
+		}),
 	}
 }
 

@@ -35,6 +35,7 @@ func withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 // client sends the requests of all steps that have no provider. It follows no redirects:
 // a redirect could send the headers of a step, which may contain secrets, to another host.
 var client = &http.Client{
+	Transport:     retryhttp.OneTry(http.DefaultTransport.(*http.Transport)), // the policy of the step counts the attempts
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
