@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -44,21 +45,48 @@ func (v *exchange) handle() error {
 	v.server.release(v)
 	switch v.answer.Act {
 	case Malformed:
-		_, _ = io.WriteString(connOf(v.r.Context()), malformed(v.r.ProtoMajor))
-		v.hangUp()
+		v.hangUp(malformed(v.r.ProtoMajor))
 	case Close:
-		v.hangUp()
+		v.hangUp("")
 	default: // Reset, or Refuse for a connection that was accepted before the port closed
-		kill(connOf(v.r.Context()))
+		v.kill()
 	}
 	return errFault
 }
 
-// hangUp closes the sending half of the connection. On HTTP/2 it then gives the client
-// time to close the other half. The client may be sending, and closing both halves at once
-// would cause a TCP RST, which is another fault.
-func (v *exchange) hangUp() {
-	closeWrite(connOf(v.r.Context()))
+// conn returns the connection of the request, and a function to call when it is no longer
+// used. If the handler of the chaos server runs in another server, it takes the connection
+// over from that server. It returns nil if that server does not allow it, as on HTTP/2:
+// then the answer can only be aborted.
+func (v *exchange) conn() (c net.Conn, done func()) {
+	if c := connOf(v.r.Context()); c != nil {
+		return c, func() {}
+	}
+	c, _, err := http.NewResponseController(v.w).Hijack()
+	if err != nil {
+		return nil, func() {}
+	}
+	return c, func() { _ = c.Close() }
+}
+
+// kill ends the connection with a TCP RST.
+func (v *exchange) kill() {
+	if c, _ := v.conn(); c != nil {
+		kill(c)
+	}
+}
+
+// hangUp sends the text and closes the sending half of the connection. On HTTP/2 it then
+// gives the client time to close the other half. The client may be sending, and closing
+// both halves at once would cause a TCP RST, which is another fault.
+func (v *exchange) hangUp(text string) {
+	c, done := v.conn()
+	defer done()
+	if c == nil {
+		return
+	}
+	_, _ = io.WriteString(c, text)
+	closeWrite(c)
 	if v.r.ProtoMajor == 2 {
 		_ = v.server.pause(v.r.Context(), 5*time.Second)
 	}
@@ -202,7 +230,7 @@ func (v *exchange) finish(counted bool) error {
 		if v.r.ProtoMajor == 2 { // frames are sent shortly after Flush has returned
 			_ = v.server.pause(v.r.Context(), flushTime)
 		}
-		kill(connOf(v.r.Context()))
+		v.kill()
 		return errFault
 	case Cut:
 		if v.r.ProtoMajor == 2 && counted {
