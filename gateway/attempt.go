@@ -188,12 +188,7 @@ func withoutCredentials(req *http.Request, s *Spec, query string) string {
 			delete(req.Header, name)
 		}
 	}
-	for name := range req.Trailer {
-		if isCredential(name) {
-			req.Trailer = nil // the map belongs to the server, so it must not be changed
-			break
-		}
-	}
+	keepTrailers(req, func(name string) bool { return !isCredential(name) })
 	req.Header.Del(s.AuthHeader)
 	if _, ok := req.Header[protocolHeader]; ok {
 		withoutSecretProtocols(req.Header)

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -127,7 +128,57 @@ func (f *forwarding) limit(req *http.Request) {
 	if kept := keepProtocols(protocols, func(name string) bool { return forwardedProtocols[name] }); kept != "" {
 		req.Header[protocolHeader] = []string{kept}
 	}
-	req.Trailer = nil
+	keepTrailers(req, func(name string) bool { return forwardedHeaders[name] || f.headers[name] })
+}
+
+// keepTrailers removes the trailers from the request that may does not allow. The values are
+// known only at the end of the body, when the server sets them in a map of its own.
+func keepTrailers(req *http.Request, may func(name string) bool) {
+	if len(req.Trailer) == 0 {
+		return
+	}
+	all, kept := req.Trailer, http.Header{}
+	for name := range all {
+		if may(name) {
+			kept[name] = nil
+		}
+	}
+	switch len(kept) {
+	case len(all):
+		return
+	case 0:
+		req.Trailer = nil
+		return
+	}
+	req.Trailer = kept
+	wrap := func(body io.ReadCloser, err error) (io.ReadCloser, error) {
+		if err != nil {
+			return nil, err
+		}
+		return &trailedBody{body, all, kept}, nil
+	}
+	req.Body, _ = wrap(req.Body, nil)
+	if get := req.GetBody; get != nil {
+		req.GetBody = func() (io.ReadCloser, error) { return wrap(get()) }
+	}
+}
+
+// trailedBody is the body of a request that gets only some of the caller's trailers. At its
+// end it copies their values.
+type trailedBody struct {
+	io.ReadCloser
+	all, kept http.Header
+}
+
+// Read implements [io.Reader].
+func (b *trailedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF { //nolint:errorlint // the end of a body is never wrapped
+		for name := range b.kept {
+			b.kept[name] = b.all[name]
+		}
+	}
+	return n, err
 }
 
 // keepProtocols returns the list of subprotocols that may be sent, "" if there are none. may

@@ -137,7 +137,21 @@ func (g *Gateway) find(r *http.Request) (*provider, string, *problem) {
 	case hasDots(path):
 		return nil, "", &problem{status: http.StatusBadRequest, code: codePath, provider: p.spec.Name, message: "the path has a . or .. segment"}
 	}
+	if why := badMethod(r.Method); why != "" {
+		return nil, "", &problem{status: http.StatusNotImplemented, code: codeMethod, provider: p.spec.Name, message: why}
+	}
 	return p, path, nil
+}
+
+// badMethod returns why the gateway sends no request with the method to a provider, or "".
+func badMethod(method string) string {
+	switch method {
+	case http.MethodConnect:
+		return "CONNECT: the gateway opens no tunnels; send the request itself to " + prefix + "<provider>/…"
+	case http.MethodTrace:
+		return "TRACE: the answer would have the provider's key, which the gateway adds; use GET"
+	}
+	return ""
 }
 
 // priorityOf returns the priority from the request's header, or the provider's default.

@@ -40,6 +40,9 @@ func (i *inProcessTransport) send(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, retry.Permanent(fmt.Errorf("provider %q: %w", i.name, err))
 	}
+	if why := badMethod(req.Method); why != "" {
+		return nil, retry.Permanent(fmt.Errorf("provider %q: %s", i.name, why))
+	}
 	if !i.g.traffic.enter() {
 		return nil, errors.New("the gateway is shutting down")
 	}

@@ -32,6 +32,7 @@ const (
 	codeToken       = "unauthorized"
 	codePath        = "bad_path"
 	codeProvider    = "unknown_provider"
+	codeMethod      = "bad_method"
 	codePriority    = "bad_priority"
 	codeTooLarge    = "body_too_large"
 	codeBody        = "body_not_readable"
@@ -46,6 +47,7 @@ const (
 	codeTimeout     = "timeout"
 	codeDeadline    = "deadline"
 	codeUnreachable = "unreachable"
+	codeLongHead    = "headers_too_large"
 	codeNotSent     = "not_retried"
 	codeGaveUp      = "gave_up"
 )
@@ -148,6 +150,8 @@ func (r *request) problemOf(err error) *problem {
 	case shortage.Is(err):
 		p.status, p.code, p.reason, p.final, p.after = http.StatusServiceUnavailable, codeShortage, codeShortage, false, time.Second
 		p.message = "this machine is short of descriptors, memory or processes: " + p.message
+	case errors.Is(err, errLongHead):
+		p.code = codeLongHead
 	case unreachable(err):
 		p.code = codeUnreachable
 	case errors.Is(err, retryhttp.ErrNotIdempotent) || errors.Is(err, retryhttp.ErrBody):

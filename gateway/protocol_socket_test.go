@@ -8,9 +8,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/tideover/tideover/internal/testwait"
+	"github.com/tideover/tideover/retry"
 )
 
 // newH2CUpstream starts a server that supports only HTTP/2 without TLS.
@@ -87,7 +89,8 @@ func TestRequestTrailersArrive(t *testing.T) {
 		want    string // value of X-Sum at the provider
 	}{
 		{http.Header{"X-Sum": {"42"}}, "42"},
-		{http.Header{"X-Sum": {"42"}, "X-Api-Key": {"of-the-caller"}}, ""}, // the gateway has a key of its own
+		{http.Header{"X-Sum": {"42"}, "X-Api-Key": {"of-the-caller"}}, "42"}, // the gateway has a key of its own
+		{http.Header{"X-Api-Key": {"of-the-caller"}}, ""},
 	} {
 		req, err := http.NewRequest(http.MethodPost, s.URL+"/p/it/x", io.MultiReader(strings.NewReader("body")))
 		if err != nil {
@@ -101,6 +104,110 @@ func TestRequestTrailersArrive(t *testing.T) {
 		_ = resp.Body.Close()
 		if got := testwait.Receive(t, "the trailers", asked); got.Get("X-Sum") != tt.want || got.Get("X-Api-Key") != "" {
 			t.Errorf("the provider saw the trailers %v, want X-Sum: %s", got, tt.want)
+		}
+	}
+}
+
+// A retry and a fallback get the trailers that they may get.
+func TestRequestTrailersArriveAtEveryAttempt(t *testing.T) {
+	asked := make(chan http.Header, 10)
+	newServer := func(failures int) string {
+		u := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			asked <- r.Trailer
+			if failures--; failures >= 0 {
+				w.WriteHeader(http.StatusBadGateway)
+			}
+		}))
+		t.Cleanup(u.Close)
+		return u.URL
+	}
+	_, s := newSocketGateway(t, spec(t, "it", Generic, newServer(100), withPolicy(t, "fixed(1ms) attempts=4"), fallback("other")), spec(t, "other", Generic, newServer(0)))
+	req, err := http.NewRequest(http.MethodPut, s.URL+"/p/it/x", io.MultiReader(strings.NewReader("body")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Trailer = http.Header{"X-Sum": {"42"}, "Content-Digest": {"sha-256=:x:"}, "X-Api-Key": {"of-the-caller"}}
+	resp, err := socketClient(t, false).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if n := len(asked); resp.StatusCode != 200 || n < 3 {
+		t.Fatalf("%s after %d requests, want 200 after a retry and a fallback", resp.Status, n)
+	}
+	for n := len(asked); n > 0; n-- {
+		got, sum := <-asked, "42"
+		if n == 1 { // the fallback
+			sum = ""
+		}
+		if got.Get("X-Sum") != sum || got.Get("Content-Digest") != "sha-256=:x:" || got.Get("X-Api-Key") != "" {
+			t.Errorf("%d requests before the last, the provider saw the trailers %v", n-1, got)
+		}
+	}
+}
+
+// The gateway opens no tunnel, and a TRACE would show the caller the key of the provider.
+func TestMethodsThatAreNotForwarded(t *testing.T) {
+	u := newSocketUpstream(t, writes("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"))
+	g, s := newSocketGateway(t, spec(t, "it", Generic, "http://"+u.address))
+	for _, method := range []string{http.MethodConnect, http.MethodTrace} {
+		c, err := net.Dial("tcp", s.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(c, "%s /p/it/x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", method)
+		text, _ := io.ReadAll(c)
+		_ = c.Close()
+		if !strings.HasPrefix(string(text), "HTTP/1.1 501 ") || !strings.Contains(string(text), codeMethod) {
+			t.Errorf("%s: got %q, want 501", method, text)
+		}
+		req, err := http.NewRequest(method, "/x", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := g.RoundTripper("it").RoundTrip(req)
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		if err == nil || retry.OutcomeOf(err).Class != retry.ClassPermanent {
+			t.Errorf("%s in this process: %v, %v; want a permanent failure", method, resp, err)
+		}
+	}
+	if n := u.requests.Load(); n != 0 {
+		t.Errorf("the provider got %d requests", n)
+	}
+}
+
+// The headers of a response are limited, with HTTP/1 and with HTTP/2.
+func TestHeadersOfAResponseAreLimited(t *testing.T) {
+	var size, requests atomic.Int32
+	handle := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		requests.Add(1)
+		for i := range size.Load() {
+			w.Header().Set(fmt.Sprintf("X-Padding-%d", i), strings.Repeat("x", 64<<10))
+		}
+	})
+	h1 := httptest.NewServer(handle)
+	t.Cleanup(h1.Close)
+	_, s := newSocketGateway(t, spec(t, "h1", Generic, h1.URL), spec(t, "h2", Generic, newH2CUpstream(t, handle).URL, func(s *Spec) { s.H2C = true }))
+	for _, name := range []string{"h1", "h2"} {
+		for _, tt := range []struct {
+			size int32 // in units of 64 KiB
+			want int
+		}{{14, 200}, {40, 502}, {14, 200}} {
+			size.Store(tt.size)
+			requests.Store(0)
+			resp, err := socketClient(t, false).Get(s.URL + "/p/" + name + "/x")
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, _ := io.ReadAll(resp.Body)
+			_ = resp.Body.Close()
+			clear := tt.want == 200 || requests.Load() == 1 && strings.Contains(string(text), codeLongHead)
+			if resp.StatusCode != tt.want || !clear && name == "h1" { // net/http ends the connection of HTTP/2 with PROTOCOL_ERROR
+				t.Errorf("%s, headers of %d KiB: %s %s after %d requests, want %d after one", name, tt.size*64, resp.Status, text, requests.Load(), tt.want)
+			}
 		}
 	}
 }

@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"math"
 	"net"
 	"net/http"
@@ -385,10 +386,27 @@ func (u upstreamTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 	if err == nil {
 		return resp, nil
 	}
+	if isLongHead(err) {
+		return nil, retry.Permanent(errLongHead)
+	}
 	if err = redactError(err, req); shortage.Is(err) {
 		err = &shortageError{err}
 	}
 	return nil, err
+}
+
+// maxHead is the limit for the head of a response: its status and headers. It is larger than
+// what clients accept; it protects the memory of the gateway.
+const maxHead = 1 << 20
+
+var errLongHead = fmt.Errorf("the headers of the response have more than %d KiB", maxHead>>10)
+
+// isLongHead reports whether the head of a response was too long. The errors of net/http have
+// no types: the first text is that of HTTP/1, the second that of HTTP/2. If a head is far too
+// long, HTTP/2 ends the connection with PROTOCOL_ERROR instead.
+func isLongHead(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "server response headers exceeded") || strings.Contains(text, "response header list larger than advertised limit")
 }
 
 // shortageError is a shortage on this machine, such as of file descriptors, and not a
@@ -500,15 +518,16 @@ func (p *provider) callerMayRepeat(req *http.Request) bool {
 func newTransport() *http.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
 	return &http.Transport{
-		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           dialer.DialContext,
-		ForceAttemptHTTP2:     true, // net/http would not try it because of DialContext
-		HTTP2:                 &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
-		MaxIdleConnsPerHost:   256,
-		IdleConnTimeout:       90 * time.Second,
-		TLSHandshakeTimeout:   10 * time.Second,
-		ExpectContinueTimeout: time.Second,
-		DisableCompression:    true, // the gateway does not ask for compression that the caller did not ask for
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            dialer.DialContext,
+		ForceAttemptHTTP2:      true, // net/http would not try it because of DialContext
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
+		MaxIdleConnsPerHost:    256,
+		MaxResponseHeaderBytes: maxHead,
+		IdleConnTimeout:        90 * time.Second,
+		TLSHandshakeTimeout:    10 * time.Second,
+		ExpectContinueTimeout:  time.Second,
+		DisableCompression:     true, // the gateway does not ask for compression that the caller did not ask for
 	}
 }
 
