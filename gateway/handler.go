@@ -2,6 +2,8 @@ package gateway
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"log"
 	"net"
@@ -75,7 +77,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.response.writeProblem(w, r.newProblem(http.StatusRequestEntityTooLarge, codeTooLarge, 0, fmt.Sprintf("the body has %d bytes, at most %d are allowed", req.ContentLength, most)))
 		return
 	}
-	if ctx.Err() != nil { // its deadline had already passed
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) { // it had passed before the request came in
 		r.asked.stats.late.Add(1)
 		bad := r.newProblem(http.StatusGatewayTimeout, codeDeadline, 0, "the deadline of the request had passed when it came in")
 		bad.final = true

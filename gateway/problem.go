@@ -46,6 +46,7 @@ const (
 	codeRate        = "rate_limited"
 	codeTimeout     = "timeout"
 	codeDeadline    = "deadline"
+	codeGone        = "caller_gone"
 	codeUnreachable = "unreachable"
 	codeLongHead    = "headers_too_large"
 	codeNotSent     = "not_retried"

@@ -413,8 +413,11 @@ func (s *response) modify(resp *http.Response) error {
 func (s *response) writeError(w http.ResponseWriter, err error) {
 	r := s.request
 	if r.callerGone() && errors.Is(r.caller.Err(), context.Canceled) {
+		// The caller has disconnected, and gets nothing. If it has closed its sending half only, which
+		// looks the same, it can read why.
 		r.setCall(w.Header())
-		w.WriteHeader(statusGone) // only for the log: the caller has disconnected
+		gone := problem{status: statusGone, code: codeGone, provider: r.asked.spec.Name, message: "the caller closed the connection, or its sending half: keep it open until the answer is there"}
+		gone.write(w)
 		return
 	}
 	p := r.problemOf(err)

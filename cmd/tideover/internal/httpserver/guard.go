@@ -113,6 +113,7 @@ const (
 	guardedKey
 	browserKey
 	stoppingKey
+	connectionKey // the context of the request that net/http has made
 	callerKey
 )
 

@@ -48,7 +48,9 @@ func NewServer(h http.Handler) *http.Server {
 const readTimeout = 30 * time.Second
 
 // Timely returns a handler that limits how long a request body may take to arrive (30 s), and how
-// long the response may take (1 min).
+// long the response may take (1 min). A client that closes its sending half gets its answer: the
+// context of the request continues for as long as the response may take. net/http ends it at once,
+// because it can't tell such a client from one that has disconnected.
 func Timely(h http.Handler) http.Handler { return TimelyWithin(h, readTimeout, writeTimeout) }
 
 // TimelyWithin is like [Timely], but with the given limits.
@@ -59,21 +61,33 @@ func TimelyWithin(h http.Handler, read, write time.Duration) http.Handler {
 			_ = rc.SetReadDeadline(time.Now().Add(read)) // not all writers support deadlines
 		}
 		_ = rc.SetWriteDeadline(time.Now().Add(write))
-		h.ServeHTTP(w, r)
+		ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+		defer cancel()
+		stop := context.AfterFunc(r.Context(), func() { time.AfterFunc(write, cancel) })
+		defer stop()
+		h.ServeHTTP(w, r.WithContext(context.WithValue(ctx, connectionKey, r.Context())))
 	})
 }
 
 // LongRequest replaces the deadlines of [Timely] for a handler that may take as long as wait to
 // answer: it removes the read deadline, and moves the write deadline to wait plus one minute from
-// now. The context that it returns ends with the request, and when the server shuts down.
+// now. The context that it returns ends when the client disconnects or closes its sending half, and
+// when the server shuts down.
 func LongRequest(w http.ResponseWriter, r *http.Request, wait time.Duration) (context.Context, context.CancelFunc) {
 	rc := http.NewResponseController(w)
 	_ = rc.SetReadDeadline(time.Time{}) // not all writers support deadlines
 	_ = rc.SetWriteDeadline(time.Now().Add(wait + writeTimeout))
 	ctx, cancel := context.WithCancel(r.Context())
-	if stopping, ok := r.Context().Value(stoppingKey).(context.Context); ok {
-		undo := context.AfterFunc(stopping, cancel)
-		return ctx, func() { undo(); cancel() }
+	var undo []func() bool
+	for _, key := range []contextKey{connectionKey, stoppingKey} {
+		if other, ok := ctx.Value(key).(context.Context); ok {
+			undo = append(undo, context.AfterFunc(other, cancel))
+		}
 	}
-	return ctx, cancel
+	return ctx, func() {
+		for _, f := range undo {
+			f()
+		}
+		cancel()
+	}
 }

@@ -67,9 +67,11 @@ func (h *Site) stream(w http.ResponseWriter, r *http.Request, run string, load l
 		http.Error(w, h.redact(err.Error()), statusOf(err))
 		return
 	}
+	ctx, cancel := httpserver.LongRequest(w, r, 0)
+	defer cancel()
 	s := &stream{h: h, out: httpserver.NewEventStream(w, 20*time.Second), load: load, reader: h.feed.subscribe(run)}
 	defer h.feed.unsubscribe(s.reader)
-	s.follow(r.Context())
+	s.follow(ctx)
 }
 
 type stream struct {
