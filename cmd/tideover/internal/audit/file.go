@@ -21,10 +21,11 @@ type file struct {
 	f    *os.File // nil when it is closed
 	info os.FileInfo
 	size int64
+	torn bool // the last line has no end: a process died, or the disk became full, while it was written
 }
 
-// open opens the file, and makes it accessible only to its owner. If a process died while it wrote a
-// line, open ends that line.
+// open opens the file, and makes it accessible only to its owner. It writes nothing, so that it
+// succeeds on a full disk.
 func (f *file) open() error {
 	if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
 		return fmt.Errorf("audit: %w", err)
@@ -54,21 +55,27 @@ func (f *file) prepare(h *os.File) (err error) {
 			return err
 		}
 	}
-	f.size = f.info.Size()
+	f.size, f.torn = f.info.Size(), false
 	if f.size > 0 {
 		var last [1]byte
 		if _, err := h.ReadAt(last[:], f.size-1); err != nil {
 			return err
 		}
-		if last[0] != '\n' {
-			n, err := h.Write([]byte{'\n'})
-			if err != nil {
-				return err
-			}
-			f.size += int64(n)
-		}
+		f.torn = last[0] != '\n'
 	}
 	f.f = h
+	return nil
+}
+
+// endTornLine ends the last line, if it has no end.
+func (f *file) endTornLine() error {
+	if !f.torn {
+		return nil
+	}
+	if _, err := f.f.Write([]byte{'\n'}); err != nil {
+		return errors.Join(fmt.Errorf("audit: %w", err), f.close())
+	}
+	f.size, f.torn = f.size+1, false
 	return nil
 }
 
@@ -102,6 +109,9 @@ func (f *file) ready(line int) error {
 		if err := f.open(); err != nil {
 			return err
 		}
+	}
+	if err := f.endTornLine(); err != nil {
+		return err
 	}
 	if f.maxSize > 0 && f.size > 0 && f.size+int64(line) > f.maxSize {
 		return f.rotate()

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/tideover/tideover/internal/secret"
@@ -44,16 +45,19 @@ type Sink struct {
 }
 
 // Open opens the audit log, and starts a goroutine that writes events until [Sink.Close]. It
-// returns an error if the file can't be opened.
+// returns an error if the file can't be opened. A full disk is no error: the events are written when
+// there is room.
 func Open(cfg Config) (*Sink, error) {
-	f := &file{path: cfg.Path, maxSize: cfg.MaxSize, keep: cfg.Keep}
-	if err := f.open(); err != nil {
-		return nil, err
-	}
 	s := &Sink{
-		redactor: cmp.Or(cfg.Redactor, new(secret.Redactor)), logger: cmp.Or(cfg.Logger, slog.Default()), file: f,
+		redactor: cmp.Or(cfg.Redactor, new(secret.Redactor)), logger: cmp.Or(cfg.Logger, slog.Default()),
+		file:  &file{path: cfg.Path, maxSize: cfg.MaxSize, keep: cfg.Keep},
 		queue: make(chan retry.Event, queued), closing: make(chan struct{}), done: make(chan struct{}),
 	}
+	err := s.file.open()
+	if err != nil && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
+		return nil, err
+	}
+	s.report(err)
 	go s.run()
 	return s, nil
 }

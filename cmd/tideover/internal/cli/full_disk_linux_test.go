@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -149,4 +151,41 @@ func TestAFullDiskStopsNothingForGood(t *testing.T) {
 	})
 	s.signal(syscall.SIGTERM)
 	wantCode(t, s.wait(), 0)
+}
+
+// The last line of the audit log has no end and fills its block, so that not even a line end fits on the full disk.
+func TestAServerStartsOnAFullDiskWithACutAuditLog(t *testing.T) {
+	t.Parallel()
+	dir := shortDir(t)
+	file := filepath.Join(dir, "tideover.yaml")
+	write(t, file, "version: 1\nworkflows:\n  hello:\n    steps:\n      - {id: say, run: [echo, hello]}\n")
+	disk := newSmallDisk(t, filepath.Join(dir, "data"), 12)
+	s := disk.serve(file)
+	wantCode(t, s.runCommand("run", "hello", "--wait", "--key", "first"), 0)
+	s.signal(syscall.SIGTERM)
+	wantCode(t, s.wait(), 0)
+	if err := os.WriteFile(disk.path("audit.jsonl"), bytes.Repeat([]byte{'x'}, 1<<16), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	disk.fill()
+	s = disk.serve(file)
+	if err := os.Remove(disk.path("ballast")); err != nil {
+		t.Fatal(err)
+	}
+	testwait.Until(t, "a start is accepted", func() bool { return s.runCommand("run", "hello", "--wait", "--key", "second").code == 0 })
+	s.signal(syscall.SIGTERM)
+	wantCode(t, s.wait(), 0)
+	trail, err := os.ReadFile(disk.path("audit.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSuffix(string(trail), "\n"), "\n")
+	for i, line := range lines[1:] {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("line %d of the audit log is %q", i+2, line)
+		}
+	}
+	if strings.Trim(lines[0], "x") != "" || len(lines) < 4 {
+		t.Errorf("the audit log has %d lines and begins with %q", len(lines), lines[0][:100])
+	}
 }

@@ -39,23 +39,16 @@ type digest = [sha256.Size]byte
 // Load reads and checks the configuration. If the content is invalid, the error is
 // [strictyaml.FieldErrors] with all problems.
 func Load(src Source) (*Config, error) {
-	cfg, _, err := load(src)
-	return cfg, err
-}
-
-// load is Load that also returns the digest of the content, even if the content is
-// invalid: a [Watcher] compares it with the next content.
-func load(src Source) (*Config, digest, error) {
 	f, err := openFile(src)
 	if err != nil {
-		return nil, digest{}, err
+		return nil, err
 	}
 	f.read()
 	if err := f.doc.Err(); err != nil {
-		return nil, f.cfg.digest, err
+		return nil, err
 	}
 	f.cfg.values, f.cfg.warnings = f.doc.Values(), f.doc.Warnings()
-	return f.cfg, f.cfg.digest, nil
+	return f.cfg, nil
 }
 
 // content returns src.Data or reads the file. It reads at most MaxFile+1 bytes, so that

@@ -362,7 +362,7 @@ func TestAChangeOfAProviderIsSeen(t *testing.T) {
 		got := make(chan watched, 1)
 		done := make(chan error)
 		go func() {
-			done <- config.NewWatcher(src, cfg).Run(ctx, func(c *config.Config, err error) { got <- watched{c, err} })
+			done <- config.NewWatcher(src, cfg).Run(ctx, func(c *config.Config, err error) error { got <- watched{c, err}; return err })
 		}()
 		for _, step := range []struct{ text, want string }{
 			{"providers: {openai: {rate: {requests: 60/min}}}\n", "60/min 127.0.0.1:7878 <nil>"},

@@ -13,12 +13,14 @@ import (
 const pollEvery = time.Second
 
 // Watcher loads the configuration again when its file changes or when [Watcher.Reload]
-// is called.
+// is called. A configuration that is not in effect is loaded again at every check, because
+// it depends on more than its file: on the files of ${file:…}, on a certificate, on room
+// on the disk.
 type Watcher struct {
 	src    Source
 	reload chan struct{}
-	seen   digest // of the content that was loaded last, valid or not
-	gone   string // error of the last read; "" if it succeeded
+	seen   digest // of the content that was loaded last
+	failed error  // why that content is not in effect; nil if it is
 	stat   stamp
 }
 
@@ -50,10 +52,11 @@ func (w *Watcher) Reload() {
 	}
 }
 
-// Run watches until the context ends, and returns the context's error. It calls changed
-// on its own goroutine, once for each change, with the new configuration or with an
-// error. After an error the caller keeps the old configuration.
-func (w *Watcher) Run(ctx context.Context, changed func(*Config, error)) error {
+// Run watches until the context ends, and returns the context's error. It calls apply on
+// its own goroutine with the new configuration or with an error. apply returns nil if it
+// has put the configuration into effect; otherwise the caller keeps the old one, and Run
+// tries again. An error of the file that repeats is passed to apply only once.
+func (w *Watcher) Run(ctx context.Context, apply func(*Config, error) error) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for {
@@ -65,42 +68,45 @@ func (w *Watcher) Run(ctx context.Context, changed func(*Config, error)) error {
 			forced = true
 		case <-tick.C:
 		}
-		w.check(forced, changed)
+		w.check(forced, apply)
 	}
 }
 
-// check loads the file and calls changed if the file has changed or forced is true.
-func (w *Watcher) check(forced bool, changed func(*Config, error)) {
-	if w.src.Path == "" {
-		if forced {
-			changed(Load(w.src))
-		}
-		return
+// check loads the file if it has changed, is not in effect, or forced is true.
+func (w *Watcher) check(forced bool, apply func(*Config, error) error) {
+	cfg, changed, err := w.load(forced || w.failed != nil)
+	switch {
+	case !changed:
+	case err != nil && !forced && w.failed != nil && err.Error() == w.failed.Error():
+	default:
+		w.failed = apply(cfg, err)
 	}
-	info, err := os.Stat(w.src.Path)
-	if err == nil && !forced && w.stat.same(info) {
-		return
-	}
-	read := time.Now()
-	data, err := content(w.src)
-	if err != nil {
-		if why := err.Error(); forced || why != w.gone {
-			w.gone = why
-			changed(nil, err)
-		}
-		return
-	}
-	if info != nil {
-		w.stat = stamp{info.Size(), info.ModTime(), read}
-	}
-	if sum := sha256.Sum256(data); !forced && w.gone == "" && sum == w.seen {
-		return
-	}
+}
+
+// load loads the file. changed is false if the file is the one that was loaded last, and
+// again is false.
+func (w *Watcher) load(again bool) (cfg *Config, changed bool, err error) {
 	src := w.src
-	src.Data = data
-	cfg, sum, err := load(src)
-	w.seen, w.gone = sum, ""
-	changed(cfg, err)
+	if src.Path != "" {
+		info, err := os.Stat(src.Path)
+		if err == nil && !again && w.stat.same(info) {
+			return nil, false, nil
+		}
+		read := time.Now()
+		if src.Data, err = content(src); err != nil {
+			return nil, true, err
+		}
+		if info != nil {
+			w.stat = stamp{info.Size(), info.ModTime(), read}
+		}
+		sum := sha256.Sum256(src.Data)
+		again, w.seen = again || sum != w.seen, sum
+	}
+	if !again {
+		return nil, false, nil
+	}
+	cfg, err = Load(src)
+	return cfg, true, err
 }
 
 // same reports whether the file is certain not to have changed since it was read. It is

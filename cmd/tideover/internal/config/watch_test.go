@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,7 +43,9 @@ func TestWatch(t *testing.T) {
 		w := config.NewWatcher(src, cfg)
 		write("2d") // after the load and before the watch
 		done := make(chan error)
-		go func() { done <- w.Run(ctx, func(c *config.Config, err error) { got <- watched{c, err} }) }()
+		go func() {
+			done <- w.Run(ctx, func(c *config.Config, err error) error { got <- watched{c, err}; return err })
+		}()
 
 		next := func(what string) watched {
 			t.Helper()
@@ -97,6 +100,55 @@ func TestWatch(t *testing.T) {
 		cancel()
 		if err := <-done; err != context.Canceled {
 			t.Errorf("Run = %v", err)
+		}
+	})
+}
+
+// A configuration that is not in effect is tried again, whatever the reason was; a reason is passed on once.
+func TestWatchTriesAgain(t *testing.T) {
+	dir := t.TempDir()
+	path, token := filepath.Join(dir, "tideover.yaml"), filepath.Join(dir, "token")
+	put := func(path, text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(path, "version: 1\n")
+	src := config.Source{Path: path, Environ: environ}
+	cfg, err := config.Load(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var errs []string
+		loaded, full := 0, 3 // the first three times there is no room
+		done := make(chan error)
+		go func() {
+			done <- config.NewWatcher(src, cfg).Run(ctx, func(c *config.Config, err error) error {
+				switch {
+				case err != nil:
+					errs = append(errs, err.Error())
+				case full > 0:
+					full--
+					err = errors.New("no room")
+				default:
+					loaded++
+				}
+				return err
+			})
+		}()
+		put(path, "version: 1\nserver: {token: '${file:token}'}\n")
+		time.Sleep(time.Minute)
+		put(token, "short")
+		time.Sleep(time.Minute)
+		put(token, "a token that is long enough")
+		time.Sleep(time.Minute)
+		cancel()
+		<-done
+		if len(errs) != 2 || !strings.Contains(errs[0], "no such file") || !strings.Contains(errs[1], "has 5 characters") || full != 0 || loaded != 1 {
+			t.Errorf("errors %q, %d tries left, loaded %d times", errs, full, loaded)
 		}
 	})
 }

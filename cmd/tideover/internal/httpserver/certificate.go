@@ -30,8 +30,8 @@ type Certificate struct {
 	log     *slog.Logger
 	trigger chan struct{} // makes Run read the files now
 
-	handled  string    // fingerprint of the files that were last loaded or rejected
-	unusable string    // fingerprint of the files at the last poll that found a change
+	loaded   string    // fingerprint of the files that were last loaded
+	unusable string    // fingerprint of the files that the last poll could not load; "" for none
 	warned   []Warning // the warnings that were logged last
 
 	state atomic.Pointer[certificateState]
@@ -44,7 +44,7 @@ type certificateState struct {
 
 // NewCertificate loads the files, and returns an error if they are not valid.
 func NewCertificate(files CertificateFiles, log *slog.Logger) (*Certificate, error) {
-	c := &Certificate{files: files, log: log, trigger: make(chan struct{}, 1), handled: files.Fingerprint()}
+	c := &Certificate{files: files, log: log, trigger: make(chan struct{}, 1), loaded: files.Fingerprint()}
 	pair, err := files.Load(time.Now())
 	c.state.Store(&certificateState{pair, nil})
 	return c, err
@@ -97,21 +97,24 @@ func (c *Certificate) Run(ctx context.Context, check func() []Warning) error {
 	}
 }
 
-// poll loads the files if they have changed. It rejects files only if the next poll can't load them
-// either: another process may have written only one of the two so far.
+// poll loads the files if they are not those that were loaded last. It rejects files only if the next
+// poll can't load them either: another process may have written only one of the two so far. Rejected
+// files are tried again at every poll: they may become valid without a change of their content, for
+// example by another mode.
 func (c *Certificate) poll(now time.Time) {
 	found := c.files.Fingerprint()
-	if found == c.handled {
+	_, rejected := c.Current()
+	if found == c.loaded && rejected == nil {
 		return
 	}
 	pair, err := c.files.Load(now)
 	switch {
 	case err == nil:
-		c.handled = found
+		c.loaded, c.unusable = found, ""
 		c.state.Store(&certificateState{pair, nil})
 		c.log.Info("certificate loaded", "until", pair.Leaf.NotAfter.UTC().Format(time.RFC3339))
-	case found == c.unusable:
-		c.handled = found
+		return
+	case found == c.unusable && (rejected == nil || rejected.Error() != err.Error()):
 		c.reject(err)
 	}
 	c.unusable = found

@@ -34,6 +34,13 @@ func overwrite(t *testing.T, path string, data []byte) {
 	}
 }
 
+func chmod(t *testing.T, path string, mode os.FileMode) {
+	t.Helper()
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestACertificateIsRenewed replaces the files of a certificate in different ways, and checks which
 // certificate is in use and what is logged.
 func TestACertificateIsRenewed(t *testing.T) {
@@ -64,9 +71,12 @@ func TestACertificateIsRenewed(t *testing.T) {
 		{"and then it does", func() { overwrite(t, files.Cert, third.Cert) }, "third", loaded},
 		{"a file is gone", func() { _ = os.Remove(files.Cert) }, "third", ""},
 		{"for long", func() {}, "third", stays + "cert: " + files.Cert + ": no such file or directory\""},
-		{"both are gone", func() { _ = os.Remove(files.Key) }, "third", ""},
+		{"both are gone", func() { _ = os.Remove(files.Key) }, "third", stays + "cert: " + files.Cert + ": no such file or directory\" more=1"},
 		{"the files are as they were", func() { third.Write(t, dir) }, "third", loaded},
 		{"nothing at all", func() {}, "third", ""},
+		{"others can read the new key", func() { second.Write(t, dir); chmod(t, files.Key, 0o644) }, "third", ""},
+		{"which is refused", func() {}, "third", stays + "key: " + files.Key + ": other users can read it"},
+		{"only the mode changes", func() { chmod(t, files.Key, 0o600) }, "second", loaded},
 	} {
 		text.Reset()
 		step.change()

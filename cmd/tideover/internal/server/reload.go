@@ -64,13 +64,15 @@ func (r *reloader) watch(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	err := w.Run(ctx, func(cfg *config.Config, err error) {
+	err := w.Run(ctx, func(cfg *config.Config, err error) error {
 		if err == nil {
 			err = r.reload(ctx, cfg)
 		}
-		if r.setResult(err); err != nil {
+		if before := r.result().Err; err != nil && (before == nil || before.Error() != err.Error()) {
 			r.logError(err)
 		}
+		r.setResult(err)
+		return err
 	})
 	if ctx.Err() != nil {
 		return nil
@@ -114,7 +116,7 @@ type partialError struct{ err error }
 
 // Error implements [error].
 func (e *partialError) Error() string {
-	return "applied in part, until the next reload: " + e.err.Error()
+	return "applied in part, retrying: " + e.err.Error()
 }
 
 // Unwrap returns the error of the engine.

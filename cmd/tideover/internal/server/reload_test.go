@@ -74,7 +74,7 @@ func TestTheLogLineOfAFailedReload(t *testing.T) {
 		errors.New("t.yaml:1:2: a\nt.yaml:3:4: b"):       `msg="the configuration was not reloaded" error="t.yaml:1:2: a; t.yaml:3:4: b" hint="tideover config check t.yaml"`,
 		&noProvidersError{"t.yaml"}:                      `msg="the configuration was not reloaded" error="there are no providers: name some under providers: in t.yaml"`,
 		errors.Join(errors.New("a"), errors.New("b")):    `msg="the configuration was not reloaded" error=a more=1 hint="tideover config check t.yaml"`,
-		&partialError{errors.New("schedules: no space")}: `msg="the configuration was reloaded in part" error="applied in part, until the next reload: schedules: no space"`,
+		&partialError{errors.New("schedules: no space")}: `msg="the configuration was reloaded in part" error="applied in part, retrying: schedules: no space"`,
 	} {
 		var out strings.Builder
 		r := &reloader{options: Options{Source: config.Source{Path: "t.yaml"}, Log: slog.New(slog.NewTextHandler(&out, nil))}}
