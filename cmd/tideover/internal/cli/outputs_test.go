@@ -55,7 +55,8 @@ func TestOutputOfAFailedStep(t *testing.T) {
 	}))
 	defer upstream.Close()
 	dir := shortDir(t)
-	env := []string{"PLANTED_SECRET=" + plantedSecret, "URL=" + upstream.URL}
+	at := strings.Replace(upstream.URL, "127.0.0.1", "localhost", 1) // upstream.URL is a secret: a variable has it
+	env := []string{"PLANTED_SECRET=" + plantedSecret, "URL=" + upstream.URL, "TIDEOVER_SERVER_ALLOW_HOSTS=" + strings.TrimPrefix(at, "http://")}
 	s := serveFile(t, noisy, dir, env...)
 	wantCode(t, s.runCommand("run", "noisy", "--wait", "--key", "k"), codeDead)
 	wantCode(t, s.runCommand("run", "asks", "--wait", "--key", "h"), codeDead)
@@ -108,7 +109,6 @@ func TestOutputOfAFailedStep(t *testing.T) {
 	if o := s.outputOf("h/output"); o.Status != "HTTP/1.1 418 I'm a teapot" || o.Streams[0].Head != "short and ***" {
 		t.Errorf("the response: %+v", o)
 	}
-	at := strings.Replace(upstream.URL, "127.0.0.1", "localhost", 1) // upstream.URL is a secret: a variable has it
 	wantCode(t, s.runCommand("run", "uploads", "--wait", "--key", "u", "--input", `{"url": "`+at+`"}`), codeDead)
 	request := "PUT " + at + "/uplod/***/a.json?…"
 	if o := s.outputOf("u/output"); o.Request != request {

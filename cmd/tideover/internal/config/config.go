@@ -15,6 +15,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/cmd/tideover/internal/tracing"
+	"github.com/tideover/tideover/internal/hosts"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/retry"
 )
@@ -84,6 +85,7 @@ func (c *Config) Secrets() secret.Resolver { return c.secrets }
 type Server struct {
 	Listen          string               // host:port
 	Hosts           []string             // further host names and IP addresses that requests may name, without port
+	AllowHosts      hosts.Set            // hosts to which templates in URLs may send requests
 	Socket          string               // path of the unix socket
 	Data            string               // folder of all state
 	Token           *template.SecretText // nil means that serve generates one in Data

@@ -10,6 +10,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/nip90"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
+	"github.com/tideover/tideover/internal/hosts"
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
@@ -102,6 +103,18 @@ func crossCheckCommands(commands []command, inherit guard.Inherit) {
 	for _, c := range commands {
 		c.warnUnseen(inherit)
 		c.warnScript()
+	}
+}
+
+// crossCheckTargets warns about templates in URLs and Host headers that may choose the host of a
+// request, if no host is allowed.
+func crossCheckTargets(targets []place, allowed hosts.Set) {
+	if len(allowed) > 0 {
+		return
+	}
+	for _, at := range targets {
+		at.Warn("the template may choose the host of the request: a run fails if it leads to another scheme, host or port than the file: " +
+			"write the host and a / before the template, or add the hosts that it may choose to server.allow-hosts")
 	}
 }
 

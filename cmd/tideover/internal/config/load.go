@@ -219,6 +219,7 @@ func (f *fileReader) read() {
 	}
 	strictyaml.Object(root, f.rootKeys(f.cfg))
 	crossCheckCommands(f.commands, f.cfg.Server.Inherit)
+	crossCheckTargets(f.targets, f.cfg.Server.AllowHosts)
 	crossCheckUsers(f.workflows.answerers, f.cfg.Server.Users)
 }
 

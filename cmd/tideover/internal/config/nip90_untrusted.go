@@ -71,18 +71,9 @@ func checkEnv(d *stepDraft, via string) {
 
 // checkHost refuses a template in the part of a URL before the path.
 func checkHost(d *stepDraft, via string) {
-	if d.Texts.URL == nil || d.Provider != "" || !d.Texts.URL.Foreign() {
-		return // no URL, no template in it, or the host comes from the provider
+	if d.Texts.URL == nil || d.Provider != "" || !d.Texts.URL.Foreign() || !d.Texts.URL.ChoosesHost() {
+		return // no URL, no template in it, or the host comes from the provider or from the file
 	}
-	masked := template.MarkParts(d.Texts.URL.Source())
-	if _, rest, ok := strings.Cut(masked, "://"); ok {
-		masked = rest
-	}
-	if i := strings.IndexAny(masked, "/?#"); i >= 0 {
-		masked = masked[:i]
-	}
-	if strings.Contains(masked, template.FillMark) || strings.Contains(masked, "{{") {
-		method, http := strings.ToLower(d.Method), d.at.Child("http", d.at.Node.Get("http"))
-		http.Child(method, http.Node.Get(method)).Bad("a template can't be part of the host: the sender of a job could choose the host%s", via)
-	}
+	method, http := strings.ToLower(d.Method), d.at.Child("http", d.at.Node.Get("http"))
+	http.Child(method, http.Node.Get(method)).Bad("a template can't be part of the host: the sender of a job could choose the host%s", via)
 }

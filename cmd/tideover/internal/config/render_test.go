@@ -12,6 +12,8 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/steps"
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
+	"github.com/tideover/tideover/internal/hosts"
 	"github.com/tideover/tideover/internal/secret"
 )
 
@@ -227,9 +229,10 @@ func TestAValueThatEndsAHeaderIsRefused(t *testing.T) {
 		"host=h,a=b\r\nX-B: c": `error: step "a": http.headers.X-A: the rendered text has a character that is not allowed here, such as a NUL byte or a line break`,
 		"host=,a=b":            `error: step "a": http.get: the value of "https://{{ .input.host }}/" is a URL without a host`,
 		"host=a b,a=b":         `error: step "a": http.get: the value of "https://{{ .input.host }}/" is not a URL`,
+		"host=other,a=b":       `error: step "a": http.get: the value of "https://{{ .input.host }}/": ` + template.ErrOtherHost.Error(),
 	} {
 		host, a, _ := strings.Cut(strings.TrimPrefix(input, "host="), ",a=")
-		if got := shown(t, w.Steps[0], steps.Data{Input: map[string]any{"host": host, "a": a}}); got != want {
+		if got := shown(t, w.Steps[0], steps.Data{Input: map[string]any{"host": host, "a": a}, AllowHosts: hosts.New([]string{"h"})}); got != want {
 			t.Errorf("%q: %s, want %s", input, got, want)
 		}
 	}

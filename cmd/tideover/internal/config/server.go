@@ -62,6 +62,8 @@ func (r serverReader) serverKeys(s *Server) []key {
 			"Address that the control API and the page listen on. An address that is not loopback requires token and hosts."),
 		strictyaml.Field(&s.Hosts, "hosts", "", patternsSchema(`^[A-Za-z0-9_:.-]+$`), readHosts,
 			"Further host names and IP addresses, without port, by which clients reach the server; requests for other hosts are rejected. Required if listen is not loopback. In the environment variable, separate them by commas."),
+		strictyaml.Field(&s.AllowHosts, "allow-hosts", "", patternsSchema(`^([A-Za-z0-9_:.-]+|\[[0-9A-Fa-f:.]+\])(:`+portPattern+`)?$`), readAllowHosts,
+			"Hosts to which the templates in the URL of a step may send a request, as host or host:port, in addition to the host that the URL names itself. A host without a port stands for the default ports of http and https. In the environment variable, separate them by commas. Takes effect without a restart."),
 		strictyaml.Field(&s.Data, "data", "", strictyaml.ScalarSchema, r.filePath,
 			"Folder for all state, relative to the folder of this file. Default: $XDG_STATE_HOME/tideover or ~/.local/state/tideover."),
 		strictyaml.Field(&s.Socket, "socket", "", strictyaml.ScalarSchema, r.socket,
@@ -137,6 +139,23 @@ func readHosts(at place) []string {
 	list := readList(at, parseHost)
 	at.Record(strings.Join(list, ","))
 	return list
+}
+
+// readAllowHosts reads a list of hosts with or without port. In a variable or a flag, commas separate them.
+func readAllowHosts(at place) hosts.Set {
+	list := readList(at, func(text string) (host, msg string) {
+		if host, msg = parseHost(strings.Trim(text, "[]")); msg == "" {
+			return host, ""
+		}
+		name, port, err := net.SplitHostPort(text)
+		host, msg = parseHost(name)
+		if n, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || n == 0 || msg != "" {
+			return "", "is not a host such as api.example.com, 192.0.2.7 or api.example.com:8443"
+		}
+		return net.JoinHostPort(host, port), ""
+	})
+	at.Record(strings.Join(list, ","))
+	return hosts.New(list)
 }
 
 // parseHost returns the normal form of a host name or an IP address, or in msg what is

@@ -35,6 +35,7 @@ type sharedReader struct {
 	env      environment
 	flags    map[string]string
 	commands []command // of steps, jobs and notifiers; see crossCheckCommands
+	targets  []place   // of URLs and Host headers whose templates may choose the host; see crossCheckTargets
 }
 
 // orMap returns the place. If it has no value, its node is replaced by an empty map.

@@ -237,7 +237,12 @@ func (r *workflowReader) httpKeys(d *stepDraft) []key {
 	}
 	return append(keys,
 		strictyaml.Func("headers", "", headersSchema, func(at place) {
-			d.Texts.Headers = r.Map(at, d.fields, headerNames(), d.addText)
+			d.Texts.Headers = r.Map(at, d.fields, headerNames(), func(at place, t *template.Text) {
+				d.addText(at, t)
+				if strings.HasSuffix(strings.ToLower(at.Path()), ".host") && t.ChoosesHost() {
+					r.targets = append(r.targets, at)
+				}
+			})
 		}, "Headers of the request. Values are templates and may contain references."),
 		strictyaml.Func("body", "", strictyaml.ScalarSchema, func(at place) {
 			d.Texts.Body = r.used(at, "body", template.WithoutRefs, d)
@@ -275,6 +280,9 @@ func (r *workflowReader) url(at place, d *stepDraft) *template.Text {
 	if msg != "" {
 		at.Bad("%q %s", t.Source(), msg)
 		return nil
+	}
+	if d.Provider == "" && t.ChoosesHost() {
+		r.targets = append(r.targets, at)
 	}
 	at.Record(t.Source())
 	return t

@@ -26,6 +26,7 @@ import (
 	"github.com/tideover/tideover/engine/jetstream"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/gateway"
+	"github.com/tideover/tideover/internal/hosts"
 	"github.com/tideover/tideover/internal/secret"
 )
 
@@ -104,7 +105,7 @@ func (p *parts) handlers(self, locks string) map[string]engine.Handler {
 	p.runSteps = &steps.Runner{
 		Self: self, Locks: locks, Secrets: func() secret.Resolver { return p.current().Secrets() }, Hidden: p.hiddenVariables,
 		Redactor: p.redactor, Provider: p.gateway.RoundTripper, Inherit: p.cfg.Server.Inherit, Accounts: p.accounts,
-		Outputs: p.outputs,
+		Outputs: p.outputs, AllowHosts: func() hosts.Set { return p.current().Server.AllowHosts },
 	}
 	runner := p.runSteps
 	if p.cfg.Engine.Clustered() {

@@ -175,6 +175,9 @@ func (r *reloader) setCurrent(cfg *config.Config) {
 // fixedSections are the sections of the configuration whose changes need a restart.
 var fixedSections = []string{"engine", "server", "audit", "gateway", "tracing"}
 
+// reloadedKey is the only key of these sections whose change needs no restart.
+const reloadedKey = "server.allow-hosts"
+
 // restartOnly logs and returns the keys that have changed since the start and need a restart.
 func (r *reloader) restartOnly(cfg *config.Config) (later []string) {
 	now := map[string]string{}
@@ -185,7 +188,7 @@ func (r *reloader) restartOnly(cfg *config.Config) (later []string) {
 	maps.Copy(all, now)
 	for _, path := range slices.Sorted(maps.Keys(all)) {
 		section, _, _ := strings.Cut(path, ".")
-		if slices.Contains(fixedSections, section) && r.fixed[path] != now[path] {
+		if slices.Contains(fixedSections, section) && path != reloadedKey && r.fixed[path] != now[path] {
 			r.options.Log.Warn("this takes effect when the server is started again", "key", path, "value", cmp.Or(now[path], "none"))
 			later = append(later, path)
 		}

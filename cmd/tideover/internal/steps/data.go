@@ -11,6 +11,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/hosts"
 	"github.com/tideover/tideover/internal/secret"
 )
 
@@ -21,6 +22,8 @@ type Data struct {
 	Run      RunInfo               // .run
 	Schedule time.Time             // .schedule.time, in RFC 3339; zero in a run that no schedule started
 	Secrets  secret.Resolver       // resolves the references of env values, headers and URLs
+
+	AllowHosts hosts.Set // hosts that templates in URLs may choose, in addition to those that the file has
 
 	// Only for a step of a flow; see flowRun.
 	Values map[string]any // .steps instead of Steps: the values of results by id
@@ -250,6 +253,9 @@ func (r *Runner) data(t *engine.Task) (Data, error) {
 // and the stored outputs of its steps.
 func (r *Runner) newData(input json.RawMessage, outputs map[string]json.RawMessage, run RunInfo) (Data, error) {
 	d := Data{Steps: map[string]StepResult{}, Secrets: r.Secrets(), Schedule: scheduledFor(run.OriginKey), Run: run}
+	if r.AllowHosts != nil {
+		d.AllowHosts = r.AllowHosts()
+	}
 	var err error
 	if d.Input, err = decode(input); err != nil {
 		return d, fmt.Errorf("input of the run: %w", err)

@@ -410,7 +410,7 @@ func TestUndo(t *testing.T) {
 		id := start(t, e, "w", `{}`)
 		ended(t, e, id, engine.StateDead, `step "last": status 503`)
 		synctest.Wait()
-		wantCalls(t, a, "POST /order, POST /each/a, POST /each/b, POST /last, POST /last, DELETE /each/a/0?0, DELETE /each/b/1?0, DELETE /order?/order&200, POST /alarm?200&2&-1")
+		wantCalls(t, a, "POST /order, POST /each/a, POST /each/b, POST /last, POST /last, DELETE /each/a/0?0, DELETE /each/b/1?0, DELETE /order?%2Forder&200, POST /alarm?200&2&-1")
 		for key, n := range a.keys {
 			if key == "" || n > 1 && !strings.HasSuffix(key, "/last") {
 				t.Errorf("%d requests have the idempotency key %q", n, key)
@@ -495,7 +495,7 @@ workflows:
 		a.large = 190 << 10
 		ended(t, e, start(t, e, "w", `"in"`), engine.StateDead, `step "bad"`)
 		synctest.Wait()
-		if _, alarm, _ := strings.Cut(a.said(), "POST /alarm?"); alarm != "bad&/small&true&0&in" {
+		if _, alarm, _ := strings.Cut(a.said(), "POST /alarm?"); alarm != "bad&%2Fsmall&true&0&in" {
 			t.Errorf("the alarm is %q", alarm)
 		}
 	})
@@ -518,7 +518,7 @@ func TestUndoAfterCancel(t *testing.T) {
 		if err != nil || run.State != engine.StateCanceled {
 			t.Fatalf("%+v %v", run, err)
 		}
-		if got := a.said(); !strings.Contains(got, "DELETE /each/a/0?-1") || !strings.HasSuffix(got, "DELETE /order?/order&200") || strings.Contains(got, "/each/b") {
+		if got := a.said(); !strings.Contains(got, "DELETE /each/a/0?-1") || !strings.HasSuffix(got, "DELETE /order?%2Forder&200") || strings.Contains(got, "/each/b") {
 			t.Error(got)
 		}
 	})

@@ -79,9 +79,13 @@ func (s *Step) newRequest(ctx context.Context, d Data) (req *http.Request, targe
 	if err != nil {
 		return nil, "", err
 	}
-	target, err = s.part(s.Texts.URL, sc, "http."+strings.ToLower(s.Method), "")
+	if s.Provider != "" {
+		target, err = s.Texts.URL.RenderPath(sc)
+	} else {
+		target, err = s.Texts.URL.RenderURL(sc, d.AllowHosts)
+	}
 	if err != nil {
-		return nil, "", err
+		return nil, "", fmt.Errorf("step %q: http.%s: the value of %q: %w", s.ID, strings.ToLower(s.Method), s.Texts.URL.Source(), err)
 	}
 	if msg := s.TargetProblem(target); msg != "" { // checked before net/http does, whose error would quote the URL with its secrets
 		return nil, "", fmt.Errorf("step %q: http.%s: the value of %q %s", s.ID, strings.ToLower(s.Method), s.Texts.URL.Source(), msg)
@@ -96,14 +100,17 @@ func (s *Step) newRequest(ctx context.Context, d Data) (req *http.Request, targe
 		return nil, "", fmt.Errorf("step %q: http: the request can't be made", s.ID)
 	}
 	for _, h := range s.Texts.Headers {
+		if http.CanonicalHeaderKey(h.Name) == "Host" {
+			if req.Host, err = h.Text.RenderHost(sc, req.URL, d.AllowHosts); err != nil {
+				return nil, "", fmt.Errorf("step %q: http.headers.%s: the value of %q: %w", s.ID, h.Name, h.Text.Source(), err)
+			}
+			continue
+		}
 		value, err := s.part(h.Text, sc, "http.headers."+h.Name, "\x00\r\n")
 		if err != nil {
 			return nil, "", err
 		}
 		req.Header.Set(h.Name, value)
-		if http.CanonicalHeaderKey(h.Name) == "Host" {
-			req.Host = value
-		}
 	}
 	return req, target, nil
 }

@@ -103,10 +103,8 @@ func pathProblem(s string) string {
 	if err != nil {
 		return "is not a path"
 	}
-	for part := range strings.FieldsFuncSeq(u.Path, func(r rune) bool { return r == '/' || r == '\\' }) {
-		if part == "." || part == ".." {
-			return `has "." or ".." as a part of the path, which could lead out of the provider's base-url`
-		}
+	if template.HasDots(u.Path) {
+		return `has "." or ".." as a part of the path, which could lead out of the provider's base-url`
 	}
 	return ""
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/hosts"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/shortage"
 	"github.com/tideover/tideover/internal/textfmt"
@@ -36,6 +37,9 @@ type Runner struct {
 	Self    string                 // path of this program, which is started again as the guard
 	Locks   string                 // existing folder for the lock files of commands
 	Secrets func() secret.Resolver // returns the resolver of the current configuration
+
+	// AllowHosts returns the hosts that templates in URLs may choose; nil means none.
+	AllowHosts func() hosts.Set
 
 	// Provider returns the transport to a provider of the configuration, with its keys,
 	// health gates and limits. The transport does not retry; the engine does.

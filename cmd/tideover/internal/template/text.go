@@ -348,12 +348,15 @@ func (t *Text) funcs(sc *Scope) template.FuncMap {
 			}
 			return nil, fmt.Errorf("step %q is not in needs", id)
 		},
-		refCall: func(i int) (string, error) {
+		refCall: func(i int) (secretText, error) {
 			s, err := sc.Secrets.Resolve(t.refs[i], sc.Dir)
-			return s.Reveal(), err
+			return secretText(s.Reveal()), err
 		},
 	}
 }
+
+// secretText is the value of a reference. Its type distinguishes it from the values of templates.
+type secretText string
 
 func toJSON(v any) (string, error) {
 	data, err := EncodeJSON(v)
