@@ -37,6 +37,10 @@ type Options struct {
 	// concurrently, and a request waits while it runs. nil means none.
 	Observer func(retry.Event)
 
+	// Refused gets each request of a caller that may not use the gateway, with the status and
+	// the reason of the response. It must not block. nil means none.
+	Refused func(r *http.Request, status int, reason string)
+
 	// Logger gets a line for each outage, and a sample of the lines about retries and
 	// failovers; the other lines have the level debug. nil means slog.Default.
 	Logger *slog.Logger

@@ -97,6 +97,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 func (g *Gateway) admit(req *http.Request) (p *provider, path string, class limit.Priority, bad *problem) {
 	if bad = g.authorizer.authorize(req); bad == nil {
 		p, path, bad = g.find(req)
+	} else if g.options.Refused != nil {
+		g.options.Refused(req, bad.status, bad.code)
 	}
 	if bad == nil {
 		class, bad = priorityOf(req, p)

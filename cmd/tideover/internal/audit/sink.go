@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/tideover/tideover/internal/secret"
+	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -35,13 +38,27 @@ type Sink struct {
 	redactor *secret.Redactor
 	logger   *slog.Logger
 	file     *file
-	queue    chan retry.Event
-	dropped  atomic.Int64  // events that were dropped since the last line with their number
-	failing  bool          // the last write failed; used by run only
-	closing  chan struct{} // closed by Close
+	queue    chan record
+	dropped  atomic.Int64 // lines that were dropped since the last line with their number
+	limits   map[EntryKind]*entryLimit
+	drops    struct{ late, limited atomic.Int64 } // since the sink was opened
+	failure  atomic.Pointer[error]                // why the last write failed; nil if it succeeded
+	closing  chan struct{}                        // closed by Close
 	once     sync.Once
 	done     chan struct{} // closed when run has returned
 	err      error         // why events are missing; may be read only after done is closed
+}
+
+// record is an event or an entry.
+type record struct {
+	event retry.Event
+	entry *Entry // nil for an event
+}
+
+// entryLimit limits the entries of one kind.
+type entryLimit struct {
+	rate    *limit.Rate
+	dropped atomic.Int64 // since the last line with their number
 }
 
 // Open opens the audit log, and starts a goroutine that writes events until [Sink.Close]. It
@@ -51,7 +68,15 @@ func Open(cfg Config) (*Sink, error) {
 	s := &Sink{
 		redactor: cmp.Or(cfg.Redactor, new(secret.Redactor)), logger: cmp.Or(cfg.Logger, slog.Default()),
 		file:  &file{path: cfg.Path, maxSize: cfg.MaxSize, keep: cfg.Keep},
-		queue: make(chan retry.Event, queued), closing: make(chan struct{}), done: make(chan struct{}),
+		queue: make(chan record, queued), closing: make(chan struct{}), done: make(chan struct{}),
+		limits: map[EntryKind]*entryLimit{},
+	}
+	for _, kind := range []EntryKind{RequestRefused, LoggedIn} {
+		rate, err := limit.NewRate(limit.RateConfig{Rate: limit.Frequency{Events: 1, Per: entryEvery}, Burst: entryBurst})
+		if err != nil {
+			return nil, err
+		}
+		s.limits[kind] = &entryLimit{rate: rate}
 	}
 	err := s.file.open()
 	if err != nil && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
@@ -64,17 +89,25 @@ func Open(cfg Config) (*Sink, error) {
 
 // Observe puts the event in the queue, or drops it if the queue is full. It does not block. After
 // Close it does nothing.
-func (s *Sink) Observe(e retry.Event) {
+func (s *Sink) Observe(e retry.Event) { s.enqueue(record{event: e}) }
+
+func (s *Sink) enqueue(r record) {
 	select {
 	case <-s.closing:
 		return
 	default:
 	}
 	select {
-	case s.queue <- e:
+	case s.queue <- r:
 	default:
-		s.dropped.Add(1)
+		s.drop()
 	}
+}
+
+// drop counts a line that is not written.
+func (s *Sink) drop() {
+	s.dropped.Add(1)
+	s.drops.late.Add(1)
 }
 
 // Close writes the events in the queue and closes the file. It returns an error if events could not be
@@ -96,6 +129,9 @@ func (s *Sink) run() {
 			for batch := s.gather(nil); len(batch) > 0; batch = s.gather(nil) {
 				s.store(batch)
 			}
+			if batch := s.lastDrops(nil); len(batch) > 0 {
+				s.store(batch)
+			}
 			s.err = errors.Join(s.err, s.file.close())
 			return
 		}
@@ -110,16 +146,32 @@ func (s *Sink) gather(batch []byte) []byte {
 	}
 	if n := s.dropped.Swap(0); n > 0 {
 		why := fmt.Errorf("%d events were dropped: they could not be written in time", n)
-		batch = s.line(batch, retry.Event{Kind: retry.HookFailed, Time: time.Now(), Name: "audit", Err: why})
+		batch = s.line(batch, record{event: retry.Event{Kind: retry.HookFailed, Time: time.Now(), Name: "audit", Err: why}})
 	}
 	return batch
 }
 
-// line appends a line for the event.
-func (s *Sink) line(batch []byte, e retry.Event) []byte {
-	data, err := json.Marshal(e)
+// lastDrops adds a line for each kind of entries that were dropped, when the sink is closed.
+func (s *Sink) lastDrops(batch []byte) []byte {
+	for _, kind := range slices.Sorted(maps.Keys(s.limits)) {
+		if n := s.limits[kind].dropped.Swap(0); n > 0 {
+			batch = s.line(batch, record{entry: droppedEntry(kind, n)})
+		}
+	}
+	return batch
+}
+
+// line appends a line for the event or the entry.
+func (s *Sink) line(batch []byte, r record) []byte {
+	var data []byte
+	var err error
+	if r.entry != nil {
+		data, err = json.Marshal(r.entry)
+	} else {
+		data, err = json.Marshal(r.event)
+	}
 	if err != nil {
-		s.dropped.Add(1) // the event has a time that JSON can't represent
+		s.drop() // it has a time that JSON can't represent
 		return batch
 	}
 	return append(append(batch, s.redactor.Bytes(data)...), '\n')
@@ -147,11 +199,16 @@ func (s *Sink) store(batch []byte) {
 
 // report logs once when writing starts to fail, and once when it works again.
 func (s *Sink) report(err error) {
+	failing := s.failure.Load() != nil
 	switch {
-	case err != nil && !s.failing:
+	case err != nil && !failing:
 		s.logger.Error("audit log can't be written, retrying", "path", s.file.path, "error", err)
-	case err == nil && s.failing:
+	case err == nil && failing:
 		s.logger.Info("audit log can be written again", "path", s.file.path)
 	}
-	s.failing = err != nil
+	if err == nil {
+		s.failure.Store(nil)
+	} else {
+		s.failure.Store(&err)
+	}
 }

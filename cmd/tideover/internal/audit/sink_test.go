@@ -365,3 +365,58 @@ func BenchmarkObserve(b *testing.B) {
 	}
 	_ = s.Close()
 }
+
+// A flood of refused requests is cut, the number of the others is in the file, and events are not affected.
+func TestAFloodOfEntriesIsCounted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "audit.jsonl")
+		s := open(t, audit.Config{Path: path})
+		const all = 5000
+		for i := range all {
+			s.Record(audit.Entry{Kind: audit.RequestRefused, From: "192.0.2.1", Status: 401})
+			if i%100 == 0 {
+				s.Observe(event(i))
+			}
+		}
+		time.Sleep(time.Minute)
+		written, counted := entries(t, path)
+		if written != 100 || counted != all-100 || s.Drops() != (audit.Drops{Limited: all - 100}) {
+			t.Errorf("%d entries, %d counted as dropped, %+v", written, counted, s.Drops())
+		}
+		for range all {
+			s.Record(audit.Entry{Kind: audit.RequestRefused})
+		}
+		s.Record(audit.Entry{Kind: audit.ConfigLoaded})
+		closed(t, s)
+		if written, counted = entries(t, path); written+counted != 2*all+1 || written > 200 {
+			t.Errorf("after a minute: %d entries, %d counted as dropped, want %d together", written, counted, 2*all+1)
+		}
+		if list, _ := events(t, path); len(list) != all/100 {
+			t.Errorf("%d events, want %d", len(list), all/100)
+		}
+	})
+	var none *audit.Sink
+	none.Record(audit.Entry{})
+	if none.Drops() != (audit.Drops{}) || none.Err() != nil {
+		t.Error("a missing log has drops or an error")
+	}
+}
+
+// entries returns the number of entries in an audit log, and the sum of the numbers of those that were dropped.
+func entries(t testing.TB, path string) (written, dropped int) {
+	t.Helper()
+	_, lines := events(t, path)
+	for _, line := range lines {
+		var e audit.Entry
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		if e.Kind == audit.EntriesDropped {
+			dropped += int(e.Count)
+		} else {
+			written++
+		}
+	}
+	return written, dropped
+}

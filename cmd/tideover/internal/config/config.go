@@ -1,8 +1,10 @@
 package config
 
 import (
+	"encoding/hex"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/cluster"
@@ -46,6 +48,34 @@ type Config struct {
 	secrets   secret.Resolver
 	digest    digest
 	warnings  []*strictyaml.FieldError
+}
+
+// Digest returns the SHA-256 of the content of the file, in hexadecimal.
+func (c *Config) Digest() string { return hex.EncodeToString(c.digest[:]) }
+
+// ChangedSince returns the settings whose values differ from those of before, sorted: section and key,
+// such as server.listen, or section and name, such as workflows.report. It does not return values.
+func (c *Config) ChangedSince(before *Config) (list []string) {
+	values := map[string]string{}
+	for _, v := range before.values {
+		values[v.Path] = v.Text
+	}
+	add := func(path string) {
+		section, rest, _ := strings.Cut(path, ".")
+		name, _, _ := strings.Cut(rest, ".")
+		list = append(list, strings.TrimSuffix(section+"."+name, "."))
+	}
+	for _, v := range c.values {
+		if text, ok := values[v.Path]; !ok || text != v.Text {
+			add(v.Path)
+		}
+		delete(values, v.Path)
+	}
+	for path := range values {
+		add(path)
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
 // Warnings returns warnings about settings that are valid but probably a mistake.

@@ -264,7 +264,7 @@ func (f *fileReader) rootKeys(c *Config) []key {
 		// The audit log must be read after the server: its default path is in server.data.
 		section("audit", auditKeys(f.sharedReader, &c.Audit), func(at place) {
 			readAudit(f.sharedReader, at, &c.Audit, c.Server.Data)
-		}, "The audit log: a file with all events."),
+		}, "The audit log: a file with all events, refused requests, logins and changes of the configuration."),
 		section("alarm", stormKeys(&c.Alarm), func(at place) { strictyaml.Object(orMap(at), stormKeys(&c.Alarm)) },
 			"When to raise an alarm because retries multiply the load."),
 		strictyaml.Func("tracing", "", describe(tracingKeys(f.sharedReader, new(tracing.Config))), func(at place) {

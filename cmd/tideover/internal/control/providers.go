@@ -25,12 +25,13 @@ type Gateway interface {
 type Providers struct {
 	gateway Gateway // nil means no providers
 	log     *slog.Logger
+	changed func(name, action, by string) // records an action; nil means that it is only logged
 }
 
 // NewProviders returns the operations on the providers of a gateway. A nil gateway has no
 // providers; a nil logger means slog.Default.
 func NewProviders(g Gateway, log *slog.Logger) *Providers {
-	return &Providers{g, cmp.Or(log, slog.Default())}
+	return &Providers{gateway: g, log: cmp.Or(log, slog.Default())}
 }
 
 // List returns the state of the providers, in the order of the configuration.
@@ -69,6 +70,9 @@ func (p *Providers) Apply(name, action, by string) (gateway.Status, error) {
 		return before, err
 	}
 	after, err := p.Get(name)
+	if p.changed != nil {
+		p.changed(name, action, by)
+	}
 	p.log.Info("provider action applied", "provider", name, "action", action, "by", by, "was", before.State, "is", after.State)
 	return after, err
 }

@@ -53,6 +53,8 @@ type Config struct {
 	Findings   func() []doctor.Finding    // about the machine, the addresses and the cluster, without the engine's warnings
 	Place      func() notify.Place        // the origin that messages name
 	Relays     func() []nostr.RelayStatus // state of the relays for NIP-90
+
+	ProviderChanged func(name, action, by string) // records that a user changed the state of a provider
 }
 
 // New returns a service for the components in c.
@@ -63,6 +65,7 @@ func New(c Config) *Service {
 		Providers: NewProviders(c.Providers, c.Logger), Requests: &Requests{c.Requests, time.Now()},
 		System: &System{config: c, engine: c.Engine, version: strings.TrimSuffix(version, ","), started: time.Now()},
 	}
+	s.Providers.changed = c.ProviderChanged
 	if c.Engine != nil {
 		s.Runs = &Runs{engine: c.Engine, outputs: outputs{c.Outputs, c.Engine, cmp.Or(c.Redactor, new(secret.Redactor))}}
 		s.Callbacks = &Callbacks{engine: c.Engine, key: c.CallbackKey, place: c.Place}

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -65,6 +66,10 @@ type GuardOptions struct {
 	// except the health check and callback URLs.
 	Public func(path string) bool
 
+	// Audit gets each request that was refused, and each login. It must not block. Nil means that
+	// they are not recorded.
+	Audit func(Access)
+
 	// Command is the command that prints the link with the token, for error messages. Empty means
 	// "tideover serve".
 	Command string
@@ -75,6 +80,66 @@ type User struct {
 	Name     string
 	Token    secret.String
 	ReadOnly bool // the user may not change anything
+}
+
+// Access is a request that was refused, or a login.
+type Access struct {
+	Login  bool   // a browser session began; otherwise the request was refused
+	By     string // the name of the [Caller]; "" if it is unknown
+	From   string // address of the client; "socket" for the Unix socket
+	Method string
+	Path   string // without the query, which may have a token, and without the signature of a callback URL
+	Status int
+	Reason string // why the request was refused
+}
+
+// maxAuditPath is how many bytes of a path an [Access] has.
+const maxAuditPath = 200
+
+// NewAccess returns a request that was refused.
+func NewAccess(r *http.Request, by string, status int, reason string) Access {
+	a := Access{By: by, From: r.RemoteAddr, Method: textfmt.TruncateMark(r.Method, 20, "…"), Path: r.URL.Path, Status: status, Reason: reason}
+	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
+		a.From = host
+	}
+	if Local(r.Context()) {
+		a.From = "socket"
+	}
+	if strings.HasPrefix(a.Path, CallbackPrefix) {
+		a.Path = CallbackPrefix + "…"
+	}
+	a.Path = textfmt.TruncateMark(a.Path, maxAuditPath, "…")
+	return a
+}
+
+// refusedStatus has the statuses of refused requests, with the reason if the handler gives none.
+var refusedStatus = map[int]string{
+	http.StatusUnauthorized: "no valid token", http.StatusForbidden: "forbidden", http.StatusMisdirectedRequest: "unknown host",
+}
+
+// statusWriter records the status of a response, and why the request was refused.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+	reason string // "" means that the status says it
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (w *statusWriter) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap gives an [http.ResponseController] access to the other methods of the writer.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// explain records why a request was refused, for its [Access].
+func explain(w http.ResponseWriter, reason string) {
+	if s, ok := w.(*statusWriter); ok {
+		s.reason = reason
+	}
 }
 
 // Caller is the sender of a request, as far as the server has verified it. A request can't choose
@@ -133,6 +198,7 @@ type guard struct {
 	maxBody int64
 	cross   *http.CrossOriginProtection
 	public  func(path string) bool
+	audit   func(Access)
 	command string // the command that prints the link with the token
 }
 
@@ -148,10 +214,12 @@ type guard struct {
 func Guard(o GuardOptions, next http.Handler) http.Handler {
 	g := &guard{
 		next: next, token: o.Token, maxBody: cmp.Or(o.MaxBody, DefaultMaxBody), cross: http.NewCrossOriginProtection(),
-		public: o.Public, command: cmp.Or(o.Command, "tideover serve"), hosts: hosts.New(o.Hosts), users: append([]User{{Token: o.Token}}, o.Users...),
+		public: o.Public, audit: o.Audit, command: cmp.Or(o.Command, "tideover serve"), hosts: hosts.New(o.Hosts), users: append([]User{{Token: o.Token}}, o.Users...),
 	}
 	g.cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		rejection{Status: http.StatusForbidden, Code: "forbidden", Message: "the request comes from the page of another site"}.write(w)
+		const why = "the request comes from the page of another site"
+		explain(w, why)
+		rejection{Status: http.StatusForbidden, Code: "forbidden", Message: why}.write(w)
 	}))
 	return g
 }
@@ -208,6 +276,15 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	forbid(w.Header())
 	w.Header().Set(APIHeader, "1")
 	ctx := context.WithValue(r.Context(), guardedKey, true)
+	if g.audit != nil {
+		own := &statusWriter{ResponseWriter: w}
+		w = own
+		defer func() { // handlers refuse requests, too
+			if why, refused := refusedStatus[own.status]; refused {
+				g.audit(NewAccess(r, CallerOf(ctx).Name, own.status, cmp.Or(own.reason, why)))
+			}
+		}()
+	}
 	if Local(ctx) {
 		ctx = context.WithValue(ctx, callerKey, Caller{Name: LocalName()})
 	} else {
@@ -260,11 +337,13 @@ func (g *guard) admit(ctx context.Context, w http.ResponseWriter, r *http.Reques
 		if u := g.withToken(strings.TrimSpace(token)); u != nil {
 			return context.WithValue(ctx, callerKey, u.caller("api")), true
 		}
+		explain(w, "wrong token")
 	} else if cookie, err := r.Cookie(g.cookieName()); err == nil {
 		if u := g.withSession(cookie.Value, time.Now()); u != nil {
 			ctx = context.WithValue(ctx, browserKey, true)
 			return context.WithValue(ctx, callerKey, u.caller("page")), true
 		}
+		explain(w, "wrong or expired session")
 	}
 	g.refuse(w, r)
 	return ctx, false
@@ -288,6 +367,7 @@ func (g *guard) permit(c Caller, w http.ResponseWriter, r *http.Request) bool {
 	default:
 		return true
 	}
+	explain(w, message)
 	if strings.HasPrefix(r.URL.Path, "/api/") {
 		rejection{Status: http.StatusForbidden, Code: "forbidden", Message: message, Hint: hint}.write(w)
 	} else {
@@ -336,8 +416,14 @@ func (g *guard) login(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	u := g.withToken(q.Get("token"))
 	if len(q["token"]) != 1 || u == nil {
+		explain(w, "login with a wrong token")
 		g.refuse(w, r)
 		return
+	}
+	if g.audit != nil {
+		a := NewAccess(r, u.caller("page").Name, http.StatusSeeOther, "")
+		a.Login = true
+		g.audit(a)
 	}
 	http.SetCookie(w, g.session(u, time.Now(), r.TLS != nil))
 	q.Del("token")

@@ -44,7 +44,7 @@ func (p *parts) openGateway() error {
 	p.gateway, err = gateway.New(specs, gateway.Options{
 		Token: gateway.NewSecret(token.Reveal()), Hosts: p.addresses.hosts(), Observer: p.observer.publish, Logger: p.log, Redact: p.redactor.String,
 		Accounts: p.keyAccounts, RecoveryFile: filepath.Join(p.cfg.Server.Data, "gateway.json"), Decoders: decoders,
-		KeepRequests: cmp.Or(p.cfg.Gateway.KeepRequests, -1),
+		KeepRequests: cmp.Or(p.cfg.Gateway.KeepRequests, -1), Refused: p.observer.recordRefused,
 	})
 	if err != nil {
 		return err

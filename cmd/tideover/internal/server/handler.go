@@ -25,6 +25,7 @@ func (s *server) newControl() *control.Service {
 		Settings: s.reloader.settings, ConfigFile: s.reloader.file, Place: s.addresses.place,
 		Doctor: p.diagnose, Findings: p.machineFindings, CallbackKey: s.callbackKey,
 		Outputs: p.outputs, Charts: p.observer.charts, Redactor: s.options.Source.Redactor,
+		ProviderChanged: s.observer.recordProviderAction,
 	}
 	if s.cfg.Gateway.KeepRequests > 0 {
 		c.Requests = p.gateway
@@ -42,6 +43,7 @@ func (s *server) newControl() *control.Service {
 func (s *server) handler(addr net.Addr) http.Handler {
 	guard := httpserver.GuardOptions{
 		Token: s.token, Users: s.users, Hosts: append([]string{addr.String(), s.addresses.listen()}, s.cfg.Server.Hosts...), MaxBody: s.cfg.Server.MaxBody,
+		Audit: s.observer.recordAccess,
 	}
 	if s.options.Gateway {
 		guard.Command = "tideover gateway"
@@ -92,7 +94,7 @@ func acceptsHTML(r *http.Request) bool {
 
 // collectors returns the metrics of the server, its connections and its parts.
 func (s *server) collectors() []prometheus.Collector {
-	return append(s.parts.collectors(), certificateCollector{s.addresses.certificate}, s.connections)
+	return append(s.parts.collectors(), certificateCollector{s.addresses.certificate}, auditCollector{s.parts.observer.audit}, s.connections)
 }
 
 // metricsHandler serves the metrics of the collectors, and those of Go and of the process.

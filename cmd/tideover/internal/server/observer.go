@@ -3,22 +3,29 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/tideover/tideover/cmd/tideover/internal/audit"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
+	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/cmd/tideover/internal/metrics"
 	"github.com/tideover/tideover/cmd/tideover/internal/outbox"
 	"github.com/tideover/tideover/cmd/tideover/internal/storm"
 	"github.com/tideover/tideover/cmd/tideover/internal/timeseries"
 	"github.com/tideover/tideover/cmd/tideover/internal/tracing"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/retry"
 )
@@ -55,6 +62,7 @@ func newObserver(ctx context.Context, o Options, cfg *config.Config) (_ *observe
 		if err != nil {
 			return nil, err
 		}
+		b.audit.Record(audit.Entry{Kind: audit.ConfigLoaded, Note: "start", Digest: cfg.Digest()})
 	}
 	if cfg.Tracing != nil {
 		b.spans, err = tracing.New(tracing.Options{
@@ -79,6 +87,68 @@ func (b *observer) close() error {
 		return nil
 	}
 	return b.audit.Close()
+}
+
+// recordAccess records a refused request or a login in the audit trail.
+func (b *observer) recordAccess(a httpserver.Access) {
+	kind := audit.RequestRefused
+	if a.Login {
+		kind = audit.LoggedIn
+	}
+	b.audit.Record(audit.Entry{Kind: kind, By: a.By, From: a.From, Method: a.Method, Path: a.Path, Status: a.Status, Note: a.Reason})
+}
+
+// recordRefused records a request that the gateway refused.
+func (b *observer) recordRefused(r *http.Request, status int, reason string) {
+	b.recordAccess(httpserver.NewAccess(r, "", status, "gateway: "+reason))
+}
+
+// recordProviderAction records that a user changed the state of a provider.
+func (b *observer) recordProviderAction(name, action, by string) {
+	b.audit.Record(audit.Entry{Kind: audit.ProviderChanged, Name: name, Note: action, By: by})
+}
+
+// auditFindings returns the findings about the audit trail.
+func (b *observer) auditFindings() (list []doctor.Finding) {
+	if err := b.audit.Err(); err != nil {
+		list = append(list, doctor.Finding{
+			Severity: journal.Weak, What: "the audit trail can't be written", Why: err.Error(),
+			Do: "make room on the disk, or correct the folder; the server retries, and drops lines when its queue is full",
+		})
+	}
+	if d := b.audit.Drops(); d.Late > 0 {
+		list = append(list, doctor.Finding{
+			Severity: journal.Weak, What: fmt.Sprintf("the audit trail lacks %d lines since the start", d.Late),
+			Why: "they could not be written in time", Do: "put audit.file on a faster disk, or make room on it",
+		})
+	}
+	if d := b.audit.Drops(); d.Limited > 0 {
+		list = append(list, doctor.Finding{
+			Severity: journal.Note, What: fmt.Sprintf("the audit trail lacks %d refused requests or logins since the start", d.Limited),
+			Why: "there were more than 100 at once, and more than one per second after that",
+			Do:  "look at the lines request-refused in the audit trail: which addresses send them",
+		})
+	}
+	return list
+}
+
+// auditCollector collects how many lines the audit trail lacks. Without an audit trail it collects
+// nothing.
+type auditCollector struct{ *audit.Sink }
+
+var metricAuditDropped = prometheus.NewDesc("tideover_audit_dropped_total", "Lines that the audit trail lacks since the start, by reason: late or limited.", []string{"reason"}, nil)
+
+// Describe implements [prometheus.Collector].
+func (auditCollector) Describe(ch chan<- *prometheus.Desc) { ch <- metricAuditDropped }
+
+// Collect implements [prometheus.Collector].
+func (c auditCollector) Collect(ch chan<- prometheus.Metric) {
+	if c.Sink == nil {
+		return
+	}
+	d := c.Drops()
+	ch <- prometheus.MustNewConstMetric(metricAuditDropped, prometheus.CounterValue, float64(d.Late), "late")
+	ch <- prometheus.MustNewConstMetric(metricAuditDropped, prometheus.CounterValue, float64(d.Limited), "limited")
 }
 
 // addWorkflows makes the metrics count these workflows under their own names.

@@ -211,12 +211,13 @@ func (p *parts) collectors() []prometheus.Collector {
 
 // machineFindings returns the findings of the doctor about the machine, the addresses and the cluster.
 func (p *parts) machineFindings() []doctor.Finding {
+	list := append(p.addresses.findings(), p.observer.auditFindings()...)
 	if p.engine == nil {
-		return p.addresses.findings()
+		return list
 	}
 	cfg := p.current()
 	folder := doctor.Folder{Path: cfg.Server.Data, Keeps: p.cluster == nil, Lazy: cfg.Server.Durability == "os"}
-	list := append(folder.Check(), p.addresses.findings()...)
+	list = append(folder.Check(), list...)
 	if p.watcher != nil {
 		for _, f := range p.watcher.Findings() {
 			f.What, f.Why = p.redactor.String(f.What), p.redactor.String(f.Why)

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/audit"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
@@ -65,11 +66,18 @@ func (r *reloader) watch(ctx context.Context) error {
 		return nil
 	}
 	err := w.Run(ctx, func(cfg *config.Config, err error) error {
+		old := r.current.Load()
 		if err == nil {
 			err = r.reload(ctx, cfg)
 		}
-		if before := r.result().Err; err != nil && (before == nil || before.Error() != err.Error()) {
+		before := r.result().Err
+		switch {
+		case err == nil:
+			r.observer.audit.Record(audit.Entry{Kind: audit.ConfigLoaded, Note: "reload", Digest: cfg.Digest(), Changed: cfg.ChangedSince(old)})
+		case before == nil || before.Error() != err.Error():
 			r.logError(err)
+			first, _ := strictyaml.Brief(err)
+			r.observer.audit.Record(audit.Entry{Kind: audit.ConfigRefused, Note: first})
 		}
 		r.setResult(err)
 		return err
