@@ -190,7 +190,8 @@ func TestHeadersOfAResponseAreLimited(t *testing.T) {
 	})
 	h1 := httptest.NewServer(handle)
 	t.Cleanup(h1.Close)
-	_, s := newSocketGateway(t, spec(t, "h1", Generic, h1.URL), spec(t, "h2", Generic, newH2CUpstream(t, handle).URL, func(s *Spec) { s.H2C = true }))
+	untimed := withPolicy(t, "fixed(1ms) attempts=4")
+	_, s := newSocketGateway(t, spec(t, "h1", Generic, h1.URL, untimed), spec(t, "h2", Generic, newH2CUpstream(t, handle).URL, untimed, func(s *Spec) { s.H2C = true }))
 	for _, name := range []string{"h1", "h2"} {
 		for _, tt := range []struct {
 			size int32 // in units of 64 KiB
