@@ -16,7 +16,8 @@ type op string
 
 const (
 	opStart      op = "start"
-	opStartFlow  op = "start-flow" // start of a workflow as code, which an older release rejects
+	opStartFlow  op = "start-flow"  // start of a workflow as code, which an older release rejects
+	opStartAgain op = "start-again" // start of a child with the origin of another one, which an older release rejects
 	opGet        op = "get"
 	opHas        op = "has"
 	opWait       op = "wait"
@@ -43,10 +44,12 @@ const (
 	opKeyed      op = "keyed" // the run that has a key
 	opAnswer     op = "answer"
 	opChildEnded op = "child-ended"
+	opAdopt      op = "adopt" // an operation that is called again waits for its former child
 	opUndo       op = "undo"
 	opAbandon    op = "abandon"
 	opMember     op = "member" // a request to a member: see Engine.AskMembers
 
+	opFormerChild    op = "former-child" // the child of an operation, for a run that repeats its run
 	opPauseSchedule  op = "pause-schedule"
 	opResumeSchedule op = "resume-schedule"
 	opPauseWorkflow  op = "pause-workflow"
@@ -64,7 +67,7 @@ func startOp(def *machine.Definition) op {
 // repeatable has the operations that have the same effect if they are carried out twice.
 var repeatable = map[op]bool{
 	opGet: true, opHas: true, opWait: true, opDefinition: true, opList: true, opGroups: true, opFind: true,
-	opStats: true, opSchedule: true, opSchedules: true, opSignal: true, opKeyed: true, opChildEnded: true,
+	opStats: true, opSchedule: true, opSchedules: true, opSignal: true, opKeyed: true, opChildEnded: true, opAdopt: true, opFormerChild: true,
 	opPauseSchedule: true, opResumeSchedule: true, opPauseWorkflow: true, opResumeWorkflow: true,
 }
 
@@ -84,7 +87,7 @@ type call struct {
 	Exclude   []string        `json:"exclude,omitempty"`
 	Limit     int             `json:"limit,omitempty"`
 	Start     *start          `json:"start,omitempty"`
-	Keep      []string        `json:"keep,omitempty"` // of latest: steps whose results are taken over
+	Keep      []string        `json:"keep,omitempty"` // of latest: steps whose results are taken over; of former-child: earlier identities of the operation
 	Schedules []Schedule      `json:"schedules,omitempty"`
 	Unpaused  []string        `json:"unpaused,omitempty"` // of schedule: those that are removed only if they are not paused
 	After     uint64          `json:"after,omitempty"`
@@ -104,6 +107,8 @@ type start struct {
 	Trace      string          `json:"trace,omitempty"`
 	Again      bool            `json:"again,omitempty"` // it may have been started already
 	Parent     *childOf        `json:"parent,omitempty"`
+	Origin     string          `json:"origin,omitempty"` // of start-again
+	Undos      int             `json:"undos,omitempty"`  // of start-again
 
 	def *machine.Definition // of a call within this process; nil if the call came from another one
 }
@@ -133,6 +138,8 @@ type answer struct {
 	Over       bool            `json:"over,omitempty"` // the run that the caller waits for has ended
 	Events     *remoteEvents   `json:"happened,omitempty"`
 	Reply      json.RawMessage `json:"reply,omitempty"` // of a member
+	Adopted    *adoption       `json:"adopted,omitempty"`
+	Former     *formerOf       `json:"former,omitempty"`
 }
 
 // longestWait is how long performForOthers waits for the end of a run before it answers.
@@ -142,7 +149,7 @@ const longestWait = 20 * time.Second
 func (c *commands) perform(ctx context.Context, asked *call) (a answer, err error) {
 	q := &c.sh.queries
 	switch id, by := asked.ID, asked.By; asked.Op {
-	case opStart, opStartFlow:
+	case opStart, opStartFlow, opStartAgain:
 		a.Started, err = c.startCalled(ctx, asked.Start)
 	case opGet:
 		a.Info, err = q.get(ctx, id)
@@ -205,6 +212,10 @@ func (c *commands) perform(ctx context.Context, asked *call) (a answer, err erro
 		err = c.change(ctx, asked, (*machine.Machine).Abandon)
 	case opChildEnded:
 		err = c.childEnded(ctx, asked)
+	case opAdopt:
+		a.Adopted, err = c.adopt(ctx, asked)
+	case opFormerChild:
+		a.Former, err = c.formerChild(ctx, asked)
 	case opAnswer:
 		err = c.answer(ctx, asked)
 	case opKeyed:
@@ -263,6 +274,12 @@ func (c *commands) startCalled(ctx context.Context, s *start) (*Started, error) 
 	if err != nil {
 		return nil, err
 	}
+	var origin machine.ID
+	if s.Origin != "" {
+		if origin, err = machine.ParseID(s.Origin); err != nil {
+			return nil, fmt.Errorf("%w: %w", errCall, err)
+		}
+	}
 	if s.Again || remote { // an earlier call may have started it
 		switch stored, err := c.sh.queries.stored(ctx, id); {
 		case err != nil:
@@ -271,5 +288,8 @@ func (c *commands) startCalled(ctx context.Context, s *start) (*Started, error) 
 			return &Started{ID: s.ID}, nil
 		}
 	}
-	return c.start(ctx, def, &machine.Start{ID: id, Key: s.Key, Source: s.Source, Input: s.Input, At: s.At, Timeout: s.Timeout, Trace: s.Trace, Parent: parent})
+	return c.start(ctx, def, &machine.Start{
+		ID: id, Key: s.Key, Source: s.Source, Input: s.Input, At: s.At, Timeout: s.Timeout, Trace: s.Trace, Parent: parent,
+		Previous: origin, Origin: origin, Undos: s.Undos,
+	})
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,8 +16,10 @@ import (
 // output. The child has the id of this operation, so it is started only once, whatever dies. Like
 // that of [Sleep], the wait costs no goroutine and no place.
 //
-// If the child does not succeed, the error is an [*OpError] with the child's error. A retry of
-// this run starts another child then. If this run is canceled, times out or dies, its children
+// If the child does not succeed, the error is an [*OpError] with the child's error and code. A
+// retry of this run then continues the same child: it retries a dead one, and waits for one that was
+// retried or replaced meanwhile. If the child was canceled or is not stored any more, it starts
+// another one with the same [Task.Origin]. If this run is canceled, times out or dies, its children
 // are canceled, unless they are [Detached].
 func Child[Out any](f *Flow, name string, w *Workflow, input any, opts ...StepOption) (v Out, err error) {
 	o, err := f.operation(machine.ChildKind, name, opts)
@@ -71,8 +74,9 @@ type childStarts struct {
 	inputs   []json.RawMessage
 	refused  map[int]error // inputs with which a child can't be started, of operations that were called
 	detached bool
-	shard    int  // shard of the children; -1 means that of their parent
-	missing  bool // their workflow is not registered: shard and inputs are not known
+	shard    int                         // shard of the children; -1 means that of their parent
+	missing  bool                        // their workflow is not registered: shard and inputs are not known
+	former   map[int]machine.FormerChild // of operations that have not been called
 }
 
 // performChildren is perform for operations that start children.
@@ -86,7 +90,7 @@ func (f *Flow) performChildren(g *opGroup, o operation, w *Workflow, inputs []an
 	if err != nil {
 		return f.misuse(o.identity, err)
 	}
-	g.child = &childStarts{def: asked.def, inputs: make([]json.RawMessage, len(inputs)), detached: o.detached, shard: -1, refused: map[int]error{}}
+	g.child = &childStarts{def: asked.def, inputs: make([]json.RawMessage, len(inputs)), detached: o.detached, shard: -1, refused: map[int]error{}, former: map[int]machine.FormerChild{}}
 	if w == nil {
 		g.child.missing = true
 		return f.performStarted(g)
@@ -115,6 +119,9 @@ func (f *Flow) performChildren(g *opGroup, o operation, w *Workflow, inputs []an
 			return &OpError{Name: label(g.identity(i)), Code: inputRefused, Text: err.Error()}
 		}
 	}
+	if err := f.setFormer(g); err != nil {
+		return err
+	}
 	return f.perform(g)
 }
 
@@ -126,7 +133,8 @@ const inputRefused = "input"
 func (f *Flow) isStarted(g *opGroup, i int) bool {
 	identity := g.identity(i)
 	_, pending := f.pending[identity]
-	return f.ended.has(identity) || pending && g.child.shard < 0
+	_, again := f.former[identity] // its former child may have to be replaced: see replaceFormer
+	return f.ended.has(identity) || pending && g.child.shard < 0 && !again
 }
 
 // performStarted is perform for children whose workflow is not registered. If one has to be
@@ -180,18 +188,19 @@ func (p *placement) childShard(ctx context.Context, w *Workflow) (int, error) {
 func (d *dispatcher) callChild(g *opGroup, run *machine.Run, i int) int {
 	t := &d.o.turn
 	called, _ := run.CalledOps()
-	s := d.childStart(g, run, called+1, i)
-	child := &machine.Child{ID: s.ID, Detached: g.child.detached}
-	if g.child.shard < 0 {
+	former := g.child.former[i]
+	s := d.childStart(g, run, called+1, i, former)
+	if g.child.shard < 0 && former.ID.IsZero() {
 		t.next = followUps{again: s, againDef: g.child.def}
 	}
-	rec := d.o.m.Call(run, &machine.OpCall{Name: g.identity(i), About: child.Encode(), Child: s.ID}, t.now)
+	rec := d.o.m.Call(run, &machine.OpCall{Name: g.identity(i), Child: &machine.Child{ID: s.ID, Detached: g.child.detached, Former: former}}, t.now)
 	t.must(&rec)
 	return rec.Step
 }
 
-// childStart returns the start of the child of an operation.
-func (d *dispatcher) childStart(g *opGroup, run *machine.Run, number, i int) *machine.Start {
+// childStart returns the start of the child of an operation. The origin is that of the former child,
+// if there is one.
+func (d *dispatcher) childStart(g *opGroup, run *machine.Run, number, i int, former machine.FormerChild) *machine.Start {
 	slot := run.ID.Slot()
 	switch {
 	case g.child.shard >= 0:
@@ -202,6 +211,7 @@ func (d *dispatcher) childStart(g *opGroup, run *machine.Run, number, i int) *ma
 	return &machine.Start{
 		ID: machine.ChildID(run, number, slot), Hash: g.child.def.Hash(), Input: g.child.inputs[i], Source: "child of " + run.ID.String(),
 		Parent: machine.Parent{Run: run.ID, Number: number}, Trace: run.Trace(),
+		Previous: former.Origin, Origin: former.Origin, Undos: former.Undos,
 	}
 }
 
@@ -209,10 +219,13 @@ func (d *dispatcher) childStart(g *opGroup, run *machine.Run, number, i int) *ma
 // is not known to be started. If its workflow is not registered, the run waits for that: see
 // suspendIdle.
 func (d *dispatcher) startPending(c *flowCall, g *opGroup, run *machine.Run, number, i int) {
-	switch {
-	case g.child.shard < 0 && !g.child.missing, run.ChildStarted(number):
+	switch former := run.FormerOf(number); {
+	case run.ChildStarted(number):
+	case !former.ID.IsZero():
+		d.adoptFormer(c, g, run, number, i)
+	case g.child.shard < 0 && !g.child.missing:
 	case g.child.shard >= 0:
-		d.startElsewhere(c, g, run, number, i)
+		d.startElsewhere(c, g, run, number, i, former)
 	case !d.isHere(run.ChildOf(number)):
 		_ = c.noteWrong(fmt.Errorf("operation %s: %w", label(g.identity(i)), &missingWorkflowError{g.child.def.Name}))
 	}
@@ -228,21 +241,24 @@ func (d *dispatcher) isHere(id machine.ID) bool {
 // startElsewhere starts the child of an operation in another shard. The function is not suspended
 // before that is known to be stored: if this process dies first, the function is called again, and
 // starts the child again, which has no effect if it was started.
-func (d *dispatcher) startElsewhere(c *flowCall, g *opGroup, run *machine.Run, number, i int) {
-	s := d.childStart(g, run, number, i)
+func (d *dispatcher) startElsewhere(c *flowCall, g *opGroup, run *machine.Run, number, i int, former machine.FormerChild) {
+	s := d.childStart(g, run, number, i, former)
 	def, shard := g.child.def, g.child.shard
 	child := machine.Child{Number: number, ID: s.ID, Detached: g.child.detached}
 	asked := &call{Op: opStartFlow, Start: &start{
 		ID: s.ID.String(), Definition: def.Text(), Source: s.Source, Input: s.Input, Trace: s.Trace, Again: true,
-		Parent: &childOf{Run: run.ID.String(), Number: number}, def: def,
+		Parent: &childOf{Run: run.ID.String(), Number: number}, Origin: s.Origin.String(), Undos: s.Undos, def: def,
 	}}
+	if !s.Origin.IsZero() {
+		asked.Op = opStartAgain
+	}
 	code := "start"
 	refused := g.child.refused[i]
 	if refused != nil {
 		code = inputRefused
 	}
 	c.starting++
-	ask := func(ctx context.Context) error { return d.sh.askShard(ctx, shard, asked) }
+	ask := func(ctx context.Context) error { return oldMemberError(d.sh.askShard(ctx, shard, asked)) }
 	if refused != nil {
 		ask = func(ctx context.Context) error {
 			_, err := d.sh.getRun(ctx, s.ID.String())
@@ -273,7 +289,7 @@ func (d *dispatcher) startElsewhere(c *flowCall, g *opGroup, run *machine.Run, n
 // cancellation may have come to the other shard before the start.
 func (t *turn) childStarted(parent machine.Parent, c machine.Child) {
 	run, err := t.o.m.Read(parent.Run)
-	if rec, ok := t.o.m.StartChild(parent, t.now); ok {
+	if rec, ok := t.o.m.StartChild(parent, c.ID, t.now); ok {
 		t.must(&rec)
 	}
 	if c.Detached || err == nil && run.Outcome == machine.Undecided && !run.IsUndoing() {
@@ -352,11 +368,18 @@ func (t *turn) cancelChild(run *machine.Run, c machine.Child) {
 func (t *turn) cancelElsewhere(parent machine.ID, c machine.Child, by string) {
 	sh := t.o.sh
 	never := &machine.ChildEnd{
-		Parent: machine.Parent{Run: parent, Number: c.Number}, Child: c.ID, Reason: retry.StopCanceled, Code: "canceled", Text: "it was not started",
+		Parent: machine.Parent{Run: parent, Number: c.Number}, Child: c.Run(), Reason: retry.StopCanceled, Code: "canceled", Text: "it was not started",
 	}
 	sh.dispatcher.errands = append(sh.dispatcher.errands, &errand{
 		shard: c.ID.Slot() % sh.shards,
-		ask:   func(ctx context.Context) error { return sh.cancelRun(ctx, c.ID.String(), by) },
+		ask: func(ctx context.Context) error {
+			if former := c.Run(); former != c.ID {
+				if err := sh.cancelAdopted(ctx, former.String(), parent.String(), by); err != nil {
+					return err
+				}
+			}
+			return sh.cancelRun(ctx, c.ID.String(), by)
+		},
 		report: func(err error) func(*turn) error {
 			if !errors.Is(err, ErrNotFound) {
 				return nil
@@ -364,6 +387,26 @@ func (t *turn) cancelElsewhere(parent machine.ID, c machine.Child, by string) {
 			return func(t *turn) error { t.endChild(never); return nil }
 		},
 	})
+}
+
+// cancelAdopted cancels the former child of an operation, or the run that has replaced or continued
+// it, if the operation waited for that run and has not recorded it.
+func (p *process) cancelAdopted(ctx context.Context, id, parent, by string) error {
+	for {
+		i, err := p.getRun(ctx, id)
+		switch {
+		case errors.Is(err, ErrNotFound):
+			return nil
+		case err != nil:
+			return err
+		case i.ReplacedBy != "" || i.ContinuedBy != "":
+			id = cmp.Or(i.ReplacedBy, i.ContinuedBy)
+		case i.Parent != parent || i.Ended != nil:
+			return nil
+		default:
+			return p.cancelRun(ctx, id, by)
+		}
+	}
 }
 
 // cancelChain cancels a run, or the run that continues it. It is no error if that has ended.
@@ -383,11 +426,7 @@ func (e *Engine) cancelChain(ctx context.Context, id, by string) error {
 
 // tellParent tells the parent of a run that the run has ended.
 func (t *turn) tellParent(run *machine.Run) {
-	end := run.EndOfChild()
-	if n := len(end.Output); n > t.o.sh.cfg.MaxPayload { // of several steps together
-		end.Reason, end.Code, end.Output = retry.StopPermanent, "too-large", nil
-		end.Text = fmt.Sprintf("run %s succeeded, but its output has %d bytes, and a parent can get at most %d", run.ID, n, t.o.sh.cfg.MaxPayload)
-	}
+	end := t.o.sh.endOfChild(run)
 	if _, here := t.o.m.Run(end.Parent.Run); here {
 		t.endChild(end)
 		rec := t.o.m.Tell(run, t.now)
@@ -410,7 +449,8 @@ func (t *turn) tellParent(run *machine.Run) {
 	sh.dispatcher.errands = append(sh.dispatcher.errands, &errand{
 		shard: end.Parent.Run.Slot() % sh.shards,
 		ask: func(ctx context.Context) error {
-			return sh.askRun(ctx, end.Parent.Run.String(), &call{Op: opChildEnded, Input: text})
+			_, err := sh.askRun(ctx, end.Parent.Run.String(), &call{Op: opChildEnded, Input: text})
+			return err
 		},
 		report: func(err error) func(*turn) error {
 			if err != nil && !errors.Is(err, ErrNotFound) {
@@ -419,6 +459,16 @@ func (t *turn) tellParent(run *machine.Run) {
 			return told
 		},
 	})
+}
+
+// endOfChild returns how a run has ended, for its parent.
+func (sh *shard) endOfChild(run *machine.Run) *machine.ChildEnd {
+	end := run.EndOfChild()
+	if n := len(end.Output); n > sh.cfg.MaxPayload { // of several steps together
+		end.Reason, end.Code, end.Output = retry.StopPermanent, "too-large", nil
+		end.Text = fmt.Sprintf("run %s succeeded, but its output has %d bytes, and a parent can get at most %d", run.ID, n, sh.cfg.MaxPayload)
+	}
+	return end
 }
 
 // childEnded carries out opChildEnded.

@@ -263,7 +263,7 @@ func TestStepsAreStoredInTheFirstFormat(t *testing.T) {
 		run := started(t, e, flow, "k", Key("k"))
 		time.Sleep(time.Minute)
 		_ = e.Close(t.Context())
-		const entry = "stored by a newer version: entry has format 4, this version knows formats up to 3"
+		entry := fmt.Sprintf("stored by a newer version: entry has format %d, this version knows formats up to %d", machine.Format+1, machine.Format)
 		if _, err := Open(t.Context(), Config{Log: oldLog{s.Open()}, Logger: quiet()}); !errors.Is(err, machine.ErrFormat) || !strings.Contains(err.Error(), entry) {
 			t.Errorf("the release before opens a log with a flow: %v", err)
 		}

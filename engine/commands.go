@@ -107,6 +107,9 @@ func (c *commands) retry(ctx context.Context, asked *call) error {
 			return err
 		}
 		rec, err := t.o.m.Retry(run, name(asked.By), t.now)
+		if err == nil && rec.Format() >= machine.ChildFormat {
+			err = c.sh.checkMembers(machine.ChildFormat)
+		}
 		if err == nil && def != nil {
 			rec.Hash = def.Hash()
 			err = t.define(def)

@@ -46,7 +46,7 @@ type process struct {
 
 	childShard func(ctx context.Context, w *Workflow) (int, error) // the shard of the children of a workflow; nil without a cluster
 	askShard   func(ctx context.Context, shard int, c *call) error
-	askRun     func(ctx context.Context, run string, c *call) error
+	askRun     func(ctx context.Context, run string, c *call) (answer, error)
 	cancelRun  func(ctx context.Context, run, by string) error
 }
 
@@ -59,7 +59,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	e := &Engine{done: make(chan struct{})}
 	e.cfg = cfg
-	e.getRun, e.askRun, e.cancelRun = e.Get, e.change, e.cancelChain
+	e.getRun, e.askRun, e.cancelRun = e.Get, e.of, e.cancelChain
 	e.router.process = &e.process
 	e.deadlocks.router = &e.router
 	e.hub.init()

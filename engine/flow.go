@@ -37,14 +37,16 @@ type Flow struct {
 
 // flowState is the state of a call of a function, which all its flows share.
 type flowState struct {
-	asked   askedOps       // operations that the function has called
-	ended   opResults      // operations that have ended
-	pending map[string]int // numbers of the operations that have not ended, by identity
-	removed []string       // names of Removed
-	count   int            // number of operations that the run has called
-	last    string         // identity of the operation that the function called last
-	undoers []undoer       // how to undo operations, in the order of their calls
-	builder stepBuilder    // memory for the options of an operation
+	asked   askedOps                       // operations that the function has called
+	ended   opResults                      // operations that have ended
+	pending map[string]int                 // numbers of the operations that have not ended, by identity
+	former  map[string]machine.FormerChild // of operations that a retry calls again, by identity
+	renamed [][2]string                    // earlier and current names of Renamed
+	removed []string                       // names of Removed
+	count   int                            // number of operations that the run has called
+	last    string                         // identity of the operation that the function called last
+	undoers []undoer                       // how to undo operations, in the order of their calls
+	builder stepBuilder                    // memory for the options of an operation
 }
 
 // The errors of wrong uses of a [Flow]. A run whose function got one of them waits in state

@@ -31,12 +31,14 @@ type flowCall struct {
 	task     Task   // describes the run
 	version  string
 	input    json.RawMessage
-	results  []byte         // encoded results of the operations that have ended
-	pending  map[string]int // operations that have not ended
-	count    int            // number of operations that were called
-	size     atomic.Int64   // bytes of the results, including those that are being stored
-	undoable atomic.Int32   // number of operations that can be undone; valid if undoing
-	suspect  *attempt       // stands for the call in the quarantine; nil if the function is not a suspect
+	results  []byte                         // encoded results of the operations that have ended
+	pending  map[string]int                 // operations that have not ended
+	count    int                            // number of operations that were called
+	former   map[string]machine.FormerChild // of operations that a retry calls again, by identity
+	previous machine.ID                     // the run that this one repeats; zero for none
+	size     atomic.Int64                   // bytes of the results, including those that are being stored
+	undoable atomic.Int32                   // number of operations that can be undone; valid if undoing
+	suspect  *attempt                       // stands for the call in the quarantine; nil if the function is not a suspect
 
 	branches atomic.Pointer[branchScheduler] // nil before the first Branches
 	leaves   atomic.Int32                    // goroutines of the call that have not ended and do not wait for branches
@@ -206,7 +208,7 @@ func (c *flowCall) newFlow() *Flow {
 	}
 	f := &both.Flow
 	f.call, f.flowState, f.routine = c, &both.state, goroutine.ID()
-	both.state.pending, both.state.count = c.pending, c.count
+	both.state.pending, both.state.count, both.state.former = c.pending, c.count, c.former
 	f.ended.stored.Init(c.results, c.count)
 	f.asked.results = &f.ended
 	return f
@@ -354,6 +356,7 @@ func (f *Flow) unasked() string {
 
 // renameStored gives stored operations the new name.
 func (f *Flow) renameStored(before, now string) {
+	f.renamed = append(f.renamed, [2]string{before, now})
 	renamed := func(identity string) (string, bool) {
 		kind, name := splitIdentity(identity)
 		if mapped, index := cutIndex(name); index != "" && isItemKind(kind) {
@@ -375,6 +378,12 @@ func (f *Flow) renameStored(before, now string) {
 		if name, ok := renamed(identity); ok {
 			delete(f.pending, identity)
 			f.pending[name] = n
+		}
+	}
+	for identity, former := range f.former {
+		if name, ok := renamed(identity); ok {
+			delete(f.former, identity)
+			f.former[name] = former
 		}
 	}
 }

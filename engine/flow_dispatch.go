@@ -28,7 +28,7 @@ func (d *dispatcher) callFunction(run *machine.Run, w *Workflow, trial *trial, r
 	c := &flowCall{
 		sh: d.sh, run: run.ID, workflow: w, number: rec.Attempt, handler: run.Def.Steps[0].Handler, known: d.sh.handlers.version.Load(), task: taskOf(run), version: run.Def.Version, input: run.Input, // nothing changes it
 		results: run.Results(), pending: run.Pending(), count: count, stopped: make(chan struct{}),
-		status: run.Status(), tags: decodeTags(run.Tags()),
+		status: run.Status(), tags: decodeTags(run.Tags()), former: run.FormerChildren(), previous: run.Previous(),
 	}
 	c.leaves.Store(1)
 	c.undoing.Store(run.IsUndoing())

@@ -266,9 +266,14 @@ func (l *flowOps) addRecords(i *Info) {
 		case s == nil:
 		case rec.Kind == machine.Called:
 			s.Called, s.Child = &at, rec.Other.String()
+			if child := l.run.ChildOf(rec.Step); !child.IsZero() { // it may be the child of an earlier call
+				s.Child = child.String()
+			}
 			if q, ok := questionOf(&rec); ok {
 				s.Question = &q
 			}
+		case rec.Kind == machine.ChildEnded:
+			s.Child = rec.Other.String()
 		case callOutcomes[rec.Kind] != "":
 			a := s.attempt(rec.Attempt, at)
 			a.Ended, a.Outcome = &at, callOutcomes[rec.Kind]

@@ -320,7 +320,7 @@ func (i *Info) addTo(r *machine.Run, rec *machine.Record, s *StepInfo) {
 		i.Notes = append(i.Notes, Note{at, rec.Kind.String(), s.Name, rec.Text})
 	case machine.Started:
 		i.Notes = append(i.Notes, Note{at, rec.Kind.String(), "", r.Source()})
-	case machine.Described, machine.ChildEnded, machine.ParentTold: // fields of the run and of its operations
+	case machine.Described, machine.ChildEnded, machine.ParentTold, machine.Adopted: // fields of the run and of its operations
 	case machine.Signaled:
 		i.Notes = append(i.Notes, Note{at, "signal", "", signalNote(rec.Text)})
 	default:

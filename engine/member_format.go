@@ -27,8 +27,11 @@ func (p *process) checkMembers(format int) error {
 		others = fmt.Sprintf(" and %d more", n)
 	}
 	what, then := "a workflow as code", "start the run again"
-	if format == machine.PauseFormat {
+	switch format {
+	case machine.PauseFormat:
 		what, then = "a paused workflow", "pause it again"
+	case machine.ChildFormat:
+		what, then = "a retry that continues the children of a run", "retry the run"
 	}
 	return fmt.Errorf("%w: %s (%s)%s can read stored data up to format %d, and %s needs format %d: finish the rolling deploy, then %s",
 		ErrOldMember, m.Name, m.ID, others, m.Format, what, format, then)

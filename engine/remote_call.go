@@ -107,7 +107,7 @@ func (rc *remoteCalls) askAt(ctx context.Context, shard int, c *call, other func
 // markRepeated marks a call that is sent again, because it is not known whether it was
 // carried out. It returns false if the call must not be sent again.
 func (c *call) markRepeated() bool {
-	isStart := c.Op == opStart || c.Op == opStartFlow
+	isStart := c.Op == opStart || c.Op == opStartFlow || c.Op == opStartAgain
 	if isStart {
 		c.Start.Again = true
 	}

@@ -23,7 +23,7 @@ const MaxEntry = 900_000
 
 // Format is the newest format of entries and blobs that an engine of this version can read.
 // Each process of a cluster publishes its own: see [Member].
-const Format = 3
+const Format = 4
 
 // The errors that a caller distinguishes. A backend wraps them with details.
 var (

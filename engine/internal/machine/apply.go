@@ -180,6 +180,9 @@ func (m *Machine) applyRun(r *Run, rec *Record) {
 		m.endOp(r, rec)
 	case ChildEnded:
 		m.applyChildEnded(r, rec)
+	case Adopted:
+		m.adopted = true
+		r.more().parent = &Parent{Run: rec.Other, Number: rec.Count}
 	case ParentTold:
 		r.applyTold()
 		m.retireUnneeded(r, rec.At)

@@ -154,6 +154,9 @@ func (c Commands) Retry(id ID, by string, now int64) (Record, error) {
 		return Record{}, fmt.Errorf("%w: children of run %s are still being canceled", ErrState, id)
 	}
 	rec := Record{Kind: Retry, Run: id, At: now, Text: by}
+	if r.RetriesChildren() {
+		rec.Count, rec.format = 1, ChildFormat
+	}
 	if limit := timeout(r); limit > 0 && !r.IsUndoing() {
 		rec.Deadline = later(now, limit)
 	}

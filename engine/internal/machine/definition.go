@@ -248,6 +248,7 @@ type definitionSet struct {
 	used      map[Hash]int64 // for each stored definition: when a run with it last started or finished
 	workflows map[string]*Workflow
 	children  bool // a run has a parent, or had one
+	adopted   bool // a retry has continued the child of an operation, here or in another shard
 }
 
 // Definition returns the definition with the hash.
@@ -285,6 +286,9 @@ func (s *definitionSet) stored(h Hash) bool {
 
 // format returns the format that can store all definitions, runs and pauses.
 func (s *definitionSet) format() byte {
+	if s.adopted {
+		return ChildFormat
+	}
 	if len(s.pauses()) > 0 {
 		return PauseFormat
 	}

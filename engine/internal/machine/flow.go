@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -273,7 +274,7 @@ func (r *Run) Results() []byte {
 func ReadResults(encoded []byte) iter.Seq[OpResult] {
 	return func(yield func(OpResult) bool) {
 		for _, o := range resultsAt(encoded) {
-			if !yield(o) {
+			if o.Number > 0 && !yield(o) { // else it is the former child of an operation
 				return
 			}
 		}
@@ -299,8 +300,8 @@ type OpCall struct {
 	Def   *Definition // policy and limits of an operation with attempts; nil for others
 	Due   int64       // of a sleep: when it ends
 	Data  []byte      // result of an operation that has ended with its call
-	About []byte      // of an operation that waits for an answer: the question; of one that waits for a child: see Child.Encode
-	Child ID          // of an operation that waits for a child
+	About []byte      // of an operation that waits for an answer: the question
+	Child *Child      // of an operation that waits for a child
 	Undo  bool        // it has an undo
 	Begin bool        // its first attempt begins: see CanBegin
 }
@@ -314,7 +315,12 @@ func (c Commands) Call(r *Run, o *OpCall, now int64) Record {
 	if o.About != nil {
 		rec.Outputs = [][]byte{o.About}
 	}
-	rec.Other = o.Child
+	if c := o.Child; c != nil {
+		rec.Outputs, rec.Other = [][]byte{c.Encode()}, c.ID
+		if !c.Former.ID.IsZero() {
+			rec.format = ChildFormat // an older version would wait for a run that does not exist
+		}
+	}
 	if o.Undo {
 		rec.Count = 1
 	}
@@ -493,6 +499,11 @@ func (f *flow) addResult(o *OpResult) {
 	f.attempts += int32(o.Attempts)
 }
 
+// addFormer keeps the former child of an operation with this identity.
+func (f *flow) addFormer(identity string, former *FormerChild) {
+	f.addResult(&OpResult{Name: FormerKind + ":" + OpName(identity), Data: former.append(nil)})
+}
+
 // endOp keeps the result of an operation that has ended, and removes its step.
 func (m *state) endOp(r *Run, rec *Record) {
 	f, s := r.flow, r.Step(rec.Step)
@@ -502,6 +513,15 @@ func (m *state) endOp(r *Run, rec *Record) {
 	}
 	if rec.Reason != 0 {
 		o.Code, o.Text, o.Data = string(rec.Data), rec.Text, nil
+	}
+	if c, ok := f.ops[f.index(rec.Step)].child(); ok && !rec.Other.IsZero() { // else the run undoes its operations
+		former := c.after(rec)
+		switch {
+		case rec.Reason != 0:
+			o.Data = former.append(nil)
+		case former.Origin != c.ID || former.Undos > 0: // else it follows from the number of the operation
+			f.addFormer(o.Name, &former)
+		}
 	}
 	f.addResult(&o)
 	m.removeOp(r, rec.Step)
@@ -580,10 +600,31 @@ func (m *state) retryFlow(r *Run, rec *Record) {
 		redo[in.Number()] = true
 	}
 	f.redo = nil
-	f.forgetUndone()
+	keep := rec.Count > 0
+	m.adopted = m.adopted || keep
+	f.forgetUndone(keep)
+	f.forget(keep, func(_ int, o *OpResult) bool {
+		afterEnd := strings.HasPrefix(o.Name, SkipKind+":") || isChildOp(o.Name) && o.Reason != 0 && o.Code == parentEnded
+		return redo[o.Number] || f.undo == nil && afterEnd // undo.since is an offset
+	})
+}
+
+// forget removes results, so that the operations are called again. keepChildren says that the former
+// children of these operations are kept, which earlier versions did not.
+func (f *flow) forget(keepChildren bool, drop func(at int, o *OpResult) bool) {
 	var kept []byte
-	for o := range ReadResults(f.results) {
-		if redo[o.Number] || f.undo == nil && strings.HasPrefix(o.Name, SkipKind+":") { // undo.since is an offset
+	former := map[string]FormerChild{}
+	for at, o := range resultsAt(f.results) {
+		if !drop(at, &o) {
+			continue
+		}
+		if c, ok := o.former(); ok && keepChildren {
+			former[OpName(o.Name)] = c
+		}
+	}
+	for at, o := range resultsAt(f.results) {
+		_, replaced := former[OpName(o.Name)]
+		if drop(at, &o) || replaced && o.Number == 0 {
 			f.size -= int32(len(o.Data) + len(o.Text))
 			f.attempts -= int32(o.Attempts)
 			continue
@@ -591,6 +632,10 @@ func (m *state) retryFlow(r *Run, rec *Record) {
 		kept = o.append(kept)
 	}
 	f.results = kept
+	for _, name := range slices.Sorted(maps.Keys(former)) {
+		c := former[name]
+		f.addFormer(ChildKind+":"+name, &c)
+	}
 }
 
 // EncodeRedo encodes the numbers of the operations that a retry of the run calls again.

@@ -473,7 +473,7 @@ func (g *game) endDistant(most int) {
 	ids := slices.SortedFunc(maps.Keys(g.distant), func(a, b ID) int { return bytes.Compare(a[:], b[:]) })
 	for range min(most, len(ids)) {
 		i := g.rng.IntN(len(ids))
-		if rec, ok := g.m.StartChild(g.distant[ids[i]], g.now); ok {
+		if rec, ok := g.m.StartChild(g.distant[ids[i]], ids[i], g.now); ok {
 			g.emit(rec)
 			continue
 		}
@@ -621,7 +621,7 @@ func (g *game) callChild(r *Run) {
 	if rec, ok := g.m.Define(d, g.now); ok {
 		g.emit(rec)
 	}
-	g.emit(g.m.Call(r, &OpCall{Name: fmt.Sprintf("child:op%d", number), About: c.Encode(), Child: c.ID}, g.now))
+	g.emit(g.m.Call(r, &OpCall{Name: fmt.Sprintf("child:op%d", number), Child: c}, g.now))
 	if g.chance(40) || g.limits[d.Name] < 1<<30 { // a run that waits for a child keeps its place among the limited ones
 		g.distant[c.ID] = of
 		return

@@ -28,7 +28,7 @@ const (
 	Released                   // an attempt was ended because the process is closed, or the run paused or postponed; it is made again
 	Cancel                     // the run is canceled; Text says by whom
 	Expired                    // the run timed out; Text says whether it was in the queue then
-	Retry                      // a dead run is retried; Text says by whom
+	Retry                      // a dead run is retried; Text says by whom; with the Count 1 the children of its operations are kept
 	Woken                      // a user ended a wait; Text says who
 	Progress                   // an attempt reported its progress in Data
 	Parked                     // a step waits for its handler, which is not registered
@@ -55,13 +55,14 @@ const (
 	Undoing                    // the run undoes its operations, and then gets the outcome Count; Text says why
 	Undone                     // everything is undone, or Reason and Text say which undo failed
 	Halted                     // the workflow Text is paused by Data; with the Count 0 it is resumed
+	Adopted                    // the operation Count of the run Other waits for this run, and is its parent
 	kinds
 )
 
 var kindNames = [...]string{
 	"", "opened", "defined", "started", "begun", "done", "failed", "snoozed", "lost", "released", "canceled", "expired",
 	"retried", "woken", "progress", "parked", "unparked", "late", "jumped", "purged", "cron", "replaced", "omitted",
-	"limited", "paused", "resumed", "postponed", "reset", "called", "suspended", "described", "continued", "signaled", "no-signal", "child-ended", "parent-told", "undoing", "undone", "halted",
+	"limited", "paused", "resumed", "postponed", "reset", "called", "suspended", "described", "continued", "signaled", "no-signal", "child-ended", "parent-told", "undoing", "undone", "halted", "adopted",
 }
 
 // String returns the kind's name.
@@ -90,7 +91,7 @@ type Record struct {
 	Text     string
 	Data     []byte
 	Ends     Outcome  // the outcome that the record gives the run; Undecided if none
-	Count    int      // Suspended: number of operations
+	Count    int      // Suspended: number of operations; ChildEnded: see FormerChild.Undos
 	Clock    bool     // Due is a point of the wall clock, which stays the same when the clock is set
 	Outputs  [][]byte // outputs of the steps that do not run again; nil for the others
 
@@ -144,6 +145,9 @@ func (r *Record) mask() (m uint64) {
 	set(r.Count != 0, hasCount)
 	return m
 }
+
+// Format returns the format of the entry that the record needs, if it is newer than its kind.
+func (r *Record) Format() int { return int(r.format) }
 
 // Size returns an upper bound of the bytes that the record takes in an entry.
 func (r *Record) Size() int {
@@ -337,6 +341,7 @@ const (
 	FirstFormat = 1
 	flowFormat  = 2 // with flows
 	PauseFormat = 3 // with paused workflows
+	ChildFormat = 4 // with children that a retry of their parent continues
 	Format      = journal.Format
 )
 
@@ -361,10 +366,12 @@ func (e *Entry) Reset(at, sinceBoot int64) {
 func (e *Entry) Add(r *Record) {
 	format := r.format
 	switch {
+	case r.Kind >= Adopted:
+		format = ChildFormat
 	case r.Kind >= Halted:
 		format = PauseFormat
 	case r.Kind >= Called:
-		format = flowFormat
+		format = max(format, flowFormat)
 	}
 	e.data[0] = max(e.data[0], format)
 	e.data = r.append(e.data, e.base)

@@ -233,7 +233,7 @@ func encodeState(m *state) []byte {
 		b = binary.AppendVarint(b, e.at)
 		b = codec.AppendBytes(b, e.key)
 	}
-	if paused := m.pauses(); len(paused) > 0 { // else the format has none
+	if paused := m.pauses(); b[0] >= PauseFormat { // else there are none
 		b = binary.AppendUvarint(b, uint64(len(paused)))
 		for name, p := range paused {
 			b = codec.AppendBytes(b, name)
@@ -347,6 +347,7 @@ func decodeState(m *state, body []byte) error {
 		key := string(r.Bytes())
 		m.addExpired(expiry{key, at}, id, m.workflow(name))
 	}
+	m.adopted = body[0] >= ChildFormat
 	if body[0] >= PauseFormat {
 		for n := r.Uvarint(); n > 0 && r.Err == nil; n-- {
 			m.workflow(string(r.Bytes())).setPause(&Pause{At: r.Varint(), By: string(r.Bytes())})

@@ -183,7 +183,7 @@ func (m *state) applyUndone(r *Run, rec *Record) {
 
 // forgetUndone forgets the results of operations that were undone, and of their undos, and the
 // failures since the run began to undo, so that a retry of the run calls the operations again.
-func (f *flow) forgetUndone() {
+func (f *flow) forgetUndone(keepChildren bool) {
 	if f.undo == nil || !f.undo.done {
 		return
 	}
@@ -193,16 +193,10 @@ func (f *flow) forgetUndone() {
 			undone[OpName(o.Name)] = true
 		}
 	}
-	var kept []byte
-	for at, o := range resultsAt(f.results) {
-		if isUndo(o.Name) || canHaveUndo(o.Name) && undone[OpName(o.Name)] || at >= f.undo.since && o.Reason != 0 {
-			f.size -= int32(len(o.Data) + len(o.Text))
-			f.attempts -= int32(o.Attempts)
-			continue
-		}
-		kept = o.append(kept)
-	}
-	f.results, f.undo, f.undoable = kept, nil, 0
+	f.forget(keepChildren, func(at int, o *OpResult) bool {
+		return isUndo(o.Name) || canHaveUndo(o.Name) && undone[OpName(o.Name)] || at >= f.undo.since && o.Reason != 0
+	})
+	f.undo, f.undoable = nil, 0
 	f.undos++
 }
 
