@@ -238,17 +238,13 @@ func (a *attempt) result(ctx context.Context, out []byte, err error) (r *machine
 	if cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w: %w", cause, err)
 	}
-	code := ""
-	if c, ok := errors.AsType[*coded](err); ok {
-		code = textfmt.TruncateValid(c.code, maxKey, "")
-	}
 	outcome := retry.OutcomeOf(err)
 	if outcome.Class == retry.ClassCanceled {
 		// If the run was canceled, the machine does not use the class. Otherwise a
 		// function that the handler called was canceled, which a retry may cure.
 		outcome.Class = retry.ClassTransient
 	}
-	return &machine.Result{Failed: true, Outcome: outcome, Error: a.sh.errorText(err.Error()), Memo: memo, Code: code}
+	return &machine.Result{Failed: true, Outcome: outcome, Error: a.sh.errorText(err.Error()), Memo: memo, Code: codeOf(err)}
 }
 
 // errorText returns the text of an error as it is stored: redacted, shortened to a limit,

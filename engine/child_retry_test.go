@@ -264,3 +264,97 @@ func TestARetryOfATimedOutParentKeepsTheKey(t *testing.T) {
 		}
 	}, f.parent, f.child)
 }
+
+// The code of the error that a child died of is that of the operation that waited for it.
+func TestAParentGetsTheCodeOfItsChild(t *testing.T) {
+	declined := retry.Permanent(engine.Coded("declined", errors.New("no money")))
+	deny := func(context.Context) (int, error) { return 0, declined }
+	children := map[string]*engine.Workflow{
+		"function":  engine.MustFlow("function", func(*engine.Flow, int) (int, error) { return 0, declined }),
+		"operation": engine.MustFlow("operation", func(f *engine.Flow, _ int) (int, error) { return engine.Do(f, "deny", deny) }),
+		"undo": engine.MustFlow("undo", func(f *engine.Flow, _ int) (int, error) {
+			if _, err := engine.DoUndo(f, "reserve", func(context.Context) (int, error) { return 1, nil }, func(context.Context, *int) error { return nil }); err != nil {
+				return 0, err
+			}
+			return engine.Do(f, "deny", deny)
+		}),
+	}
+	steps, err := engine.NewWorkflow("step", engine.Step("deny", func(ctx context.Context, _ int) (int, error) { return deny(ctx) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	children["step"] = steps
+	children["grandchild"] = engine.MustFlow("grandchild", func(f *engine.Flow, _ int) (int, error) { return engine.Child[int](f, "one", children["function"], 1) })
+	children["timeout"] = engine.MustFlow("timeout", func(f *engine.Flow, _ int) (int, error) { return 0, engine.Sleep(f, "day", day) }, engine.Timeout(time.Hour))
+	parent := engine.MustFlow("parent", func(f *engine.Flow, name string) (string, error) {
+		_, err := engine.Child[int](f, "one", children[name], 1)
+		failed, _ := errors.AsType[*engine.OpError](err)
+		return failed.Code, nil
+	})
+	all := []*engine.Workflow{parent}
+	for _, w := range children {
+		all = append(all, w)
+	}
+	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+		for name := range children {
+			want := `"declined"`
+			if name == "timeout" {
+				want = `"timeout"`
+			}
+			wantRun(t, e.Run(parent, name), engine.StateSucceeded, want)
+		}
+	}, all...)
+}
+
+// A run that times out in a sleep has no attempt that was running.
+func TestATimeoutInASleepNamesNoAttempt(t *testing.T) {
+	w := engine.MustFlow("sleeper", func(f *engine.Flow, d time.Duration) (int, error) { return 0, engine.Sleep(f, "rest", d) }, engine.Timeout(500*time.Millisecond))
+	busy := engine.MustFlow("busy", func(f *engine.Flow, d time.Duration) (int, error) {
+		return engine.Do(f, "work", func(ctx context.Context) (int, error) { <-ctx.Done(); return 0, ctx.Err() })
+	}, engine.Timeout(time.Hour))
+	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+		for _, d := range []time.Duration{900 * time.Millisecond, day} { // the function waits, or is suspended
+			if run := e.Run(w, d); run.State != engine.StateDead || run.Error != "timed out after 500ms" {
+				t.Errorf("after a sleep of %v: %s: %q", d, run.State, run.Error)
+			}
+		}
+		if run := e.Run(busy, day); run.Error != "timed out after 1h0m0s while an attempt ran" {
+			t.Errorf("in an attempt: %q", run.Error)
+		}
+	}, w, busy)
+}
+
+// A child that is not stored any more is replaced by one with the same key.
+func TestARetryOfAParentReplacesAPurgedChild(t *testing.T) {
+	f := newChargingFamily()
+	late := engine.MustFlow("late", func(fl *engine.Flow, _ int) (string, error) {
+		out, err := engine.Child[string](fl, "pay", f.child, 7)
+		if sleepErr := engine.Sleep(fl, "week", 7*day); sleepErr != nil {
+			return "", sleepErr
+		}
+		return out, err
+	})
+	cfg := engine.Config{Workflows: []*engine.Workflow{f.child, late}, DeadRetention: 2 * day, Retention: 2 * day}
+	enginetest.TestConfig(t, cfg, func(t *testing.T, e *enginetest.Engine) {
+		id := startFlow(t, e, late, 7)
+		run := endOfFlow(t, e, id)
+		wantRun(t, run, engine.StateDead, "")
+		child := lastChild(t, run)
+		if _, err := e.Get(t.Context(), child); !errors.Is(err, engine.ErrNotFound) {
+			t.Fatalf("the child is not purged: %v", err)
+		}
+		f.repair()
+		if err := e.Retry(t.Context(), id, "tester"); err != nil {
+			t.Fatal(err)
+		}
+		run = endOfFlow(t, e, id)
+		wantRun(t, run, engine.StateSucceeded, `"shipped 7"`)
+		again := flowRun(t, e, lastChild(t, run))
+		if again.ID == child || again.Origin != child {
+			t.Errorf("the child is %s with the origin %s; before %s", again.ID, again.Origin, child)
+		}
+		if n, keys := f.keys(); n != 2 || len(keys) != 1 {
+			t.Errorf("%d charges: %q", n, keys)
+		}
+	})
+}

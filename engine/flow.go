@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -202,9 +203,10 @@ type OpError struct {
 
 func (e *OpError) Error() string { return fmt.Sprintf("operation %s: %s", e.Name, e.Text) }
 
-// Coded adds a code to an error that an operation returns. The function gets the code as
-// [OpError.Code] if the operation gives up after this error. A code has at most 128 bytes, and a
-// longer one is cut. Coded returns nil if err is nil.
+// Coded adds a code to an error that an operation, a function or a step returns. The function gets
+// the code as [OpError.Code] if the operation gives up after this error, or if the run that returns
+// it is a [Child]. A code has at most 128 bytes, and a longer one is cut. Coded returns nil if err
+// is nil.
 func Coded(code string, err error) error {
 	if err == nil {
 		return nil
@@ -218,6 +220,18 @@ type coded struct {
 }
 
 func (c *coded) Unwrap() error { return c.error }
+
+// codeOf returns the code of an error: that of [Coded], or of the operation that failed; "" if it has
+// none.
+func codeOf(err error) string {
+	if c, ok := errors.AsType[*coded](err); ok {
+		return textfmt.TruncateValid(c.code, maxKey, "")
+	}
+	if e, ok := errors.AsType[*OpError](err); ok {
+		return e.Code
+	}
+	return ""
+}
 
 // ForKey distinguishes operations with the same name, for example in a loop. The key is
 // part of the operation's identity, and must be the same when the function is called again:

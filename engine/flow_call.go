@@ -254,7 +254,7 @@ func (c *flowCall) result(f *Flow, call func() ([]byte, error)) (end flowEnd) {
 	if err != nil {
 		redo := f.failures(err)
 		return flowEnd{isError: true, result: &machine.Result{
-			Failed: true, Outcome: retry.Outcome{Class: retry.ClassPermanent}, Error: c.sh.errorText(err.Error()), Redo: machine.EncodeRedo(redo), Reason: f.reasonOf(redo),
+			Failed: true, Outcome: retry.Outcome{Class: retry.ClassPermanent}, Error: c.sh.errorText(err.Error()), Redo: machine.EncodeRedo(redo), Reason: f.reasonOf(redo), Code: codeOf(err),
 		}}
 	}
 	return flowEnd{result: &machine.Result{Output: out}}

@@ -313,7 +313,7 @@ func (r *Run) EndOfChild() *ChildEnd {
 	case Dead, Undecided:
 		_, text, _ := r.Situation()
 		e.Reason = cmp.Or(r.Reason, retry.StopPermanent)
-		e.Code, e.Text = e.Reason.String(), fmt.Sprintf("run %s is dead: %s", r.ID, text)
+		e.Code, e.Text = cmp.Or(r.failureCode(), e.Reason.String()), fmt.Sprintf("run %s is dead: %s", r.ID, text)
 	}
 	return e
 }

@@ -337,7 +337,7 @@ type Result struct {
 	Now     bool          // with Limited: the next attempt begins at once
 	Release bool          // the attempt has not failed: the process ends, or the run is paused
 	Memo    []byte        // memo for the next attempt; nil for none
-	Code    string        // of an operation: code of its failure
+	Code    string        // code of the failure
 	Redo    []byte        // of a function: see EncodeRedo
 	Reason  retry.Reason  // of a function that failed for good: why, if that is known better than from Outcome
 }
@@ -442,9 +442,13 @@ func limitedRecord(rec *Record, r *Run, res *Result, u uint64) {
 }
 
 // setFailure sets why the step gives up. In a flow the record has no memo then: it has the code
-// of a failed operation, or the operations that made the function fail.
+// of a failed operation, or the operations that made the function fail. The code of a function or of
+// a step is for the parent of the run.
 func setFailure(rec *Record, r *Run, res *Result, why retry.Reason) {
 	rec.Reason = why
+	if why != 0 && res.Code != "" && (r.flow == nil || rec.Step == 0) {
+		rec.Outputs = [][]byte{[]byte(res.Code)}
+	}
 	switch {
 	case why == 0 || r.flow == nil:
 	case rec.Step == 0:

@@ -30,6 +30,9 @@ func appendHistory(r *Run, rec *Record) {
 	if rec.Kind == Called && strings.HasPrefix(rec.Text, AskKind+":") {
 		short.Outputs = rec.Outputs // the question
 	}
+	if rec.Kind == Failed || rec.Kind == Undoing {
+		short.Outputs = rec.Outputs // the code
+	}
 	if rec.Kind == Started {
 		short.Text = "" // fields of the run have the source and the key
 		if n := len(r.Steps); len(rec.Outputs) > n {
@@ -181,8 +184,23 @@ func (r *Run) Situation() (step, text string, at time.Time) {
 	return step, text, time.Unix(0, last)
 }
 
+// failureCode returns the code of the error that a run died of; "" if it has none.
+func (r *Run) failureCode() (code string) {
+	for rec := range r.Records() {
+		gaveUp := rec.Reason != 0 && (r.flow == nil || rec.Step == 0)
+		switch {
+		case (rec.Kind == Failed && gaveUp || rec.Kind == Undoing) && len(rec.Outputs) > 0:
+			code = string(rec.Outputs[0])
+		case gaveUp && rec.Kind != Undoing, rec.Kind == Retry, rec.Kind == Expired:
+			code = ""
+		}
+	}
+	return code
+}
+
 // cutOffText returns the error text of a run that timed out at this time while an attempt was
-// running; "" if no attempt was running.
+// running. If none was, it is "" for a run with steps, whose last error is shown. The call of a
+// function is no attempt: it may only wait, for example in a sleep.
 func cutOffText(r *Run, at int64) string {
 	running := map[int]bool{} // by step
 	var limit time.Duration
@@ -196,15 +214,22 @@ func cutOffText(r *Run, at int64) string {
 		case Retry:
 			limit = time.Duration(rec.Deadline - rec.At)
 		case Begun:
-			running[rec.Step] = true
+			if !r.IsFunction(rec.Step) {
+				running[rec.Step] = true
+			}
 		case Done, Failed, Snoozed, Limited, Lost, Released, Late:
 			delete(running, rec.Step)
 		}
 	}
-	if len(running) == 0 || limit <= 0 {
+	switch {
+	case limit <= 0:
 		return ""
+	case len(running) > 0:
+		return fmt.Sprintf("timed out after %v while an attempt ran", limit)
+	case r.flow != nil:
+		return fmt.Sprintf("timed out after %v", limit)
 	}
-	return fmt.Sprintf("timed out after %v while an attempt ran", limit)
+	return ""
 }
 
 // displayRank returns the rank of a step with this status: a list of runs shows the step with the

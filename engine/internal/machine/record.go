@@ -93,7 +93,7 @@ type Record struct {
 	Ends     Outcome  // the outcome that the record gives the run; Undecided if none
 	Count    int      // Suspended: number of operations; ChildEnded: see FormerChild.Undos
 	Clock    bool     // Due is a point of the wall clock, which stays the same when the clock is set
-	Outputs  [][]byte // outputs of the steps that do not run again; nil for the others
+	Outputs  [][]byte // outputs of the steps that do not run again, nil for the others; Failed, Undoing: the code of the error, if it has one
 
 	format byte // format of the entry that the record needs; 0 means the oldest
 }

@@ -83,6 +83,9 @@ func undoingRecord(r *Run, o Outcome, why retry.Reason, text string, now int64) 
 func (c Commands) Fail(r *Run, res *Result, now int64) Record {
 	rec := undoingRecord(r, Dead, cmp.Or(res.Reason, retry.StopPermanent), res.Error, now)
 	rec.Data = res.Redo
+	if res.Code != "" {
+		rec.Outputs = [][]byte{[]byte(res.Code)}
+	}
 	return rec
 }
 
