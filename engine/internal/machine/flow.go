@@ -499,9 +499,11 @@ func (f *flow) addResult(o *OpResult) {
 	f.attempts += int32(o.Attempts)
 }
 
-// addFormer keeps the former child of an operation with this identity.
-func (f *flow) addFormer(identity string, former *FormerChild) {
-	f.addResult(&OpResult{Name: FormerKind + ":" + OpName(identity), Data: former.append(nil)})
+// setFormer keeps the former child of an operation with this identity.
+func (f *flow) setFormer(identity string, former []byte) {
+	now := OpResult{Name: FormerKind + ":" + OpName(identity), Data: former}
+	f.removeResults(func(_ int, o *OpResult) bool { return o.Name == now.Name })
+	f.addResult(&now)
 }
 
 // endOp keeps the result of an operation that has ended, and removes its step.
@@ -520,7 +522,7 @@ func (m *state) endOp(r *Run, rec *Record) {
 		case rec.Reason != 0:
 			o.Data = former.append(nil)
 		case former.Origin != c.ID || former.Undos > 0: // else it follows from the number of the operation
-			f.addFormer(o.Name, &former)
+			f.setFormer(o.Name, former.append(nil))
 		}
 	}
 	f.addResult(&o)
@@ -605,36 +607,44 @@ func (m *state) retryFlow(r *Run, rec *Record) {
 	f.forgetUndone(keep)
 	f.forget(keep, func(_ int, o *OpResult) bool {
 		afterEnd := strings.HasPrefix(o.Name, SkipKind+":") || isChildOp(o.Name) && o.Reason != 0 && o.Code == parentEnded
-		return redo[o.Number] || f.undo == nil && afterEnd // undo.since is an offset
+		return redo[o.Number] || f.undo == nil && afterEnd
 	})
 }
 
 // forget removes results, so that the operations are called again. keepChildren says that the former
 // children of these operations are kept, which earlier versions did not.
 func (f *flow) forget(keepChildren bool, drop func(at int, o *OpResult) bool) {
-	var kept []byte
-	former := map[string]FormerChild{}
-	for at, o := range resultsAt(f.results) {
-		if !drop(at, &o) {
-			continue
-		}
-		if c, ok := o.former(); ok && keepChildren {
-			former[OpName(o.Name)] = c
+	former := map[string][]byte{} // of the operations that are removed, by the name of their result
+	if keepChildren {
+		for at, o := range resultsAt(f.results) {
+			if c, ok := o.former(); ok && drop(at, &o) {
+				former[FormerKind+":"+OpName(o.Name)] = c.append(nil)
+			}
 		}
 	}
+	f.removeResults(func(at int, o *OpResult) bool { return drop(at, o) || former[o.Name] != nil })
+	for _, name := range slices.Sorted(maps.Keys(former)) {
+		f.addResult(&OpResult{Name: name, Data: former[name]})
+	}
+}
+
+// removeResults removes results.
+func (f *flow) removeResults(drop func(at int, o *OpResult) bool) {
+	var kept []byte
+	before := 0 // bytes of the results that are kept, of those before undo.since
 	for at, o := range resultsAt(f.results) {
-		_, replaced := former[OpName(o.Name)]
-		if drop(at, &o) || replaced && o.Number == 0 {
+		if drop(at, &o) {
 			f.size -= int32(len(o.Data) + len(o.Text))
 			f.attempts -= int32(o.Attempts)
 			continue
 		}
-		kept = o.append(kept)
+		if kept = o.append(kept); f.undo != nil && at < f.undo.since {
+			before = len(kept)
+		}
 	}
 	f.results = kept
-	for _, name := range slices.Sorted(maps.Keys(former)) {
-		c := former[name]
-		f.addFormer(ChildKind+":"+name, &c)
+	if f.undo != nil {
+		f.undo.since = before
 	}
 }
 

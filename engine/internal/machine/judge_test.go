@@ -23,6 +23,8 @@ type judge struct {
 
 	paused    map[string]bool // workflows
 	inherited map[ID]*judged  // by the run that continues them
+	continued map[ID]ID       // by the run that is continued
+	children  map[logicalOp]*keptChild
 }
 
 type judged struct {
@@ -47,6 +49,29 @@ type judged struct {
 	undone    bool
 	undoEnd   Outcome // the outcome after that
 	redo      []int   // operations that a retry calls again, beside those that were undone
+	origin    ID      // whose id is in the idempotency keys; of a run that continues another one, that of the first
+	undos     int     // how often its operations were undone and called again, with the runs that it repeats
+}
+
+// allUndos is undos for a run that repeats this one.
+func (r *judged) allUndos() int {
+	if r.undone {
+		return r.undos + 1
+	}
+	return r.undos
+}
+
+// logicalOp is an operation of a run, however often a retry calls it.
+type logicalOp struct {
+	run  ID
+	name string
+}
+
+// keptChild is what the judge knows about the children of a logicalOp.
+type keptChild struct {
+	origin ID
+	undos  int // when the last one ended
+	last   ID  // the last one in this shard
 }
 
 type judgedStep struct {
@@ -61,6 +86,7 @@ type judgedStep struct {
 	running, complete, failed bool
 	parked                    bool
 	signal                    string // for which it waits
+	name                      string // of an operation that waits for a child
 	child                     Child
 	isUndo, undoable          bool
 }
@@ -68,7 +94,7 @@ type judgedStep struct {
 func (s *judgedStep) isChild() bool { return !s.child.ID.IsZero() }
 
 func newJudge(w *world) *judge {
-	return &judge{t: w.t, w: w, defs: map[Hash]*Definition{}, runs: map[ID]*judged{}, paused: map[string]bool{}, inherited: map[ID]*judged{}}
+	return &judge{t: w.t, w: w, defs: map[Hash]*Definition{}, runs: map[ID]*judged{}, paused: map[string]bool{}, inherited: map[ID]*judged{}, continued: map[ID]ID{}, children: map[logicalOp]*keptChild{}}
 }
 
 func (j *judge) running(r *judged) (n int) {
@@ -193,7 +219,15 @@ func (j *judge) started(rec *Record) {
 		}
 		r.parent = *p
 	}
+	r.origin = rec.Run
+	if id, _, undos, ok := decodeOrigin(j.extra(rec, len(d.Steps))); ok && !rec.Other.IsZero() {
+		r.origin, r.undos = id, undos
+	}
+	if before := j.inherited[rec.Run]; before != nil {
+		r.origin = before.origin
+	}
 	if of := j.runs[r.parent.Run]; of != nil && j.inherited[rec.Run] == nil {
+		j.sameKey(of, r.parent, rec.Run, r)
 		if s := &of.steps[r.parent.Number]; s.child.ID != rec.Run || s.complete || s.failed {
 			j.t.Fatalf("%+v: the operation of the parent is %+v", rec, *s)
 		}
@@ -202,6 +236,32 @@ func (j *judge) started(rec *Record) {
 		r.signals, r.sent = j.inherited[rec.Run].signals, j.inherited[rec.Run].sent
 	}
 	j.runs[rec.Run] = r
+}
+
+// extra returns what the record of a start has after the outputs of the steps.
+func (j *judge) extra(rec *Record, steps int) string {
+	if len(rec.Outputs) <= steps {
+		return ""
+	}
+	return string(rec.Outputs[steps])
+}
+
+// sameKey checks that a child of an operation has the idempotency keys of all children that the
+// operation ever had, unless their operations were undone.
+func (j *judge) sameKey(of *judged, parent Parent, id ID, child *judged) {
+	j.t.Helper()
+	kept := j.children[logicalOp{parent.Run, of.steps[parent.Number].name}]
+	if child.origin != kept.origin {
+		j.t.Fatalf("child %s of operation %s has the origin %s, the first one %s", id, of.steps[parent.Number].name, child.origin, kept.origin)
+	}
+	undos := []int{kept.undos, child.allUndos()}
+	if last := j.runs[kept.last]; last != nil {
+		undos = append(undos, last.allUndos())
+	}
+	if child.undos < kept.undos || !slices.Contains(undos, child.undos) && kept.last != id {
+		j.t.Fatalf("child %s of operation %s counts %d undos, the former one %v", id, of.steps[parent.Number].name, child.undos, undos)
+	}
+	kept.last = id
 }
 
 func (j *judge) step(r *judged, rec *Record) {
@@ -363,8 +423,20 @@ func (j *judge) step(r *judged, rec *Record) {
 		s.running, s.complete, r.outcome = false, true, Succeeded
 		r.parent.Told = true // the next run has the same parent
 		j.inherited[rec.Other] = r
+		j.continued[rec.Run] = rec.Other
 	case ChildEnded:
 		j.childEnded(r, s, rec)
+	case Progress:
+		if isOp && s.isChild() {
+			s.child, _ = (&op{name: s.name, progress: rec.Data}).child()
+		}
+	case Adopted:
+		r.parent = Parent{Run: rec.Other, Number: rec.Count}
+		of := j.runs[rec.Other]
+		if s := &of.steps[rec.Count]; r.outcome != Undecided || !s.isChild() || s.ended() {
+			j.t.Fatalf("%+v: the run has the outcome %d, the operation of the parent is %+v", rec, r.outcome, *s)
+		}
+		j.sameKey(of, r.parent, rec.Run, r)
 	case ParentTold:
 		of := j.runs[r.parent.Run]
 		if r.outcome == Undecided || r.parent.Run.IsZero() || r.parent.Told {
@@ -409,7 +481,10 @@ func (j *judge) childEnded(r *judged, s *judgedStep, rec *Record) {
 	if !s.isChild() {
 		j.t.Fatalf("%+v of %+v", rec, *s)
 	}
-	if child := j.runs[rec.Other]; child != nil && (child.outcome == Undecided || (child.outcome == Succeeded) != (rec.Reason == 0)) {
+	kept := j.children[logicalOp{rec.Run, s.name}]
+	kept.undos = max(kept.undos, rec.Count)
+	unknown := s.child.Run() != s.child.ID && rec.Reason != 0 // the run has ended before it was known whether its former child continues
+	if child := j.runs[rec.Other]; child != nil && !unknown && (child.outcome == Undecided || (child.outcome == Succeeded) != (rec.Reason == 0)) {
 		j.t.Fatalf("%+v: the child has the outcome %d", rec, child.outcome)
 	}
 	if s.complete = rec.Reason == 0; s.complete {
@@ -472,6 +547,8 @@ func (j *judge) called(r *judged, rec *Record) {
 	}
 	if r.undoable += rec.Count; !rec.Other.IsZero() {
 		s.child, _ = (&op{name: rec.Text, progress: rec.Outputs[0]}).child()
+		s.name = rec.Text
+		j.calledChild(&s, rec)
 	}
 	if d := j.defs[rec.Hash]; d != nil {
 		s.def = &d.Steps[0]
@@ -494,6 +571,19 @@ func (j *judge) called(r *judged, rec *Record) {
 	r.steps = append(r.steps, s)
 	if rec.Attempt > 0 {
 		j.begun(r, &r.steps[rec.Step], rec)
+	}
+}
+
+// calledChild checks that an operation which is called again has its former child.
+func (j *judge) calledChild(s *judgedStep, rec *Record) {
+	j.t.Helper()
+	op := logicalOp{rec.Run, rec.Text}
+	kept := j.children[op]
+	switch {
+	case kept == nil:
+		j.children[op] = &keptChild{origin: s.child.ID}
+	case s.child.Former.ID.IsZero() || s.child.Former.Origin != kept.origin || s.child.Former.Undos < kept.undos:
+		j.t.Fatalf("%+v: the former child is %+v; want %+v", rec, s.child.Former, *kept)
 	}
 }
 
@@ -587,6 +677,7 @@ func (j *judge) retry(r *judged, rec *Record) {
 		j.t.Fatalf("%+v: the undos of a run have no deadline", rec)
 	}
 	if r.undone {
+		r.undos++
 		j.forgotten(r, rec)
 	}
 	for i := range r.steps {

@@ -644,16 +644,19 @@ func legalFlow(m *Machine, r *Run) error {
 	if r.IsCold() {
 		return nil
 	}
-	attempts, size := 0, 0
-	for o := range ReadResults(f.results) {
+	attempts, size, former := 0, 0, 0
+	for _, o := range resultsAt(f.results) {
 		if names[o.Name] {
 			return fmt.Errorf("operation %s has two results", o.Name)
 		}
 		names[o.Name] = true
+		if o.Number == 0 {
+			former++
+		}
 		attempts += o.Attempts
 		size += len(o.Data) + len(o.Text)
 	}
-	if attempts != int(f.attempts) || size != int(f.size) || len(names) > int(f.count) {
+	if attempts != int(f.attempts) || size != int(f.size) || len(names)-former > int(f.count) {
 		return fmt.Errorf("%d attempts, %d bytes, %d operations; counted %d, %d, %d", f.attempts, f.size, f.count, attempts, size, len(names))
 	}
 	return nil

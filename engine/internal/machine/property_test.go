@@ -51,7 +51,8 @@ type game struct {
 
 	todo, writing []*Run // of the reader of changes
 
-	distant map[ID]Parent // children in other shards that have not ended
+	distant     map[ID]Parent // children in other shards that have not ended
+	everDistant map[ID]bool   // all children in other shards
 
 	snap   *Snapshot
 	frames []byte
@@ -69,7 +70,7 @@ func newGame(t *testing.T, seed uint64) *game {
 	w := newWorld(t)
 	w.rng = rand.New(rand.NewPCG(seed, 7))
 	w.judge = newJudge(w)
-	g := &game{world: w, limits: map[string]int{}, ops: map[string][]*Definition{}, handlers: map[string]bool{}, purged: map[ID]bool{}, distant: map[ID]Parent{}}
+	g := &game{world: w, limits: map[string]int{}, ops: map[string][]*Definition{}, handlers: map[string]bool{}, purged: map[ID]bool{}, distant: map[ID]Parent{}, everDistant: map[ID]bool{}}
 	g.do(Record{Kind: Opened, At: w.now, Text: "boot 1"}, nil)
 	for i := range 4 {
 		g.handlers[fmt.Sprint("h", i)] = true
@@ -179,6 +180,9 @@ func (g *game) command() {
 	g.due(1 + g.rng.IntN(20))
 	if g.chance(70) {
 		g.tellFamilies()
+	}
+	if g.chance(30) {
+		g.adoptFormer(60)
 	}
 	switch p := g.rng.IntN(131); {
 	case p >= 130:
@@ -453,6 +457,10 @@ func (g *game) cancelChild(r *Run, c Child) {
 		delete(g.distant, c.ID)
 		return
 	}
+	if c.Run() != c.ID { // it is not known yet whether the former child continues
+		g.endChild(&ChildEnd{Parent: Parent{Run: r.ID, Number: c.Number}, Child: c.Run(), Reason: retry.StopCanceled, Code: "canceled", Text: "it was not started"})
+		return
+	}
 	child, here := g.m.Run(c.ID)
 	for here && child.Continued() {
 		child, here = g.m.Run(child.ReplacedBy())
@@ -616,21 +624,131 @@ func (g *game) callChild(r *Run) {
 	g.t.Helper()
 	number := int(r.flow.count) + 1
 	c := &Child{ID: ChildID(r, number, 0), Detached: g.chance(30)}
+	if g.callAgain(r, c) {
+		return
+	}
 	of := Parent{Run: r.ID, Number: number}
 	d := g.defs[g.rng.IntN(len(g.defs))]
 	if rec, ok := g.m.Define(d, g.now); ok {
 		g.emit(rec)
 	}
 	g.emit(g.m.Call(r, &OpCall{Name: fmt.Sprintf("child:op%d", number), Child: c}, g.now))
+	g.startChild(d, c, of)
+}
+
+// callAgain calls an operation again that a retry of the run has taken back, and whose child is a
+// former one. It returns false if there is none.
+func (g *game) callAgain(r *Run, c *Child) bool {
+	g.t.Helper()
+	former, pending := r.FormerChildren(), r.Pending()
+	for o := range ReadResults(r.Results()) {
+		delete(former, o.Name)
+	}
+	for _, identity := range slices.Sorted(maps.Keys(former)) {
+		if _, called := pending[identity]; called || g.chance(30) {
+			continue
+		}
+		c.Former = former[identity]
+		g.emit(g.m.Call(r, &OpCall{Name: identity, Child: c}, g.now))
+		return true
+	}
+	return false
+}
+
+// startChild starts the child of an operation, here or in another shard.
+func (g *game) startChild(d *Definition, c *Child, of Parent) {
+	g.t.Helper()
+	if rec, ok := g.m.Define(d, g.now); ok {
+		g.emit(rec)
+	}
 	if g.chance(40) || g.limits[d.Name] < 1<<30 { // a run that waits for a child keeps its place among the limited ones
-		g.distant[c.ID] = of
+		g.distant[c.ID], g.everDistant[c.ID] = of, true
 		return
 	}
-	rec, existing, err := g.m.Start(&Start{ID: c.ID, Hash: d.Hash(), Source: "child", Input: []byte("1"), Parent: of}, g.now)
+	s := &Start{ID: c.ID, Hash: d.Hash(), Source: "child", Input: []byte("1"), Parent: of, Previous: c.Former.Origin, Origin: c.Former.Origin, Undos: c.Former.Undos}
+	rec, existing, err := g.m.Start(s, g.now)
 	if err != nil || !existing.IsZero() {
 		g.t.Fatalf("start of a child: %v, %v", existing, err)
 	}
 	g.emit(rec)
+}
+
+// adoptFormer decides for some operations that were called again what becomes of their former
+// children.
+func (g *game) adoptFormer(percent int) {
+	g.t.Helper()
+	for _, r := range append([]*Run(nil), g.m.all...) {
+		if r.flow == nil || r.Outcome != Undecided || r.IsUndoing() {
+			continue
+		}
+		if err := g.m.warm(r); err != nil {
+			g.t.Fatal(err)
+		}
+		for _, c := range r.Children() {
+			if c.Run() != c.ID && g.chance(percent) {
+				g.adopt(Parent{Run: r.ID, Number: c.Number}, c)
+			}
+		}
+	}
+}
+
+// adopt has an operation wait for its former child, in whatever state that is.
+func (g *game) adopt(of Parent, c Child) {
+	g.t.Helper()
+	started := func(id ID) {
+		if rec, ok := g.m.StartChild(of, id, g.now); ok {
+			g.emit(rec)
+		}
+	}
+	id := c.Former.ID
+	child, here := g.m.Run(id)
+	for here && !child.ReplacedBy().IsZero() {
+		id = child.ReplacedBy()
+		child, here = g.m.Run(id)
+	}
+	if here {
+		if err := g.m.warm(child); err != nil {
+			g.t.Fatal(err)
+		}
+	}
+	known := g.judge.runs[id]
+	switch {
+	case !here && g.everDistant[id] && g.chance(50):
+		g.distant[id] = of
+		started(id)
+		return
+	case !here && g.everDistant[id] && g.chance(50),
+		!here && known != nil && known.outcome == Succeeded && g.judge.continued[id].IsZero() && g.gone[id]:
+		g.endChild(&ChildEnd{Parent: of, Child: id, Output: []byte(fmt.Sprint(g.now)), Undos: c.Former.Undos})
+		return
+	case here && child.Outcome == Succeeded:
+		end := child.EndOfChild()
+		end.Parent = of
+		g.endChild(end)
+		return
+	case here && child.Outcome != Undecided && !child.Closed():
+		return // later
+	case here && child.Outcome == Dead:
+		rec, err := g.m.Retry(id, "its parent", g.now)
+		if err != nil {
+			return // later: its children are being canceled
+		}
+		g.emit(rec)
+		if g.chance(10) {
+			return // the process may be killed here
+		}
+		fallthrough
+	case here && child.Outcome == Undecided:
+		g.emit(g.m.Adopt(child, of, g.now))
+		if g.chance(90) {
+			started(id)
+		}
+		return
+	case here:
+		c.Former.Undos = max(c.Former.Undos, child.AllUndos())
+	}
+	g.startChild(g.defs[g.rng.IntN(len(g.defs))], &c, of)
+	started(c.ID)
 }
 
 // undoOne does what the function of a run that is undoing does: it waits for its operations, calls
@@ -1022,6 +1140,7 @@ func (g *game) quiesce() {
 		g.due(1 << 30)
 		g.signalAll(n)
 		g.tellFamilies()
+		g.adoptFormer(100)
 		g.endDistant(10)
 		g.dispatch()
 		var running []stepRef
