@@ -39,8 +39,33 @@ func TestLifeEqualsReplay(t *testing.T) {
 	}
 }
 
+// TestFamiliesKeepTheirKeys retries parents again and again, whose children are in all states. The
+// judge checks that all children of one operation have the same idempotency keys.
+func TestFamiliesKeepTheirKeys(t *testing.T) {
+	first, n := uint64(1), *seedsFlag
+	if *seedFlag != 0 {
+		first, n = *seedFlag, 1
+	}
+	for seed := first; seed < first+n; seed++ {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			g := newGame(t, seed)
+			g.defs, g.families = nil, true
+			for i := range 3 {
+				name := fmt.Sprint("family", i)
+				g.limits[name] = 1 << 30
+				g.newFlow(&Definition{Name: name})
+			}
+			for range 120 {
+				g.turn()
+			}
+			g.quiesce()
+		})
+	}
+}
+
 // game is a world of random events.
 type game struct {
+	families bool   // most commands are about parents and children
 	coldBase uint32 // of the frames that cold runs are in
 	*world
 	defs     []*Definition
@@ -181,8 +206,9 @@ func (g *game) command() {
 	if g.chance(70) {
 		g.tellFamilies()
 	}
-	if g.chance(30) {
-		g.adoptFormer(60)
+	if g.families {
+		g.familyCommand()
+		return
 	}
 	switch p := g.rng.IntN(131); {
 	case p >= 130:
@@ -209,6 +235,93 @@ func (g *game) command() {
 		g.finishOne()
 	default:
 		g.rare(p)
+	}
+}
+
+// familyCommand is command for parents and children: functions call children, give up after the
+// failures of these, and are retried.
+func (g *game) familyCommand() {
+	g.t.Helper()
+	one := func(rec Record, err error) {
+		if err == nil {
+			g.emit(rec)
+		}
+	}
+	g.adoptFormer(40)
+	r := g.any()
+	switch p := g.rng.IntN(100); {
+	case p < 6 || r == nil:
+		g.startOne()
+	case p < 30:
+		g.dispatch()
+	case p < 50:
+		for _, r := range g.called() {
+			switch {
+			case r.IsUndoing() || len(g.m.all) > 40:
+			case g.chance(30):
+				g.callChild(r)
+			case g.chance(20):
+				g.emit(g.m.Call(r, &OpCall{Name: fmt.Sprintf("do:undoable%d", r.flow.count), Def: g.opDefinition(r), Undo: true}, g.now))
+			}
+		}
+	case p < 55:
+		for _, r := range g.called() {
+			if r.IsUndoing() {
+				g.undoOne(r)
+			}
+		}
+		g.callOne()
+	case p < 65:
+		for _, r := range g.called() {
+			if !r.IsUndoing() && g.chance(50) {
+				g.giveUp(r)
+			}
+		}
+	case p < 72:
+		g.finishOne()
+	case p < 90:
+		for _, r := range append([]*Run(nil), g.m.all...) {
+			if g.chance(50) {
+				one(g.m.Retry(r.ID, "operator", g.now))
+			}
+		}
+	case p < 92:
+		one(g.m.Cancel(r.ID, "operator", g.now))
+	case p < 94:
+		g.endDistant(3)
+	case p < 96:
+		g.undoByHand(r)
+	case p < 98:
+		one(g.m.Replace(r.ID, g.id(), g.now))
+	default:
+		g.purge()
+	}
+}
+
+// called returns the runs whose functions are called.
+func (g *game) called() (list []*Run) {
+	for _, r := range g.m.all {
+		if r.flow != nil && r.Steps[0].Status == Running && r.Outcome == Undecided {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// giveUp ends the function of a run with the failures of all its operations.
+func (g *game) giveUp(r *Run) {
+	g.t.Helper()
+	var failed []int
+	for res := range ReadResults(r.Results()) {
+		if res.Reason != 0 {
+			failed = append(failed, res.Number)
+		}
+	}
+	res := &Result{Run: r.ID, Attempt: int(r.Steps[0].Attempt), Failed: true, Error: "it broke", Redo: EncodeRedo(failed), Outcome: retry.Outcome{Class: retry.ClassPermanent}}
+	if r.mustUndo() {
+		g.emit(g.m.Fail(r, res, g.now))
+	} else if rec, ok := g.m.Finish(res, g.now, g.rng.Uint64()); ok {
+		g.emit(rec)
 	}
 }
 
@@ -533,12 +646,7 @@ func (g *game) stepOf(r *Run) (step int) {
 // those that it has called before, is suspended, does not fit its run, or is continued.
 func (g *game) callOne() {
 	g.t.Helper()
-	var called []*Run
-	for _, r := range g.m.all {
-		if r.flow != nil && r.Steps[0].Status == Running && r.Outcome == Undecided {
-			called = append(called, r)
-		}
-	}
+	called := g.called()
 	if len(called) == 0 {
 		return
 	}
@@ -636,19 +744,23 @@ func (g *game) callChild(r *Run) {
 	g.startChild(d, c, of)
 }
 
-// callAgain calls an operation again that a retry of the run has taken back, and whose child is a
-// former one. It returns false if there is none.
+// callAgain calls an operation again that had a child before, because a retry of the run has taken
+// it back. It returns false if there is none.
 func (g *game) callAgain(r *Run, c *Child) bool {
 	g.t.Helper()
-	former, pending := r.FormerChildren(), r.Pending()
-	for o := range ReadResults(r.Results()) {
-		delete(former, o.Name)
+	stored := map[string]bool{}
+	for identity := range r.Pending() {
+		stored[identity] = true
 	}
-	for _, identity := range slices.Sorted(maps.Keys(former)) {
-		if _, called := pending[identity]; called || g.chance(30) {
+	for o := range ReadResults(r.Results()) {
+		stored[o.Name] = true
+	}
+	for n := range int(r.flow.count) {
+		identity := fmt.Sprintf("child:op%d", n+1)
+		if g.judge.children[logicalOp{r.ID, identity}] == nil || stored[identity] || g.chance(30) {
 			continue
 		}
-		c.Former = former[identity]
+		c.Former = r.FormerChildren()[identity]
 		g.emit(g.m.Call(r, &OpCall{Name: identity, Child: c}, g.now))
 		return true
 	}
