@@ -358,3 +358,30 @@ func TestARetryOfAParentReplacesAPurgedChild(t *testing.T) {
 		}
 	})
 }
+
+// A parent that has undone its own operations, and is retried, continues its child, too.
+func TestARetryOfAnUndoneParentContinuesItsChild(t *testing.T) {
+	f := newChargingFamily()
+	booked := 0
+	parent := engine.MustFlow("trip", func(fl *engine.Flow, amount int) (string, error) {
+		book := func(context.Context) (int, error) { booked++; return booked, nil }
+		if _, err := engine.DoUndo(fl, "book", book, func(context.Context, *int) error { return nil }); err != nil {
+			return "", err
+		}
+		return engine.Child[string](fl, "pay", f.child, amount)
+	})
+	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+		id := startFlow(t, e, parent, 7)
+		wantRun(t, endOfFlow(t, e, id), engine.StateDead, "")
+		e.Crash()
+		e.Restart()
+		f.repair()
+		if err := e.Retry(t.Context(), id, "tester"); err != nil {
+			t.Fatal(err)
+		}
+		wantRun(t, endOfFlow(t, e, id), engine.StateSucceeded, `"shipped 7"`)
+		if n, keys := f.keys(); n != 1 || booked != 2 {
+			t.Errorf("%d charges with the keys %q, booked %d times", n, keys, booked)
+		}
+	}, parent, f.child)
+}

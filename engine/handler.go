@@ -16,15 +16,15 @@ type Handler func(ctx context.Context, t *Task) (output []byte, err error)
 // Task describes the attempt that a handler is called for.
 //
 // Origin and Step together are the same in all attempts of a step, also after
-// [Engine.Retry], [Engine.RetryLatest], [Engine.Replay] and [Engine.Rerun]: use them as
-// the idempotency key of calls that must not be made twice. Do not use Run or Key: a
+// [Engine.Retry], [Engine.RetryLatest], [Engine.Replay] and [Engine.Rerun], of the run or of
+// its parents: use them as the idempotency key of calls that must not be made twice. Do not use Run or Key: a
 // repetition is a run with an id of its own and without a key. Add Undos if it is not 0: an
 // operation that was undone must be executed again.
 type Task struct {
 	Run       string // id of the run
 	Workflow  string // name of the run's workflow
 	Key       string // the key that the run was started with; "" for none
-	Origin    string // id of the first run of the chain of replays and reruns; the same as Run if the run repeats no other
+	Origin    string // id of the first run of the chain of replays and reruns, or of the first child of the operation; the same as Run if the run repeats no other
 	OriginKey string // the key that the run Origin was started with
 
 	Step     string          // name of the step; of the undo of an operation: "undo:" and the name of the operation
