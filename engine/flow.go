@@ -1,12 +1,14 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -306,10 +308,33 @@ func decoded[T any](res *machine.OpResult) (v T, err error) {
 	if res.Reason != 0 {
 		return v, &OpError{Name: label(res.Name), Code: res.Code, Text: res.Text}
 	}
-	if err := json.Unmarshal(res.Data, &v); err != nil {
+	if err := decode(res.Data, &v); err != nil {
 		return v, &OpError{Name: label(res.Name), Code: "result", Text: fmt.Sprintf("its stored result can't be read as %T: %v", v, err)}
 	}
 	return v, nil
+}
+
+// decode is json.Unmarshal, which takes longer than all else that a stored operation costs, with a
+// short way for the most frequent simple values.
+func decode(data []byte, v any) error {
+	switch v := v.(type) {
+	case *int:
+		if n, err := strconv.Atoi(string(data)); err == nil {
+			*v = n
+			return nil
+		}
+	case *string:
+		if n := len(data) - 1; n > 0 && data[0] == '"' && bytes.IndexByte(data, '\\') < 0 && utf8.Valid(data) {
+			*v = string(data[1:n])
+			return nil
+		}
+	case *bool:
+		if text := string(data); text == "true" || text == "false" {
+			*v = text == "true"
+			return nil
+		}
+	}
+	return json.Unmarshal(data, v)
 }
 
 // MapError is the error of a [Map] with failed operations.

@@ -56,6 +56,8 @@ type flowCall struct {
 	grace     sync.Once // begins the grace time
 	cause     error     // why the owner has stopped the call first; valid after stopped is closed
 
+	isWrong atomic.Bool // wrong is set
+
 	mu     sync.Mutex
 	wrong  error             // first wrong use of the flow
 	said   bool              // the function has set a status or a tag that is not recorded
@@ -521,6 +523,9 @@ func (c *flowCall) post(r *request) {
 
 // firstWrong returns the first wrong use of the flow.
 func (c *flowCall) firstWrong() error {
+	if !c.isWrong.Load() {
+		return nil
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.wrong
@@ -536,6 +541,7 @@ func (c *flowCall) noteWrong(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.wrong = cmp.Or(c.wrong, err)
+	c.isWrong.Store(true)
 	return err
 }
 

@@ -101,7 +101,7 @@ func inVirtualTime(b *testing.B, test func(*testing.T)) {
 func roundsFlow() *engine.Workflow {
 	return engine.MustFlow("rounds", func(f *engine.Flow, rounds int) (sum int, err error) {
 		for i := range rounds {
-			key := engine.ForKey(fmt.Sprintf("round-%d", i))
+			key := engine.ForKey(strconv.Itoa(i))
 			n, err := engine.Do(f, "add", value(1), key)
 			if err != nil {
 				return 0, err

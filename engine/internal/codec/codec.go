@@ -44,6 +44,19 @@ func (r *Reader) Uvarint() uint64 {
 	return v
 }
 
+// SkipNumbers skips n numbers.
+func (r *Reader) SkipNumbers(n int) {
+	for i, b := range r.Data {
+		if b < 0x80 {
+			if n--; n == 0 {
+				r.Data = r.Data[i+1:]
+				return
+			}
+		}
+	}
+	r.Fail()
+}
+
 // Varint reads a signed number.
 func (r *Reader) Varint() int64 {
 	v, n := binary.Varint(r.Data)

@@ -246,14 +246,13 @@ func (o *OpResult) append(b []byte) []byte {
 }
 
 func (o *OpResult) read(in *codec.Reader) {
-	*o = OpResult{Number: in.Number(), Name: string(in.Bytes())}
-	o.readAfterName(in)
+	*o = OpResult{Number: in.Number(), Name: string(in.Bytes()), Attempts: in.Number(), Spent: in.Number(), Began: in.Varint()}
+	o.Ended = o.Began + in.Varint()
+	o.readOutcome(in)
 }
 
-// readAfterName reads what follows the identity.
-func (o *OpResult) readAfterName(in *codec.Reader) {
-	o.Attempts, o.Spent, o.Began = in.Number(), in.Number(), in.Varint()
-	o.Ended = o.Began + in.Varint()
+// readOutcome reads what follows the times.
+func (o *OpResult) readOutcome(in *codec.Reader) {
 	if o.Reason = retry.Reason(in.Byte()); o.Reason != 0 {
 		o.Code, o.Text = string(in.Bytes()), string(in.Bytes())
 	}

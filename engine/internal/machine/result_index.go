@@ -32,8 +32,9 @@ func (x *ResultIndex) Init(encoded []byte, count int) {
 	}
 }
 
-// Next returns the result of an operation that the function asks for, and its position; -1 if there
-// is none. It is fast if the function asks in the order of the results.
+// Next returns the result of an operation that the function asks for, without its number, attempts and
+// times, and its position; -1 if there is none. It is fast if the function asks in the order of the
+// results.
 func (x *ResultIndex) Next(identity string) (o OpResult, position int) {
 	at, isRead := x.end, x.next < len(x.at)
 	if isRead {
@@ -41,10 +42,11 @@ func (x *ResultIndex) Next(identity string) (o OpResult, position int) {
 	}
 	if uint64(at) < uint64(len(x.encoded)) { // it is neither removed nor after the last one
 		in := codec.Reader{Data: x.encoded[at:]}
-		o.Number = in.Number()
+		in.SkipNumbers(1)
 		if string(in.Bytes()) == identity {
 			o.Name = identity
-			if o.readAfterName(&in); in.Err == nil {
+			in.SkipNumbers(4) // attempts and times
+			if o.readOutcome(&in); in.Err == nil {
 				if !isRead {
 					x.added(at, &in)
 				}
@@ -54,10 +56,14 @@ func (x *ResultIndex) Next(identity string) (o OpResult, position int) {
 		}
 	}
 	if position = x.Find(identity); position < 0 {
-		return OpResult{}, -1
+		return o, -1
 	}
 	x.next = position + 1
-	return x.Result(position), position
+	in := codec.Reader{Data: x.encoded[x.at[position]:]}
+	o.Name = identity
+	skipToOutcome(&in)
+	o.readOutcome(&in)
+	return o, position
 }
 
 // added notes that a result was read from the offset on.
@@ -76,13 +82,16 @@ func (x *ResultIndex) readAll() {
 	}
 }
 
+// skipToOutcome skips the number, the identity, the attempts and the times of an encoded OpResult.
+func skipToOutcome(in *codec.Reader) {
+	in.SkipNumbers(1)
+	in.Bytes()
+	in.SkipNumbers(4)
+}
+
 // skipResult skips an encoded OpResult.
 func skipResult(in *codec.Reader) {
-	in.Uvarint()
-	in.Bytes()
-	for range 4 {
-		in.Uvarint() // attempts and times
-	}
+	skipToOutcome(in)
 	if in.Byte() != 0 {
 		in.Bytes()
 		in.Bytes()
@@ -145,8 +154,7 @@ func (x *ResultIndex) slot(n uint64) uint64 { return n & uint64(len(x.table)-1) 
 // IsEmpty reports whether there are no results.
 func (x *ResultIndex) IsEmpty() bool { return len(x.encoded) == 0 }
 
-// Result decodes the result at a position, which has this identity. Its data shares the memory of
-// the encoded results.
+// Result decodes the result at a position. Its data shares the memory of the encoded results.
 func (x *ResultIndex) Result(i int) (o OpResult) {
 	o.read(&codec.Reader{Data: x.encoded[x.at[i]:]})
 	return o

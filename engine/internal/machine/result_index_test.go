@@ -36,6 +36,9 @@ func TestResultIndex(t *testing.T) {
 		check := func(name string, position int, got OpResult) {
 			t.Helper()
 			o, ok := want[name]
+			if got.Number == 0 { // that of Next
+				o.Number, o.Attempts, o.Spent, o.Began, o.Ended = 0, 0, 0, 0, 0
+			}
 			if (position >= 0) != ok || ok && !reflect.DeepEqual(got, o) {
 				t.Fatalf("seed %d: the result of %s is at %d: %+v; want %+v, %v", seed, name, position, got, o, ok)
 			}
