@@ -81,6 +81,48 @@ func TestAFullDiskIsWaitedFor(t *testing.T) {
 	}
 }
 
+// A caller that has not the time to wait gets the reason: at the latest after its limit, and at once if
+// the log could not be written for longer.
+func TestAChangeThatCannotBeStoredSaysWhy(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := one(t, func(_ context.Context, n int) (int, error) { return n + 1, nil })
+		log := &faulty{Log: new(memlog.Store).Open()}
+		e := opened(t, Config{Log: log})
+		run := started(t, e, w, 1)
+		waited(t, run)
+		full := fmt.Errorf("disk: %w", journal.ErrFull)
+		log.fail.Store(&full)
+		ctx := StoreWithin(t.Context(), 10*time.Second)
+		began := time.Now()
+		check := func(what string, err error, limit time.Duration) {
+			t.Helper()
+			if took := time.Since(began); !errors.Is(err, ErrNotStored) || !errors.Is(err, journal.ErrFull) || took > limit {
+				t.Errorf("%s: %v after %v; want the reason within %v", what, err, took, limit)
+			}
+		}
+		_, err := e.Start(ctx, w, 2, Key("second"))
+		check("the first start", err, 11*time.Second)
+		began = time.Now()
+		_, err = e.Start(ctx, w, 3)
+		check("another start", err, 0)
+		_, err = e.Replay(ctx, run.ID, nil, "test")
+		check("a replay", err, 0)
+		if _, err := e.Get(ctx, run.ID); err != nil {
+			t.Errorf("a read: %v", err)
+		}
+		log.fail.Store(nil)
+		time.Sleep(time.Minute)
+		second, err := e.Start(ctx, w, 2, Key("second"))
+		if err != nil || !second.Existing {
+			t.Errorf("the first start again, when there is room: %+v, %v; want the run that waited", second, err)
+		}
+		if _, err := e.Start(ctx, w, 4); err != nil {
+			t.Errorf("a start when there is room: %v", err)
+		}
+	})
+}
+
 // While the log can't store, the end of a run is not certain: Wait must not return.
 func TestAWaitEndsOnlyWhenTheEndIsStored(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -56,6 +58,54 @@ func (h *health) get(which int) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.troubles[which].err
+}
+
+// ErrNotStored says that a change waits, because the log can't be written: see [StoreWithin]. It may
+// be stored later, or not.
+var ErrNotStored = errors.New("the log can't be written; the change may be stored when that works again")
+
+type storeLimit struct{}
+
+// StoreWithin returns a context for calls that change something, such as [Engine.Start]: if the log
+// can't be written for this long, such as on a full disk, they return [ErrNotStored] with the reason.
+// If that has been so before the call, they return at once. Without it they wait until the log can be
+// written or their context ends.
+func StoreWithin(ctx context.Context, d time.Duration) context.Context {
+	return context.WithValue(ctx, storeLimit{}, d)
+}
+
+// limitStoring returns a context that ends as StoreWithin says. The caller must call cancel.
+func (h *health) limitStoring(ctx context.Context) (_ context.Context, cancel context.CancelFunc) {
+	limit, ok := ctx.Value(storeLimit{}).(time.Duration)
+	if !ok {
+		return ctx, func() {}
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	next := func() time.Duration {
+		h.mu.Lock()
+		t := h.troubles[troubleStore]
+		h.mu.Unlock()
+		if t.err == nil {
+			return limit
+		}
+		wait := limit - time.Since(t.since)
+		if wait <= 0 {
+			end(fmt.Errorf("%w: %w", ErrNotStored, t.err))
+		}
+		return wait
+	}
+	if wait := next(); wait > 0 {
+		go func() {
+			for ; wait > 0; wait = next() {
+				select {
+				case <-time.After(wait):
+				case <-ctx.Done():
+					return
+				}
+			}
+		}()
+	}
+	return ctx, func() { end(nil) }
 }
 
 // warn replaces all warnings.

@@ -232,6 +232,14 @@ func (sh *shard) post(r *request) {
 }
 
 func (sh *shard) send(ctx context.Context, to chan *request, r *request) error {
+	if !r.read {
+		var cancel context.CancelFunc
+		if ctx, cancel = sh.health.limitStoring(ctx); ctx.Err() != nil {
+			cancel()
+			return context.Cause(ctx)
+		}
+		defer cancel()
+	}
 	select {
 	case to <- r:
 	case <-sh.done:

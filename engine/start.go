@@ -208,6 +208,11 @@ func (c *commands) start(ctx context.Context, def *machine.Definition, s *machin
 	}
 	s.Hash = def.Hash()
 	r := &request{start: s, def: def, done: make(chan struct{})}
+	ctx, cancel := sh.health.limitStoring(ctx)
+	defer cancel()
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("start %s: %w", def.Name, context.Cause(ctx))
+	}
 	select {
 	case sh.starts <- r:
 	case <-sh.stop:
@@ -225,7 +230,9 @@ func (c *commands) start(ctx context.Context, def *machine.Definition, s *machin
 		err = sh.answerOf(r)
 	case <-ctx.Done():
 		// The run may be stored or not. A second start with the same key finds out.
-		err = fmt.Errorf("%w before the start was known to be stored", context.Cause(ctx))
+		if err = context.Cause(ctx); !errors.Is(err, ErrNotStored) {
+			err = fmt.Errorf("%w before the start was known to be stored", err)
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", def.Name, err)

@@ -255,9 +255,9 @@ func (a *router) serve(w http.ResponseWriter, r *http.Request) (any, error) {
 		case t.method != method:
 			allowed = append(allowed, t.method)
 		case t.isLong():
-			return t.handler(&request{r, w, values["id"], values})
+			return t.handler(&request{r.WithContext(control.LimitStoring(r.Context())), w, values["id"], values})
 		default:
-			ctx, cancel := context.WithTimeout(r.Context(), answerTimeout)
+			ctx, cancel := context.WithTimeout(control.LimitStoring(r.Context()), answerTimeout)
 			defer cancel()
 			return t.handler(&request{r.WithContext(ctx), w, values["id"], values})
 		}

@@ -124,16 +124,15 @@ func TestAFullDiskStopsNothingForGood(t *testing.T) {
 	testwait.Until(t, "status says what is wrong", fullSaid)
 	wantIn(t, "a run", s.runCommand("show", "first").out, "succeeded")
 	wantFewLines(t, s, began, "can't store")
+	second := testwait.Receive(t, "the start is refused while the server runs", refused)
+	wantCode(t, second, 125)
+	wantIn(t, "the refusal of a start", second.stderr, "start hello: the log can't be written; the change may be stored when that works again")
+	wantIn(t, "the refusal of a start", second.stderr, "no room for the log")
 
 	// The server starts on the full disk after a kill, and after an orderly stop.
-	var second outcome
 	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		s.signal(sig)
 		s.wait()
-		if second.stderr == "" {
-			second = testwait.Receive(t, "the start ends with the server", refused)
-			wantCode(t, second, 125)
-		}
 		disk.fill()
 		began = time.Now()
 		s = disk.serve(file)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/engine"
@@ -75,8 +76,18 @@ var causes = []struct {
 	{engine.ErrOldMember, CodeBusy, ""},
 	{engine.ErrAway, CodeAway, ""},
 	{engine.ErrClosed, CodeClosed, ""},
+	{engine.ErrNotStored, CodeClosed, ""},
 	{context.Canceled, CodeClosed, ""},
 	{context.DeadlineExceeded, CodeClosed, ""}, // another process did not answer in time
+}
+
+// storeTimeout is how long a request of a client waits while the log can't be written.
+const storeTimeout = 10 * time.Second
+
+// LimitStoring returns a context for the request of a client: a change that can't be stored, such as on
+// a full disk, fails soon and with the reason.
+func LimitStoring(ctx context.Context) context.Context {
+	return engine.StoreWithin(ctx, storeTimeout)
 }
 
 // Error is the error of an operation. Its JSON form is the body of the API's response; package

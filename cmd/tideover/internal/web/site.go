@@ -169,11 +169,13 @@ func (h *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	head.Set("Referrer-Policy", "no-referrer")
 	head.Set("Cache-Control", "no-store")
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	ctx := control.LimitStoring(r.Context())
 	if h.clustered() && !strings.HasPrefix(r.URL.Path, "/live/") {
-		ctx, cancel := context.WithTimeout(r.Context(), h.requestTimeout)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, h.requestTimeout)
 		defer cancel()
-		r = r.WithContext(ctx)
 	}
+	r = r.WithContext(ctx)
 	h.mux.ServeHTTP(w, r)
 }
 
