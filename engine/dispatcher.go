@@ -25,6 +25,7 @@ type dispatcher struct {
 	launches []*attempt            // attempts to begin when the entry is stored
 
 	flows     map[machine.ID]*flowCall // calls of functions of flows
+	checked   time.Time                // when checkFunctions was called last
 	lingers   lingers
 	errands   []*errand                 // to begin when the turn is stored
 	calls     []*flowCall               // calls to begin when the entry is stored

@@ -66,6 +66,8 @@ type flowCall struct {
 
 	// The owner's goroutine uses the following fields.
 
+	since    time.Time  // when the function was called, or its last operation ended
+	blocked  bool       // there is a warning that the function is blocked
 	lent     bool       // its place was given back: see lendPlaces
 	stopping bool       // it is being stopped: it begins no operation any more
 	groups   groupList  // operations that the function and its branches wait for

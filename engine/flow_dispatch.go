@@ -42,6 +42,7 @@ func (d *dispatcher) callFunction(run *machine.Run, w *Workflow, trial *trial, r
 		c.suspect.left.Store(true)
 		d.running[c.suspect.key] = c.suspect
 	}
+	c.since = time.Now()
 	d.flows[run.ID] = c
 	d.calls = append(d.calls, c)
 }
@@ -110,6 +111,7 @@ func (d *dispatcher) continueGroup(c *flowCall, g *opGroup) {
 	}
 	if g.running == 0 {
 		c.groups.remove(g)
+		c.since = time.Now()
 		g.end()
 		return
 	}
@@ -179,6 +181,7 @@ func (d *dispatcher) takeAtOnce(run *machine.Run, def *machine.Definition) bool 
 func (d *dispatcher) recordOp(c *flowCall, call *machine.OpCall) {
 	if run, ok := d.o.m.Run(c.run); ok && d.flows[c.run] == c && run.Outcome == machine.Undecided && !run.IsUndoing() {
 		d.callOp(run, call)
+		c.since = time.Now()
 		c.size.Add(int64(len(call.Data)))
 	}
 }

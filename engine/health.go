@@ -15,8 +15,9 @@ import (
 // health has the current troubles and warnings of a shard. Any goroutine may use it.
 type health struct {
 	mu       sync.Mutex
-	troubles [4]trouble // by the constants troubleStore and so on
-	warnings []Trouble
+	troubles [4]trouble                // by the constants troubleStore and so on
+	warnings []Trouble                 // about schedules
+	blocked  []Trouble                 // warnings about functions of flows
 	wrong    error                     // an internal error that stops the shard; nil if there is none
 	logged   logsample.Sampler[string] // limits repeated log lines, by message
 	cfg      *Config
@@ -108,7 +109,14 @@ func (h *health) limitStoring(ctx context.Context) (_ context.Context, cancel co
 	return ctx, func() { end(nil) }
 }
 
-// warn replaces all warnings.
+// warnOfFunctions replaces the warnings about functions of flows.
+func (h *health) warnOfFunctions(list []Trouble) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.blocked = list
+}
+
+// warn replaces the warnings about schedules.
 func (h *health) warn(list []Trouble) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -154,7 +162,7 @@ func (h *health) list() (list []Trouble) {
 func (h *health) listWarnings() []Trouble {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	list := slices.Clone(h.warnings)
+	list := slices.Concat(h.warnings, h.blocked)
 	for i := range list {
 		list[i].Error = h.cfg.Redact(list[i].Error)
 	}

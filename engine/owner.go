@@ -258,6 +258,7 @@ func (o *owner) doDue() {
 	o.purge()
 	o.sh.dispatcher.suspects.endIsolation()
 	o.sh.dispatcher.unpark()
+	o.sh.dispatcher.checkFunctions()
 }
 
 // slot returns a slot of this shard for a new run: the slot of the key if that is in this

@@ -34,7 +34,7 @@ most 5 minutes old.
   address  reachable from other machines without TLS, expiry of the certificate
   cluster  (engine.nats) number of copies, sync of each message, copies that are
            behind, clocks, configuration of streams
-  server   schedules whose last start was rejected (only with --server)
+  server   schedules whose last start was rejected, blocked functions (only with --server)
 
 Whether NATS servers sync each message is visible only with the system account:
 engine.system-credentials, or system-user and system-password.

@@ -41,7 +41,7 @@ var (
 	metricStuck    = desc("handlers_stuck", "Handlers that were given up and have not returned.")
 	metricBehind   = desc("view_behind_runs", "Runs that lists do not show yet.")
 	metricTroubles = desc("troubles", "Problems that keep the engine from working.")
-	metricWarnings = desc("warnings", "Schedules whose last start was rejected.")
+	metricWarnings = desc("warnings", "Schedules whose last start was rejected, and functions of flows that are blocked outside of an operation.")
 	metricDisk     = desc("disk_bytes", "Size of the files in the data folder, by part.", "part")
 	metricShards   = desc("cluster_shards_owned", "Shards that this process owns; absent without a cluster.")
 	metricSessions = desc("sessions", "Sessions, by state.", "state")

@@ -235,7 +235,7 @@ func (p *parts) diagnose() control.Diagnosis {
 	for _, t := range p.engine.Warnings() {
 		d.Findings = append(d.Findings, doctor.Finding{
 			Severity: journal.Broken, What: t.What, Why: t.Error,
-			Do: "repair the workflow or its schedule in the configuration, and start the run by hand if it must not wait for the next time",
+			Do: "repair the workflow, its function or its schedule, and start the run by hand if it must not wait for the next time",
 		})
 	}
 	if p.cluster != nil {
