@@ -103,6 +103,7 @@ type start struct {
 	Source     string          `json:"source,omitempty"`
 	Input      json.RawMessage `json:"input,omitempty"`
 	At         int64           `json:"at_ns,omitempty"`
+	In         time.Duration   `json:"in_ns,omitempty"` // replaces At; an older release knows only At
 	Timeout    time.Duration   `json:"timeout_ns,omitempty"`
 	Trace      string          `json:"trace,omitempty"`
 	Again      bool            `json:"again,omitempty"` // it may have been started already
@@ -111,6 +112,7 @@ type start struct {
 	Undos      int             `json:"undos,omitempty"`  // of start-again
 
 	def *machine.Definition // of a call within this process; nil if the call came from another one
+	due time.Time           // end of the wait of [In], from which In is computed when the call is sent; zero for none
 }
 
 // definition returns the definition of the run. If the call came from another process, it
@@ -289,7 +291,7 @@ func (c *commands) startCalled(ctx context.Context, s *start) (*Started, error) 
 		}
 	}
 	return c.start(ctx, def, &machine.Start{
-		ID: id, Key: s.Key, Source: s.Source, Input: s.Input, At: s.At, Timeout: s.Timeout, Trace: s.Trace, Parent: parent,
+		ID: id, Key: s.Key, Source: s.Source, Input: s.Input, At: s.At, In: s.In, Timeout: s.Timeout, Trace: s.Trace, Parent: parent,
 		Previous: origin, Origin: origin, Undos: s.Undos,
 	})
 }

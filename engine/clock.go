@@ -6,6 +6,11 @@ import "time"
 // that has passed, it was set.
 const jump = 500 * time.Millisecond
 
+// minSkew is the least difference of two machines' clocks that is recorded when a shard moves
+// from one to the other. To record it changes every unfinished run, and the clocks of machines
+// that use NTP differ by a few milliseconds.
+const minSkew = 50 * time.Millisecond
+
 // clock reads the wall clock, and detects when someone has set it.
 type clock struct {
 	mono time.Time                               // time of the last call of now, by the monotonic clock
@@ -16,8 +21,8 @@ type clock struct {
 	boot func() (since time.Duration, id string) // returns the time since boot and the id of the boot; 0 and "" if unknown
 }
 
-func newClock(boot func() (time.Duration, string)) *clock {
-	c := &clock{wall: time.Time.UnixNano, boot: boot, mono: time.Now()}
+func newClock(wall func(time.Time) int64, boot func() (time.Duration, string)) *clock {
+	c := &clock{wall: wall, boot: boot, mono: time.Now()}
 	c.last = c.wall(c.mono)
 	c.up, _ = c.boot()
 	return c
@@ -42,17 +47,25 @@ func (c *clock) now() (at int64, jumped time.Duration) {
 	return at, jumped
 }
 
-// since returns by how much the wall clock was set since an entry was written. The
-// arguments are the entry's wall clock time, its time since boot, and the id of that boot.
-// If the machine was booted again, or the boot is unknown, since can only detect a clock
-// that went back.
-func (c *clock) since(at int64, sinceBoot time.Duration, boot string) time.Duration {
-	wall := time.Duration(c.last - at)
-	if _, id := c.boot(); id != "" && id == boot && c.up >= sinceBoot {
-		if drift := wall - (c.up - sinceBoot); drift < -jump || drift > jump {
-			return drift
-		}
-		return 0
+// since returns by how much the wall clock of this process is ahead of the one that an entry was
+// written by: the clock was set since then, or it is that of another machine. The arguments are
+// the entry's wall clock time, its time since boot, the id of that boot, and by how much the time
+// since boot of this machine is ahead of that one. If the boot is this one, ahead is not used.
+// Otherwise ahead is at least the true difference, so that the result is at least the true one:
+// what is not known makes waits longer, never shorter. If the difference is not known, since can
+// only detect a clock that is behind the entry.
+func (c *clock) since(at int64, sinceBoot time.Duration, boot string, ahead time.Duration, known bool) time.Duration {
+	wall, most := time.Duration(c.last-at), jump
+	switch _, id := c.boot(); {
+	case id != "" && id == boot && c.up >= sinceBoot:
+		ahead = 0
+	case known:
+		most = minSkew
+	default:
+		return min(wall, 0)
 	}
-	return min(wall, 0)
+	if drift := wall - max(c.up-ahead-sinceBoot, 0); drift < -jump || drift > most {
+		return drift
+	}
+	return 0
 }

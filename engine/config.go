@@ -88,6 +88,7 @@ type Config struct {
 	snapshotAfter int64                          // least number of bytes of log between snapshots; tests set it to get many snapshots
 	maxFunctions  int                            // limit of calls of functions of flows at once; tests set it low
 	maxCalls      int                            // limit of requests of other processes that are handled at once; tests set it low
+	wall          func(time.Time) int64          // returns the Unix nanoseconds that the wall clock shows at a time; nil means those of the time
 	uptime        func() (time.Duration, string) // returns the time since boot and the id of the boot; nil reads those of the machine; tests with virtual time return 0 and ""
 }
 
@@ -134,6 +135,9 @@ func (c Config) withDefaults() (Config, error) {
 	c.maxCalls = cmp.Or(c.maxCalls, maxCalls)
 	c.snapshotAfter = cmp.Or(c.snapshotAfter, snapshotAfter)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
+	if c.wall == nil {
+		c.wall = time.Time.UnixNano
+	}
 	if c.uptime == nil {
 		c.uptime = boottime.Elapsed
 	}

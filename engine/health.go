@@ -16,6 +16,8 @@ import (
 type health struct {
 	mu       sync.Mutex
 	troubles [4]trouble                // by the constants troubleStore and so on
+	clock    trouble                   // see clockUnknown
+	clockEnd time.Time                 // when the last wait that clock concerns is over
 	warnings []Trouble                 // about schedules
 	blocked  []Trouble                 // warnings about functions of flows
 	wrong    error                     // an internal error that stops the shard; nil if there is none
@@ -59,6 +61,19 @@ func (h *health) get(which int) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.troubles[which].err
+}
+
+const clockTrouble = "does not know the clock of its previous owner"
+
+var errClockUnknown = errors.New("no heartbeat of the previous owner's machine was seen: waits that began before this process took " +
+	"the shard over may be too short or too long, by the difference of the two clocks: have all machines set their clocks by NTP")
+
+// clockUnknown notes that the waits of the shard, of which the last is over at the time last, may
+// be wrong. The owner works all the same.
+func (h *health) clockUnknown(last int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.clock, h.clockEnd = trouble{errClockUnknown, time.Now()}, time.Unix(0, last)
 }
 
 // ErrNotStored says that a change waits, because the log can't be written: see [StoreWithin]. It may
@@ -139,11 +154,13 @@ func (h *health) fatal() error {
 	return h.wrong
 }
 
-// Trouble is a problem that keeps the engine from working. Warnings have the same form.
+// Trouble is a problem that keeps the engine from working, unless Works is true. Warnings have the
+// same form.
 type Trouble struct {
 	What  string    `json:"what"` // what the engine can't do
 	Since time.Time `json:"since"`
 	Error string    `json:"error"`
+	Works bool      `json:"works,omitempty"` // the engine works, although a promise may be broken
 }
 
 // list returns the current troubles of the shard.
@@ -152,8 +169,11 @@ func (h *health) list() (list []Trouble) {
 	defer h.mu.Unlock()
 	for i, what := range [...]string{"can't store what happens", "can't write the view", "can't write a snapshot", "can't go on: attempts wait for runs that can't begin (deadlock)"} {
 		if t := h.troubles[i]; t.err != nil {
-			list = append(list, Trouble{what, t.since, h.cfg.Redact(t.err.Error())})
+			list = append(list, Trouble{What: what, Since: t.since, Error: h.cfg.Redact(t.err.Error())})
 		}
+	}
+	if t := h.clock; t.err != nil && time.Now().Before(h.clockEnd) {
+		list = append(list, Trouble{clockTrouble, t.since, t.err.Error(), true})
 	}
 	return list
 }

@@ -36,7 +36,7 @@ func (r recovery) run(ctx context.Context) error {
 	if err := r.replay(ctx); err != nil {
 		return err
 	}
-	if err := r.takeOver(); err != nil {
+	if err := r.takeOver(ctx); err != nil {
 		return err
 	}
 	r.o.openedAt, r.o.purgedAt = time.Now(), time.Now()
@@ -85,18 +85,19 @@ func (r recovery) replay(ctx context.Context) error {
 	})
 }
 
-// takeOver records that this process is the owner now, by how much the clock was set
-// meanwhile, and which attempts were lost with the previous process.
-func (r recovery) takeOver() error {
+// takeOver records that this process is the owner now, by how much its clock is ahead of that
+// of the previous process, and which attempts were lost with that process.
+func (r recovery) takeOver(ctx context.Context) error {
 	o, t := r.o, &r.o.turn
 	head, bootWas := o.m.Clock()
+	ahead, known := r.ahead(ctx, bootWas)
 	orphans, recalls := r.orphans()
 	if err := o.beginTurn(); err != nil {
 		return err
 	}
 	_, boot := o.clock.boot()
 	if head.At != 0 {
-		if err := o.recordJump(o.clock.since(head.At, time.Duration(head.SinceBoot), bootWas)); err != nil {
+		if err := o.recordJump(o.clock.since(head.At, time.Duration(head.SinceBoot), bootWas, ahead, known)); err != nil {
 			return err
 		}
 	}
@@ -137,6 +138,23 @@ func (r recovery) takeOver() error {
 	}
 	t.act()
 	return nil
+}
+
+// ahead returns by how much the time since boot of this machine is ahead of that of the machine
+// of the previous owner. If that is not known in a cluster, it reports that waits may be wrong.
+func (r recovery) ahead(ctx context.Context, bootWas string) (by time.Duration, known bool) {
+	l, shared := r.sh.lease.(journal.Clocked)
+	if _, boot := r.o.clock.boot(); !shared || boot != "" && boot == bootWas {
+		return 0, false
+	}
+	if bootWas != "" {
+		by, known = l.Ahead(ctx, bootWas)
+	}
+	if last := r.o.m.LastDue(); !known && last > 0 {
+		r.sh.health.clockUnknown(last)
+		r.sh.cfg.Logger.Warn(clockTrouble, "shard", r.sh.number, "error", errClockUnknown)
+	}
+	return by, known
 }
 
 // orphan is an attempt that was running when the previous process ended.

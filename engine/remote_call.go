@@ -115,6 +115,9 @@ func (c *call) markRepeated() bool {
 }
 
 func (rc *remoteCalls) askOnce(ctx context.Context, shard int, c *call) (a answer, err error) {
+	if s := c.Start; s != nil {
+		setDelay(s.due, &s.At, &s.In)
+	}
 	if sh := rc.shards.get(shard); sh != nil {
 		a, err = sh.commands.performForOthers(ctx, c)
 		return a, reached(shard, err)

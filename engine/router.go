@@ -193,7 +193,7 @@ type placement struct {
 
 // start starts a run. If all runs of the workflow are in one shard (see isGathered), it starts
 // there. Otherwise the key determines the shard; a run without a key may start in any shard.
-func (p *placement) start(ctx context.Context, w *Workflow, s *machine.Start) (a answer, err error) {
+func (p *placement) start(ctx context.Context, w *Workflow, s *machine.Start, due time.Time) (a answer, err error) {
 	if err := p.process.checkMembers(w.format); err != nil {
 		return a, fmt.Errorf("start %s: %w", w.Name(), err)
 	}
@@ -202,7 +202,7 @@ func (p *placement) start(ctx context.Context, w *Workflow, s *machine.Start) (a
 		return a, fmt.Errorf("start %s: %w", w.Name(), err)
 	}
 	c := &call{Op: startOp(w.def), Start: &start{
-		Definition: w.def.Text(), Key: s.Key, Source: s.Source, Input: s.Input, At: s.At, Timeout: s.Timeout, Trace: s.Trace, def: w.def,
+		Definition: w.def.Text(), Key: s.Key, Source: s.Source, Input: s.Input, At: s.At, Timeout: s.Timeout, Trace: s.Trace, def: w.def, due: due,
 	}}
 	n := p.log.Shards()
 	slot := machine.KeySlot(s.Key)

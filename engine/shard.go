@@ -95,10 +95,13 @@ func (sh *shard) open(ctx context.Context, log journal.Log) (err error) {
 		return err
 	}
 	boot := sh.cfg.uptime
-	if sh.cfg.Log != nil { // the last owner may have been on another machine: times since boot can't be compared
+	if sh.cfg.Log != nil {
 		boot = func() (time.Duration, string) { return 0, "" }
 	}
-	sh.owner.clock = newClock(boot)
+	if l, ok := sh.lease.(journal.Clocked); ok {
+		boot = l.SinceBoot
+	}
+	sh.owner.clock = newClock(sh.cfg.wall, boot)
 	r := recovery{sh: sh, o: &sh.owner}
 	if err := r.run(ctx); err != nil {
 		return err

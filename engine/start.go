@@ -27,7 +27,8 @@ type StartOption func(*startSettings) error
 type startSettings struct {
 	key     string
 	source  string
-	at      int64 // Unix time in nanoseconds; 0 means now
+	at      int64     // Unix time in nanoseconds; 0 means now
+	due     time.Time // end of the wait of In, by the monotonic clock; zero for none
 	timeout time.Duration
 }
 
@@ -47,13 +48,13 @@ func Key(key string) StartOption {
 	}
 }
 
-// At starts the run at a point in time.
+// At starts the run when the wall clock of the process that has the run shows the time.
 func At(t time.Time) StartOption {
 	return func(s *startSettings) error {
 		if t.After(farthest) {
 			return fmt.Errorf("start: %v is after %s, the last time that can be stored", t, farthest.Format(time.DateOnly))
 		}
-		s.at = t.UnixNano()
+		s.at, s.due = t.UnixNano(), time.Time{}
 		return nil
 	}
 }
@@ -61,8 +62,30 @@ func At(t time.Time) StartOption {
 // farthest is the last time that can be stored, with room for waits after it.
 var farthest = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// In starts the run after a delay.
-func In(d time.Duration) StartOption { return At(time.Now().Add(d)) }
+// In starts the run after a delay. It counts elapsed time: neither a clock that is set nor the
+// clock of another process of the cluster changes it.
+func In(d time.Duration) StartOption {
+	due := time.Now().Add(d)
+	return func(s *startSettings) error {
+		if err := At(due)(s); err != nil {
+			return err
+		}
+		s.due = due
+		return nil
+	}
+}
+
+// setDelay sets how long a start has to wait from now on, if it has the wait of [In] that ends
+// at due. If that is over, the time at, which is one of the caller's wall clock, does not count
+// either.
+func setDelay(due time.Time, at *int64, in *time.Duration) {
+	if due.IsZero() {
+		return
+	}
+	if *in = max(time.Until(due), 0); *in == 0 {
+		*at = 0
+	}
+}
 
 // RunTimeout limits how long the run may take. It replaces the workflow's [Timeout]. Runs that
 // [Again] begins have it, too.
@@ -125,19 +148,20 @@ func (e *Engine) Start(ctx context.Context, w *Workflow, input any, opts ...Star
 	}
 	return e.started(e.router.start(ctx, w, &machine.Start{
 		Input: text, Key: s.key, Source: s.source, At: s.at, Timeout: s.timeout, Trace: e.process.inject(ctx),
-	}))
+	}, s.due))
 }
 
 // start starts a run, in the shard that the placement of the cluster chooses.
-func (r *router) start(ctx context.Context, w *Workflow, s *machine.Start) (a answer, err error) {
+func (r *router) start(ctx context.Context, w *Workflow, s *machine.Start, due time.Time) (a answer, err error) {
 	if r.alone != nil {
+		setDelay(due, &s.At, &s.In)
 		a.Started, err = r.alone.commands.start(ctx, w.def, s)
 		return a, err
 	}
 	if most := r.process.cfg.MaxPayload; len(s.Input) > most {
 		return a, tooLarge(w.def, s, most)
 	}
-	return r.cluster.placement.start(ctx, w, s)
+	return r.cluster.placement.start(ctx, w, s, due)
 }
 
 // started returns the Started of an answer, with the engine that Started.Wait needs.

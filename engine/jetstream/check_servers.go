@@ -136,8 +136,8 @@ func (f *findings) checkVersion(name, version string) {
 	}
 }
 
-// maxSkew is how much clocks may differ before work is noticeably early or late
-// when it moves from one process to another.
+// maxSkew is how much clocks may differ before schedules are noticeably early or late
+// when they move from one process to another.
 const maxSkew = 500 * time.Millisecond
 
 // checkClocks compares the clocks of the members with that of the server which
@@ -166,6 +166,6 @@ func (x *examiner) checkClocks(ctx context.Context) {
 
 func (f *findings) addSkew(who string, d time.Duration) {
 	f.addIf(d.Abs() > maxSkew, journal.Weak, "have all machines set their clocks by NTP",
-		"delays and schedules are early or late by that much when work moves",
+		"schedules and starts at a time are early or late by that much, and waits too if work moves to a process that has seen no heartbeat of the machine",
 		"the clock of %s is %v off", who, d.Round(time.Millisecond))
 }

@@ -9,6 +9,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/tideover/tideover/internal/boottime"
 )
 
 // The defaults of a [Config].
@@ -61,8 +63,9 @@ type Config struct {
 	Prefix string // put before the names of settings in errors and findings, such as "engine."; they are lease-time for LeaseTime and so on
 	Before string // id of the cluster that this process was in last, from [Log.ClusterID]; Open logs an error if it finds another cluster. Empty means none
 
-	beat        time.Duration // between two heartbeats, for tests; 0 means a twelfth of LeaseTime
-	requestTime time.Duration // how long a server may take to answer, for tests; 0 means the constant requestTime
+	beat        time.Duration                  // between two heartbeats, for tests; 0 means a twelfth of LeaseTime
+	sinceBoot   func() (time.Duration, string) // returns the time since boot and the id of the boot, for tests; nil means those of the machine
+	requestTime time.Duration                  // how long a server may take to answer, for tests; 0 means the constant requestTime
 
 	Logger *slog.Logger        // nil means none
 	Redact func(string) string // applied to texts of servers and networks, before they are in an error or a log; nil means that only the secrets of this Config are removed
@@ -79,6 +82,9 @@ func (c Config) withDefaults() Config {
 		c.MemberName = fmt.Sprintf("%s-%d", host, os.Getpid())
 	}
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	if c.sinceBoot == nil {
+		c.sinceBoot = boottime.Elapsed
+	}
 	return c
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/tideover/tideover/engine/journal"
 )
@@ -36,7 +37,10 @@ type lease struct {
 	leaseBlobs
 }
 
-var _ journal.Shared = (*lease)(nil)
+var (
+	_ journal.Shared  = (*lease)(nil)
+	_ journal.Clocked = (*lease)(nil)
+)
 
 func newLease(t *leaseTable, shard int, r shardRecord, s logState) *lease {
 	l := &lease{
@@ -55,6 +59,14 @@ func newLease(t *leaseTable, shard int, r shardRecord, s logState) *lease {
 
 // Epoch implements [journal.Lease].
 func (l *lease) Epoch() uint64 { return l.epoch }
+
+// SinceBoot implements [journal.Clocked].
+func (l *lease) SinceBoot() (time.Duration, string) { return l.backend.cfg.sinceBoot() }
+
+// Ahead implements [journal.Clocked].
+func (l *lease) Ahead(ctx context.Context, boot string) (time.Duration, bool) {
+	return l.table.clocks.of(ctx, boot)
+}
 
 // Lost implements [journal.Lease].
 func (l *lease) Lost() <-chan struct{} { return l.life.Done() }

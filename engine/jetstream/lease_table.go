@@ -18,6 +18,7 @@ type leaseTable struct {
 	member  *membership
 	view    *clusterView
 	objects *objects
+	clocks  *machineClocks
 	group   *sync.WaitGroup // waits for the goroutines of the log
 
 	mu     sync.Mutex
@@ -27,7 +28,7 @@ type leaseTable struct {
 
 func newLeaseTable(l *Log) *leaseTable {
 	return &leaseTable{
-		backend: l.backend, member: l.member, view: l.view, objects: l.objects, group: &l.group, leases: map[int]*lease{},
+		backend: l.backend, member: l.member, view: l.view, objects: l.objects, clocks: l.clocks, group: &l.group, leases: map[int]*lease{},
 	}
 }
 

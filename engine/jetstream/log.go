@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/retry"
@@ -31,6 +32,7 @@ type Log struct {
 	leases   *leaseTable
 	requests *requester
 	troubles *troubleLog
+	clocks   *machineClocks
 }
 
 var _ journal.Cluster = (*Log)(nil)
@@ -122,7 +124,9 @@ func (l *Log) enter(ctx context.Context) (err error) {
 // connectParts makes the parts of the log, and subscribes to messages and events.
 func (l *Log) connectParts() (err error) {
 	l.troubles = newTroubleLog(l.backend)
+	l.clocks = newMachineClocks(l.backend)
 	l.member = newMembership(l.backend, l.troubles)
+	l.member.onBeat = l.clocks.send
 	l.view = newClusterView(l.backend, l.member)
 	l.leases = newLeaseTable(l)
 	l.member.onJoin = l.view.changes.announce
@@ -133,7 +137,12 @@ func (l *Log) connectParts() (err error) {
 	if l.requests, err = newRequester(l.backend, l.view); err != nil {
 		return err
 	}
-	if _, err = l.c.nc.Subscribe(l.names.noticeSubject(), l.view.changes.receive); err != nil {
+	_, err = l.c.nc.Subscribe(l.names.noticeSubject(), func(m *nats.Msg) {
+		if !l.clocks.receive(m) {
+			l.view.changes.receive(m)
+		}
+	})
+	if err != nil {
 		return err
 	}
 	l.c.watch(l.member.connectionChanged)

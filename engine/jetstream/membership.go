@@ -31,6 +31,7 @@ type membership struct {
 	troubles *troubleLog
 	onJoin   func(revision uint64) // called with the revision of the new member record
 	onEnd    func(why error)       // called when the process was expelled, or the cluster was replaced
+	onBeat   func(word string)     // called with each heartbeat: see machineClocks.send
 	woken    chan struct{}         // has an element when the heartbeat state has changed
 	ended    chan struct{}         // closed when the process can't be a member again
 
@@ -98,6 +99,7 @@ func (m *membership) join(ctx context.Context) error {
 	}
 	m.wake()
 	m.notify(revision)
+	m.onBeat(clockAsked)
 	m.onJoin(revision)
 	return nil
 }
@@ -163,6 +165,7 @@ func (m *membership) beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, m.timing.fresh)
 	defer cancel()
 	begun := time.Now()
+	m.onBeat(clockTold)
 	m.mu.Lock()
 	m.record.Beat++
 	m.record.Wall = begun.UTC()

@@ -87,6 +87,20 @@ type Shared interface {
 	Serve(Answer) error
 }
 
+// Clocked is implemented by a [Shared] lease whose backend compares the clocks of the members'
+// machines. The wall clocks of two machines may differ; the times since boot show by how much.
+type Clocked interface {
+	// SinceBoot returns the time since the boot of this machine, and the id of that boot. It
+	// returns 0 and "" if they are not known.
+	SinceBoot() (time.Duration, string)
+
+	// Ahead returns by how much the time since boot of this machine is ahead of that of the
+	// machine with the id boot, according to the last heartbeat from there. The true difference
+	// is less, by the time that the heartbeat was on its way. Ahead returns false if no
+	// heartbeat has come from there. It may wait for one, for a few seconds.
+	Ahead(ctx context.Context, boot string) (by time.Duration, ok bool)
+}
+
 // Status is the state of a [Cluster]: its members and its shards.
 type Status struct {
 	Members []Member `json:"members"` // sorted by name

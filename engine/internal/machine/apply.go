@@ -270,7 +270,7 @@ func (m *Machine) applyStarted(rec *Record) error {
 	}
 	r := &Run{
 		ID: rec.Run, Def: d, body: &body{Input: bytes.Clone(rec.Data)}, Created: rec.At,
-		Deadline: rec.Deadline, Steps: make([]StepState, len(d.Steps)), timer: noTimer,
+		Deadline: rec.Deadline, Steps: make([]StepState, len(d.Steps)), timer: noTimer, delayed: rec.Delay > 0,
 	}
 	source, key, _ := strings.Cut(rec.Text, "\x00")
 	r.Key = key
@@ -385,7 +385,7 @@ func (m *state) applyJumped(rec *Record) {
 		if r.knows(m.seq) || r.Finished() {
 			continue
 		}
-		if start := endOfWait(r); start > was && !r.begun() {
+		if start := endOfWait(r); start > was && !r.begun() && !r.delayed {
 			// The run's time begins with its start, which is still in the future, or is
 			// now because of the jump.
 			move(&r.Deadline, time.Duration(max(rec.At-start, 0)))
@@ -394,7 +394,7 @@ func (m *state) applyJumped(rec *Record) {
 		}
 		for i := range r.Steps {
 			s := &r.Steps[i]
-			began := s.Attempt > 0 || i > 0 && r.flow != nil // the wait is not that for the start of the run
+			began := s.Attempt > 0 || i > 0 && r.flow != nil || r.delayed // the wait is not for a start at a point of the wall clock
 			move(&s.First, by)
 			if s.Status == Running || s.Status == NoHandler || s.Status == Waiting && (s.At <= was || !s.clock && began) {
 				move(&s.At, by)

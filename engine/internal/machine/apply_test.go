@@ -27,6 +27,7 @@ func TestJumpedMovesWhatIsMeasuredByElapsedTime(t *testing.T) {
 		snoozes := w.start(d, Start{})
 		due := w.start(d, Start{})
 		later := w.start(d, Start{At: w.now + 2*3600*sec})
+		delayed := w.start(d, Start{In: time.Minute})
 		w.attempt(waits) // which takes all that are due out of the timers
 		w.attempt(runs)
 		w.attempt(snoozes)
@@ -46,6 +47,9 @@ func TestJumpedMovesWhatIsMeasuredByElapsedTime(t *testing.T) {
 		}
 		if got := due.Steps[0]; got.At != shift {
 			t.Errorf("by %v: what was due is due no more, %+v", by, got)
+		}
+		if got := delayed.Steps[0]; got.At != shift+60*sec || delayed.Deadline != shift+660*sec {
+			t.Errorf("by %v: the start after a minute is %+v, its deadline %d", by, got, delayed.Deadline)
 		}
 		if got := later.Steps[0]; got.At != start || later.Deadline != start+600*sec {
 			t.Errorf("by %v: the start by the calendar is %d, want %d, and its deadline %d", by, got.At, start, later.Deadline)

@@ -34,7 +34,8 @@ type Start struct {
 	Key     string
 	Source  string // who starts the run
 	Input   []byte
-	At      int64         // when to begin; 0 means now
+	At      int64         // when to begin, by the wall clock; 0 means now
+	In      time.Duration // how long to wait before the run begins; above 0 it replaces At
 	Timeout time.Duration // 0 means the timeout of the definition
 	Outputs [][]byte      // outputs of steps that do not run again; nil for the others
 	Trace   string        // trace context of the starter; "" for none. A run that repeats another has none
@@ -79,8 +80,12 @@ func (c Commands) Start(req *Start, now int64) (rec Record, existing ID, err err
 		rec.format = flowFormat
 	}
 	begin := now
-	if req.At > now {
-		rec.Due, begin = req.At, req.At
+	at := req.At
+	if req.In > 0 {
+		at, rec.Delay = later(now, req.In), req.In
+	}
+	if at > now {
+		rec.Due, begin = at, at
 	}
 	if timeout := cmp.Or(req.Timeout, d.Timeout); timeout > 0 {
 		rec.Deadline = later(begin, timeout)

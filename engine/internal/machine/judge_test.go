@@ -34,6 +34,7 @@ type judged struct {
 	failing   bool
 	canceled  bool
 	calendar  int64 // no attempt before this time of the wall clock, unless woken
+	due       int64 // no attempt before this time since boot, unless woken
 	timeout   int64 // least elapsed time until it may expire
 	outcomes  int
 	revivals  int
@@ -205,6 +206,9 @@ func (j *judge) started(rec *Record) {
 	r := &judged{def: d, steps: make([]judgedStep, len(d.Steps)), calendar: rec.Due, timedFrom: j.now}
 	if rec.Deadline != 0 {
 		r.timeout = rec.Deadline - max(rec.Due, rec.At)
+	}
+	if rec.Delay > 0 { // the time until the start is a duration
+		r.calendar, r.due, r.timedFrom = 0, j.now+int64(rec.Delay), j.now+int64(rec.Delay)
 	}
 	for i := range r.steps {
 		r.steps[i].def = &d.Steps[i]
@@ -385,7 +389,7 @@ func (j *judge) step(r *judged, rec *Record) {
 		if r.undoable > 0 {
 			j.t.Fatalf("%+v of a run that has to undo its operations", rec)
 		}
-		if r.calendar > rec.At {
+		if r.calendar > rec.At || r.due > j.now {
 			j.t.Fatalf("%+v before the run may begin, at %d", rec, r.calendar)
 		}
 		r.outcome = Dead
@@ -395,7 +399,7 @@ func (j *judge) step(r *judged, rec *Record) {
 		if s.running || s.complete || s.failed || r.outcome != Undecided || r.failing {
 			j.t.Fatalf("%+v of a step that does not wait: %+v", rec, *s)
 		}
-		s.due, s.calendar, r.calendar = j.now, 0, 0
+		s.due, s.calendar, r.calendar, r.due = j.now, 0, 0, 0
 		if rec.By != retry.ByHuman {
 			j.t.Fatalf("%+v is by %v", rec, rec.By)
 		}
@@ -518,7 +522,7 @@ func (j *judge) undoing(r *judged, rec *Record) {
 	if f := &r.steps[0]; !f.running {
 		*f = judgedStep{def: f.def, attempts: f.attempts, due: j.now, parked: f.parked}
 	}
-	r.calendar = 0
+	r.calendar, r.due = 0, 0
 }
 
 // removed is called when a run is removed from memory.
@@ -650,6 +654,8 @@ func (j *judge) begun(r *judged, s *judgedStep, rec *Record) {
 		j.t.Fatalf("%+v before its time by the calendar, %d", rec, s.calendar)
 	case j.now < s.due:
 		j.t.Fatalf("%+v: %d before its time", rec, s.due-j.now)
+	case j.now < r.due:
+		j.t.Fatalf("%+v: %d before the start of the run", rec, r.due-j.now)
 	case rec.At < r.calendar:
 		j.t.Fatalf("%+v before its time by the calendar, %d", rec, r.calendar)
 	case policy.Attempts != retry.Unlimited && s.spent >= max(policy.Attempts, 1):
@@ -662,7 +668,7 @@ func (j *judge) begun(r *judged, s *judgedStep, rec *Record) {
 	s.attempts++
 	s.suspended = false
 	s.running, s.began = true, j.now
-	r.calendar = 0
+	r.calendar, r.due = 0, 0
 }
 
 func (j *judge) retry(r *judged, rec *Record) {

@@ -407,6 +407,9 @@ func (g *game) startOne() {
 	if g.chance(25) {
 		c.At = g.now + g.rng.Int64N(int64(20*time.Second)) - int64(2*time.Second)
 	}
+	if g.chance(15) {
+		c.In = time.Duration(1 + g.rng.Int64N(int64(20*time.Second)))
+	}
 	if g.chance(25) {
 		c.Timeout = time.Duration(1 + g.rng.Int64N(int64(40*time.Second)))
 	}

@@ -19,7 +19,7 @@ type Kind uint8
 const (
 	Opened     Kind = iota + 1 // an owner took over the shard: Text is the id of its machine's boot
 	Defined                    // Data is a definition
-	Started                    // a run was accepted
+	Started                    // a run was accepted; Due is its start, Delay the wait for it, or 0 if Due is a point of the wall clock
 	Begun                      // an attempt begins; its handler is called after this is stored
 	Done                       // an attempt succeeded; Data is its output
 	Failed                     // an attempt failed; Reason says why the step gives up, or Due when the next attempt begins

@@ -100,6 +100,7 @@ type Run struct {
 	changeMark
 	active  bool // the run is counted in Workflow.Active
 	retried bool // the run was dead, and was retried
+	delayed bool // the wait for its start is a duration, and not for a point of the wall clock
 
 	restored bool // the run came from a snapshot, and no entry has been applied to it since
 }

@@ -19,6 +19,7 @@ const (
 	runRetried  = 16
 	runFlow     = 32   // the operations follow
 	runParent   = 64   // extra.parent follows
+	runDelayed  = 128  // Run.delayed; older versions ignore it
 	stepClock   = 0x80 // StepState.clock
 	stepWindows = 0x40 // StepState.Windows follows
 )
@@ -40,7 +41,8 @@ func (r *Run) Encode(b []byte) []byte {
 	b = binary.AppendVarint(b, r.Deadline)
 	b = binary.AppendVarint(b, r.Ended)
 	flags := bitIf(r.Failing, runFailing) | bitIf(r.Held, runHeld) | bitIf(!r.active, runIdle) |
-		bitIf(r.extra.read().until != 0, runUntil) | bitIf(r.retried, runRetried) | bitIf(r.flow != nil, runFlow) | bitIf(r.extra.read().parent != nil, runParent)
+		bitIf(r.extra.read().until != 0, runUntil) | bitIf(r.retried, runRetried) | bitIf(r.flow != nil, runFlow) | bitIf(r.extra.read().parent != nil, runParent) |
+		bitIf(r.delayed, runDelayed)
 	b = append(b, byte(r.Outcome), byte(r.Reason), flags)
 	if flags&runUntil != 0 {
 		b = binary.AppendVarint(b, r.extra.until)
@@ -179,7 +181,7 @@ func (d *runDecoder) parse(r *Run, memory *parsedRun, in *codec.Reader) error {
 	r.Reason = retry.Reason(in.Byte())
 	flags := in.Byte()
 	r.Failing, r.Held, r.active = flags&runFailing != 0, flags&runHeld != 0, flags&runIdle == 0
-	r.retried = flags&runRetried != 0
+	r.retried, r.delayed = flags&runRetried != 0, flags&runDelayed != 0
 	if flags&runUntil != 0 {
 		r.more().until = in.Varint()
 	}

@@ -39,6 +39,14 @@ func (h *timers) Next() int64 {
 // Waiting returns the number of timers.
 func (h *timers) Waiting() int { return len(h.heap) }
 
+// LastDue returns the due time of the last timer; 0 if no timer is set.
+func (h *timers) LastDue() (at int64) {
+	for _, t := range h.heap {
+		at = max(at, t.due)
+	}
+	return at
+}
+
 // set sets the due time of a timer. It adds the timer if it is not set.
 func (h *timers) set(run *Run, step int32, due int64) {
 	t := timer{due, run, step}

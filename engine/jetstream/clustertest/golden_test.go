@@ -124,6 +124,8 @@ func TestAClusterOfAnEarlierVersionOpens(t *testing.T) {
 		t.Errorf("schedules: %+v, %v", list, err)
 	}
 	stats, err := e.Stats(t.Context())
+	// That version did not store which machine the owner was on, so its clock is not known.
+	stats.Troubles = slices.DeleteFunc(stats.Troubles, func(t engine.Trouble) bool { return t.Works })
 	if err != nil || len(stats.Troubles) > 0 || len(stats.Silent) > 0 {
 		t.Errorf("troubles: %v, silent: %v, %v", stats.Troubles, stats.Silent, err)
 	}

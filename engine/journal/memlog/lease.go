@@ -25,7 +25,10 @@ type lease struct {
 	lost chan struct{} // closed when the owner knows that the lease has ended
 }
 
-var _ journal.Shared = (*shared)(nil)
+var (
+	_ journal.Shared  = (*shared)(nil)
+	_ journal.Clocked = (*shared)(nil)
+)
 
 // newLease makes the member the owner of a shard, or fails with ErrLocked.
 func newLease(ctx context.Context, m *Member, number int) (*lease, error) {
@@ -182,6 +185,20 @@ func (l shared) Serve(answer journal.Answer) error {
 	}
 	defer unlock()
 	return l.server.serve("shard", answer)
+}
+
+// SinceBoot implements [journal.Clocked].
+func (l shared) SinceBoot() (time.Duration, string) {
+	return time.Since(l.member.booted), l.member.boot
+}
+
+// Ahead implements [journal.Clocked].
+func (l shared) Ahead(_ context.Context, boot string) (time.Duration, bool) {
+	s := l.member.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	booted, ok := l.member.met[boot]
+	return booted.Sub(l.member.booted), ok
 }
 
 func isClosed(c <-chan struct{}) bool {

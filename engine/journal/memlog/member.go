@@ -25,6 +25,10 @@ type Member struct {
 	server   *server         // answers requests to the member
 
 	silent *silence // nil if its heartbeats arrive
+
+	boot   string               // id of the boot of its machine
+	booted time.Time            // when that was
+	met    map[string]time.Time // when the machines were booted whose members' heartbeats it has seen, by boot
 }
 
 var _ journal.Cluster = (*Member)(nil)
@@ -54,11 +58,15 @@ func (s *Store) JoinOlder(name string, format int) *Member {
 func (s *Store) newMember(name string) *Member {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.made.IsZero() {
+		s.made = time.Now()
+	}
 	for len(s.shards) < max(s.Shards, 1) {
 		s.shards = append(s.shards, newShard())
 	}
 	m := &Member{
 		process: process{store: s, gone: make(chan struct{})}, name: name, leases: map[*lease]bool{}, changed: make(chan struct{}),
+		boot: "memlog", booted: s.made, met: map[string]time.Time{},
 	}
 	m.server = newServer(m)
 	return m
@@ -74,8 +82,29 @@ func (m *Member) join() {
 	s.assign()
 }
 
+// SetBoot makes the member one of another machine, which was booted at a time; by default all
+// members are on one machine. It must be called before the member is used.
+func (m *Member) SetBoot(id string, at time.Time) {
+	m.store.mu.Lock()
+	defer m.store.mu.Unlock()
+	m.boot, m.booted = id, at
+	m.store.meet()
+}
+
+// meet records that the heartbeats of the members that can be reached arrive at each other.
+func (s *Store) meet() {
+	for _, m := range s.members {
+		for _, other := range s.members {
+			if m.silent == nil && other.silent == nil {
+				m.met[other.boot] = other.booted
+			}
+		}
+	}
+}
+
 // assign assigns the shards to the members that can be reached.
 func (s *Store) assign() {
+	s.meet()
 	owners := journal.Assign(s.ids(), len(s.shards))
 	for _, m := range s.members {
 		if m.silent == nil {

@@ -26,6 +26,7 @@ type Store struct {
 	members []*Member // members that have joined, have not left and do not count as dead
 	joined  int       // number of joins so far
 	settled map[string]string
+	made    time.Time // when the store was used first
 }
 
 // defaultSilence is the default of Store.Silence: about the time that a real cluster

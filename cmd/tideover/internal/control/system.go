@@ -73,7 +73,11 @@ func (s *System) Health() Health {
 		return h // a gateway that answers is healthy
 	}
 	for _, t := range s.engine.Troubles() {
-		h.Troubles = append(h.Troubles, t.What)
+		if t.Works {
+			h.Warnings = append(h.Warnings, t.What)
+		} else {
+			h.Troubles = append(h.Troubles, t.What)
+		}
 	}
 	for _, t := range s.engine.Warnings() {
 		h.Warnings = append(h.Warnings, t.What)
