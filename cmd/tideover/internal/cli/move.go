@@ -32,7 +32,8 @@ folder or a configuration file. A file with engine.nats stands for its cluster, 
 without for its data folder.
 
 Stop all servers at both places first. If one is still running, it is named and
-nothing is moved. The new place must be empty. The data is read back and compared;
+nothing is moved. After a server or a move of a cluster was killed, the move waits
+until its lease has ended. The new place must be empty. The data is read back and compared;
 then the old place is marked, so that no server opens it by mistake and does the same
 work twice. Nothing is deleted from the old place: keep it until you trust the new
 one. After an interruption, run the move again.
@@ -164,7 +165,14 @@ func (o *moveOptions) open(ctx context.Context, p *moveLocation) (journal.Log, e
 	if p.folder != "" {
 		return sqlitelog.Open(ctx, sqlitelog.Config{Dir: p.folder})
 	}
-	return cluster.Visit(ctx, cluster.Options{Config: &p.config.Engine, Secrets: p.config.Secrets(), Log: slog.New(slog.DiscardHandler), Redact: o.redactor.String})
+	defer o.erase()
+	return cluster.Visit(ctx, cluster.Options{Config: &p.config.Engine, Secrets: p.config.Secrets(), Log: slog.New(slog.DiscardHandler), Redact: o.redactor.String}, o.waiting)
+}
+
+// waiting prints that the move waits for the end of the leases of members that send no heartbeats.
+func (o *moveOptions) waiting(members string, left time.Duration) {
+	text := fmt.Sprintf("waiting until the lease of %s has ended, at most %v", members, left.Round(time.Second))
+	o.showProgress("lease", text, text)
 }
 
 // moved is the JSON output of move.
@@ -226,14 +234,19 @@ var stageNames = map[string]string{"read": "reading shards", "archives": "copyin
 // stage.
 func (o *moveOptions) progress(p move.Progress) {
 	text := cmp.Or(stageNames[p.Stage], p.Stage)
+	o.showProgress(p.Stage, text, fmt.Sprintf("%s, %d of %d", text, p.Done, p.Total))
+}
+
+// showProgress prints the text inPlace on a terminal, and otherwise the text once for each stage.
+func (o *moveOptions) showProgress(stage, text, inPlace string) {
 	switch {
 	case o.json:
 	case process.IsTerminal(o.io.Err):
-		fmt.Fprintf(o.io.Err, "%stideover: %s, %d of %d", clearLine, text, p.Done, p.Total)
-	case o.stage != p.Stage:
+		fmt.Fprintf(o.io.Err, "%stideover: %s", clearLine, inPlace)
+	case o.stage != stage:
 		fmt.Fprintf(o.io.Err, "tideover: %s\n", text)
 	}
-	o.stage = p.Stage
+	o.stage = stage
 }
 
 // erase clears the progress line on a terminal.

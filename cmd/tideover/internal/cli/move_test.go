@@ -100,6 +100,30 @@ func TestMovingHouse(t *testing.T) {
 	}
 }
 
+// A server that was killed is a member of the cluster until its lease has ended. A move waits for that.
+func TestAMoveWaitsForTheLeaseOfAKilledServer(t *testing.T) {
+	t.Parallel()
+	name := clusterName(t)
+	f := newClusterServers(t, movable+engineSection(natstest.Shared(t), name))
+	away := filepath.Join(f.dir, "cluster.yaml")
+	write(t, away, f.text)
+	a := f.serve("a")
+	a.waitForShards(1)
+	waiting := a.startRuns("patient", 3)
+	a.signal(syscall.SIGKILL)
+	a.wait()
+	o := tideover(t, "move", away, filepath.Join(f.dir, "back", "data"))
+	if o.code != 0 {
+		t.Fatalf("move: exit code %d, %s", o.code, o.stderr)
+	}
+	wantIn(t, "what was moved", o.out, "moved 3 runs from cluster "+name)
+	wantIn(t, "the progress", o.stderr, "waiting until the lease of ")
+	f.text = movable
+	back := f.serve("back")
+	f.open()
+	back.waitForSuccess(waiting)
+}
+
 func TestTheFirstLineOfARefusedMoveSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	f := newClusterServers(t, movable)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/jetstream"
+	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/retry"
 )
@@ -99,39 +100,38 @@ func outcome(err error) retry.Outcome {
 // visitTime is how long [Visit] waits for the servers.
 const visitTime = 30 * time.Second
 
-// Visit opens the log of a cluster for a command that needs the cluster for itself. It returns an
-// error if the cluster has other members.
-func Visit(ctx context.Context, o Options) (*jetstream.Log, error) {
+// Visit opens the log of a cluster for a command that needs the cluster for itself. If the cluster
+// has members that send no heartbeats, it waits until their leases have ended, and calls waiting
+// meanwhile. It returns an error if the cluster has other members.
+func Visit(ctx context.Context, o Options, waiting func(members string, left time.Duration)) (*jetstream.Log, error) {
 	c, err := o.log()
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, visitTime)
+	opening, cancel := context.WithTimeout(ctx, visitTime)
 	defer cancel()
-	l, err := jetstream.Open(ctx, c)
+	l, err := jetstream.Open(opening, c)
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
-	if err := alone(ctx, l); err != nil {
+	others, err := l.AwaitAlone(ctx, func(others []journal.Member, left time.Duration) { waiting(describe(others), left) })
+	switch {
+	case err != nil && len(others) > 0:
+		err = fmt.Errorf("in use by %s: %w: check the NATS servers with tideover doctor", describe(others), err)
+	case len(others) > 0:
+		err = fmt.Errorf("in use by %s: stop them first", describe(others))
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cluster %s: %w", c.Name, err), l.Close())
 	}
 	return l, nil
 }
 
-// alone returns an error that names the other members of the cluster, nil if there are none.
-func alone(ctx context.Context, l *jetstream.Log) error {
-	st, err := l.Status(ctx)
-	if err != nil {
-		return err
+// describe names members.
+func describe(members []journal.Member) string {
+	var names []string
+	for _, m := range members {
+		names = append(names, fmt.Sprintf("%s (%s, last heartbeat %v ago)", m.Name, m.ID, m.Silence.Round(100*time.Millisecond)))
 	}
-	var others []string
-	for _, m := range st.Members {
-		if m.ID != l.Member() {
-			others = append(others, fmt.Sprintf("%s (%s, last heartbeat %v ago)", m.Name, m.ID, m.Silence.Round(100*time.Millisecond)))
-		}
-	}
-	if len(others) > 0 {
-		return fmt.Errorf("in use by %s: stop them first", strings.Join(others, ", "))
-	}
-	return nil
+	return strings.Join(names, ", ")
 }

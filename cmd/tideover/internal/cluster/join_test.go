@@ -99,7 +99,7 @@ func TestPermanentErrorsAreNotRetried(t *testing.T) {
 	for name, do := range map[string]func(context.Context, Options) error{
 		"join":    func(ctx context.Context, o Options) error { _, err := Join(ctx, o); return err },
 		"examine": func(ctx context.Context, o Options) error { _, err := Examine(ctx, o); return err },
-		"visit":   func(ctx context.Context, o Options) error { _, err := Visit(ctx, o); return err },
+		"visit":   func(ctx context.Context, o Options) error { _, err := Visit(ctx, o, nil); return err },
 	} {
 		if err := do(t.Context(), o); err == nil || !strings.HasPrefix(err.Error(), "engine: name: ") {
 			t.Errorf("%s: %v", name, err)
