@@ -98,11 +98,16 @@ func (x *examiner) checkCopies(list []copies) {
 	all := tallies(list)
 	var gone []string
 	for _, name := range slices.Sorted(maps.Keys(all)) {
+		s, answered := x.server(name)
 		switch t := all[name]; {
-		case !t.there() && !x.answered(name):
+		case answered && s.Data.Disabled:
+			x.add(journal.Weak, "make room on its disk, then restart it, or make it reload its configuration (nats-server --signal reload): it does not continue by itself",
+				oneLess(list), "server %s has switched JetStream off, because its disk was full or could not be written: it is missing in %s",
+				name, textfmt.Plural(t.well+t.behind+t.gone, "stream"))
+		case !t.there() && !answered:
 			gone = append(gone, name)
 		case t.behind+t.gone > 0:
-			x.add(journal.Weak, "wait, it catches up by itself; if it does not, look at its log", oneLess(list),
+			x.add(journal.Weak, "wait, it catches up by itself; if it does not, look at its log, and restart it", oneLess(list),
 				"server %s is behind in %s, by up to %s", name, textfmt.Plural(t.behind+t.gone, "stream"), textfmt.PluralOf(int(t.lag), "entry", "entries"))
 		}
 	}
@@ -117,12 +122,17 @@ func (x *examiner) addGone(gone []string, list []copies) {
 	if len(gone) > 1 {
 		what = fmt.Sprintf("servers %s are not there", strings.Join(gone, ", "))
 	}
-	x.add(journal.Weak, "start it; its copies catch up by themselves", oneLess(list), "%s", x.withMissing(what))
+	x.add(journal.Weak, "start it; its copies catch up by themselves. If it runs, its disk may be full: make room, and restart it",
+		oneLess(list), "%s", x.withMissing(what))
 }
 
-// answered reports whether the server with the name has answered the system account.
-func (x *examiner) answered(name string) bool {
-	return slices.ContainsFunc(x.servers, func(s serverInfo) bool { return s.Server.Name == name })
+// server returns what the server with the name has answered to the system account.
+func (x *examiner) server(name string) (s serverInfo, answered bool) {
+	i := slices.IndexFunc(x.servers, func(s serverInfo) bool { return s.Server.Name == name })
+	if i < 0 {
+		return s, false
+	}
+	return x.servers[i], true
 }
 
 // withMissing adds the servers and addresses that do not answer to the text of a

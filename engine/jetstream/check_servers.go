@@ -111,7 +111,7 @@ func skew(shown, from, to time.Time) time.Duration {
 func (x *examiner) checkServerInfo(s serverInfo) {
 	x.checkVersion(s.Server.Name, s.Server.Version)
 	if s.Data.Disabled {
-		return // without JetStream the server has no streams
+		return // it has no streams, or checkCopies reports it
 	}
 	x.addIf(!s.Data.Config.SyncAlways, journal.Weak, `set sync_interval to "always" in the server's jetstream block`,
 		"what was acknowledged in that time is lost in a power cut",

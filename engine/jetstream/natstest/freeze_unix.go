@@ -13,6 +13,8 @@ import (
 
 func (n *node) thaw() error { return n.signal(syscall.SIGCONT) }
 
+func (n *node) reload() error { return n.signal(syscall.SIGHUP) }
+
 // freeze stops the process and, on systems with /proc, waits until it has
 // stopped.
 func (n *node) freeze(ctx context.Context) error {

@@ -171,6 +171,14 @@ func (c *Cluster) Continue(i int) {
 	}
 }
 
+// Reload makes a node read its configuration again (SIGHUP).
+func (c *Cluster) Reload(i int) {
+	c.t.Helper()
+	if err := c.list[i].reload(); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
 // Cut disconnects a node from its clients and from all other nodes. The cluster
 // must have proxies.
 func (c *Cluster) Cut(i int) { c.setBlocked(i, true) }
