@@ -7,6 +7,7 @@ N         ?= 1
 RUNS      ?= 10000
 KILLS     ?= 100
 HARMS     ?= 100
+TAKEOVERS ?= 30
 FAULTS    ?= 1000
 SOAK      ?= 10m
 SUITES    ?= nethttp h2spec connect grpc
@@ -89,9 +90,10 @@ crash: ## thousands of runs, the process killed again and again, on a good disk 
 faults: ## syncs that fail at random points, each followed by a power cut; FAULTS
 	$(GO) test ./engine -run TestSyncFailuresAndPowerCuts -v -timeout 2h -faults.rounds $(FAULTS)
 
-crash-cluster: ## the same on a cluster: workers and servers killed, stopped, cut off; HARMS; and ten runs that kill workers
+crash-cluster: ## the same on a cluster: workers and servers killed, stopped, cut off; HARMS; ten runs that kill workers; and clocks that differ; TAKEOVERS
 	$(GO) test ./engine/jetstream/clustertest -run TestClusterKilledAgainAndAgain -v -timeout 2h -crash.runs $(RUNS) -crash.harms $(HARMS)
 	$(GO) test ./engine/jetstream/clustertest -run TestClusterFindsKillers -v -timeout 1h -killers 10
+	$(GO) test ./engine/jetstream/clustertest -run TestClocksDiffer -v -timeout 1h -clocks.takeovers $(TAKEOVERS)
 
 anchors: ## the simulator shows published results again, at full size
 	$(GO) test ./sim -run TestAnchor -v -timeout 1h -anchors

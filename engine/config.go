@@ -136,7 +136,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.snapshotAfter = cmp.Or(c.snapshotAfter, snapshotAfter)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	if c.wall == nil {
-		c.wall = time.Time.UnixNano
+		c.wall = boottime.Wall
 	}
 	if c.uptime == nil {
 		c.uptime = boottime.Elapsed

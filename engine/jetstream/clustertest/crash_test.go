@@ -41,7 +41,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	for env, act := range map[string]func(dir string) error{childEnv: work, deployEnv: deploy, killerEnv: runKillers} {
+	for env, act := range map[string]func(dir string) error{childEnv: work, deployEnv: deploy, killerEnv: runKillers, clockEnv: runClocks} {
 		dir := os.Getenv(env)
 		if dir == "" {
 			continue
