@@ -177,22 +177,24 @@ func (s *Sink) line(batch []byte, r record) []byte {
 	return append(append(batch, s.redactor.Bytes(data)...), '\n')
 }
 
-// store writes a batch, and retries until it is written or the sink is closed. Meanwhile new events
-// wait in the queue.
+// store writes a batch, and retries until it is written or the sink is closed; then it tries once more.
+// Meanwhile new events wait in the queue.
 func (s *Sink) store(batch []byte) {
-	for {
+	for last := false; ; {
 		n, err := s.file.write(batch)
+		s.report(err)
 		if err == nil {
-			s.report(nil)
 			return
 		}
 		batch = batch[n:]
-		s.report(err)
+		if last {
+			s.err = fmt.Errorf("audit: not all events were written: %w", err)
+			return
+		}
 		select {
 		case <-time.After(pause):
 		case <-s.closing:
-			s.err = fmt.Errorf("audit: not all events were written: %w", err)
-			return
+			last = true
 		}
 	}
 }
