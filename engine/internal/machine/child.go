@@ -46,7 +46,7 @@ type FormerChild struct {
 }
 
 // FormerKind is the kind, in the identity of a result, of those that have the former child of an
-// operation, whose name they have. ReadResults does not yield them.
+// operation, whose name they have. Run.Results does not return them.
 const FormerKind = "former"
 
 func (f *FormerChild) append(b []byte) []byte {
@@ -121,10 +121,11 @@ func (r *Run) FormerChild(identity string, slot int) (f FormerChild, ok bool) {
 		case o.Name != identity:
 			continue
 		case o.Reason != 0:
-			if f, ok = o.former(); !ok { // its child was never started
+			failed, started := o.former()
+			if !started {
 				continue
 			}
-			number = 0
+			f, number = failed, 0
 		case f.Origin.IsZero():
 			number = o.Number
 		}

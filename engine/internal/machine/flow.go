@@ -265,7 +265,7 @@ func (r *Run) Results() []byte {
 	if r.flow == nil {
 		return nil
 	}
-	return slices.Clip(r.flow.results)
+	return slices.Clip(r.flow.results[r.flow.formerEnd():])
 }
 
 // ReadResults yields the results of operations, in the order in which the operations ended. Their
@@ -273,7 +273,7 @@ func (r *Run) Results() []byte {
 func ReadResults(encoded []byte) iter.Seq[OpResult] {
 	return func(yield func(OpResult) bool) {
 		for _, o := range resultsAt(encoded) {
-			if o.Number > 0 && !yield(o) { // else it is the former child of an operation
+			if !yield(o) {
 				return
 			}
 		}
@@ -498,11 +498,33 @@ func (f *flow) addResult(o *OpResult) {
 	f.attempts += int32(o.Attempts)
 }
 
-// setFormer keeps the former child of an operation with this identity.
-func (f *flow) setFormer(identity string, former []byte) {
-	now := OpResult{Name: FormerKind + ":" + OpName(identity), Data: former}
-	f.removeResults(func(_ int, o *OpResult) bool { return o.Name == now.Name })
-	f.addResult(&now)
+// addFormer keeps the former children of operations, by the names of their results. They are before
+// the results of operations, so that these are found fast: see formerEnd.
+func (f *flow) addFormer(children map[string][]byte) {
+	if len(children) == 0 {
+		return
+	}
+	f.removeResults(func(_ int, o *OpResult) bool { return children[o.Name] != nil })
+	var former []byte
+	for _, name := range slices.Sorted(maps.Keys(children)) {
+		o := OpResult{Name: name, Data: children[name]}
+		former = o.append(former)
+		f.size += int32(len(o.Data))
+	}
+	f.results = slices.Concat(former, f.results)
+	if f.undo != nil {
+		f.undo.since += len(former)
+	}
+}
+
+// formerEnd returns where the results of operations begin, after the former children.
+func (f *flow) formerEnd() int {
+	for at, o := range resultsAt(f.results) {
+		if o.Number > 0 {
+			return at
+		}
+	}
+	return len(f.results)
 }
 
 // endOp keeps the result of an operation that has ended, and removes its step.
@@ -521,7 +543,7 @@ func (m *state) endOp(r *Run, rec *Record) {
 		case rec.Reason != 0:
 			o.Data = former.append(nil)
 		case former.Origin != c.ID || former.Undos > 0: // else it follows from the number of the operation
-			f.setFormer(o.Name, former.append(nil))
+			f.addFormer(map[string][]byte{FormerKind + ":" + OpName(o.Name): former.append(nil)})
 		}
 	}
 	f.addResult(&o)
@@ -621,10 +643,8 @@ func (f *flow) forget(keepChildren bool, drop func(at int, o *OpResult) bool) {
 			}
 		}
 	}
-	f.removeResults(func(at int, o *OpResult) bool { return drop(at, o) || former[o.Name] != nil })
-	for _, name := range slices.Sorted(maps.Keys(former)) {
-		f.addResult(&OpResult{Name: name, Data: former[name]})
-	}
+	f.removeResults(drop)
+	f.addFormer(former)
 }
 
 // removeResults removes results.

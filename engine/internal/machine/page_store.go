@@ -213,7 +213,10 @@ func (p *pageStore) Copy(r *Run) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	results := whole.Results() // up to MaxResults, which nothing changes: share them
+	var results []byte
+	if whole.flow != nil {
+		results = slices.Clip(whole.flow.results) // up to MaxResults, which nothing changes: share them
+	}
 	if r.IsCold() {
 		results = slices.Clone(results) // they are in the memory of a frame
 	}
