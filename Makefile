@@ -9,6 +9,7 @@ KILLS     ?= 100
 HARMS     ?= 100
 TAKEOVERS ?= 30
 FAULTS    ?= 1000
+DAMAGES   ?= 1000
 SOAK      ?= 10m
 SUITES    ?= nethttp h2spec connect grpc
 VERSION   ?=
@@ -29,7 +30,7 @@ PEERS      = $(shell $(TESTED) | grep -E '$(OTHERS)')
 TEST       = TIDEOVER_TEST_COMMAND=$(CURDIR)/$(BIN) GOGC=400 $(GO) test -vet=off
 export GORACE ?= atexit_sleep_ms=0
 
-.PHONY: help run test test-race test-more stress vet bench bench-durable bench-waiting bench-gateway bench-cluster anchors mutate science lint fuzz build clean crash faults crash-cluster soak soak-page interop suites man docs licenses release release-check
+.PHONY: help run test test-race test-more stress vet bench bench-durable bench-waiting bench-gateway bench-cluster anchors mutate science lint fuzz build clean crash faults damage crash-cluster soak soak-page interop suites man docs licenses release release-check
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -89,6 +90,9 @@ crash: ## thousands of runs, the process killed again and again, on a good disk 
 
 faults: ## syncs that fail at random points, each followed by a power cut; FAULTS
 	$(GO) test ./engine -run TestSyncFailuresAndPowerCuts -v -timeout 2h -faults.rounds $(FAULTS)
+
+damage: ## 1 000 damages of one file each of a data folder with 2 000 runs: opened whole, or refused with a remedy; DAMAGES
+	$(GO) test ./engine -run TestADamagedFileIsNoticed -v -timeout 2h -damage.count $(DAMAGES) -damage.runs 2000
 
 crash-cluster: ## the same on a cluster: workers and servers killed, stopped, cut off; HARMS; ten runs that kill workers; and clocks that differ; TAKEOVERS
 	$(GO) test ./engine/jetstream/clustertest -run TestClusterKilledAgainAndAgain -v -timeout 2h -crash.runs $(RUNS) -crash.harms $(HARMS)

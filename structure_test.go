@@ -41,7 +41,7 @@ type area struct {
 
 var areas = map[string]area{
 	"engine": {tests: true, ranks: map[string]int{
-		"journal": 0, "internal/codec": 0, "internal/disk": 0, "internal/goroutine": 0,
+		"journal": 0, "internal/codec": 0, "internal/disk": 0, "internal/goroutine": 0, "internal/sqlitefile": 0,
 		"journal/journaltest": 1, "jetstream/natstest": 1, "internal/faultdisk": 1,
 		"internal/machine": 2, "internal/view": 2, "journal/memlog": 2, "sqlitelog": 2, "jetstream": 2,
 		"internal/store": 3,

@@ -31,6 +31,11 @@ type Config struct {
 	// is on disk.
 	Durability Durability
 
+	// AcceptLoss opens a log that ends before what was acknowledged, for example because a file
+	// of [Config.Dir] is damaged. Without it, Open fails with a [journal.LossError]. The loss is
+	// recorded in the log, and [Engine.Warnings] shows it.
+	AcceptLoss bool
+
 	// Workflows are the workflows whose runs this process can execute. [Engine.Start]
 	// adds the workflow that it is called with.
 	Workflows []*Workflow

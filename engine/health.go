@@ -9,17 +9,19 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/internal/logsample"
 )
 
 // health has the current troubles and warnings of a shard. Any goroutine may use it.
 type health struct {
 	mu       sync.Mutex
-	troubles [4]trouble                // by the constants troubleStore and so on
+	troubles [5]trouble                // by the constants troubleStore and so on
 	clock    trouble                   // see clockUnknown
 	clockEnd time.Time                 // when the last wait that clock concerns is over
 	warnings []Trouble                 // about schedules
 	blocked  []Trouble                 // warnings about functions of flows
+	losses   []Trouble                 // what the log and the archives have lost
 	wrong    error                     // an internal error that stops the shard; nil if there is none
 	logged   logsample.Sampler[string] // limits repeated log lines, by message
 	cfg      *Config
@@ -45,6 +47,7 @@ const (
 	troubleView
 	troubleSnapshot
 	troubleDeadlock
+	troubleArchive
 )
 
 func (h *health) set(which int, err error) {
@@ -138,6 +141,30 @@ func (h *health) warn(list []Trouble) {
 	h.warnings = list
 }
 
+// shownFor is how long the loss of entries is shown.
+const shownFor = 30 * 24 * time.Hour
+
+// lost adds losses of the log to the warnings.
+func (h *health) lost(list []journal.Loss) {
+	for _, l := range list {
+		if time.Since(l.At) > shownFor {
+			continue
+		}
+		h.cfg.Logger.Warn("the log has lost acknowledged entries", "loss", l.String(), "recorded", l.At, "because", l.Why)
+		h.lose(Trouble{
+			What: "the log has lost acknowledged entries: runs may be missing, or in an earlier state", Since: l.At, Error: l.String() + "; " + l.Why,
+			Do: "restore a backup that has these entries, or start the missing runs again",
+		})
+	}
+}
+
+// lose adds a warning that stays until the shard is opened again.
+func (h *health) lose(t Trouble) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.losses = append(h.losses, t)
+}
+
 // broken notes an internal error: a record contradicts the state. The owner stops before
 // it stores the turn in which that happened.
 func (h *health) broken(err error) {
@@ -161,19 +188,20 @@ type Trouble struct {
 	Since time.Time `json:"since"`
 	Error string    `json:"error"`
 	Works bool      `json:"works,omitempty"` // the engine works, although a promise may be broken
+	Do    string    `json:"do,omitempty"`    // what to do about it; empty if the error says it
 }
 
 // list returns the current troubles of the shard.
 func (h *health) list() (list []Trouble) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for i, what := range [...]string{"can't store what happens", "can't write the view", "can't write a snapshot", "can't go on: attempts wait for runs that can't begin (deadlock)"} {
+	for i, what := range [...]string{"can't store what happens", "can't write the view", "can't write a snapshot", "can't go on: attempts wait for runs that can't begin (deadlock)", "can't read an archive of finished runs"} {
 		if t := h.troubles[i]; t.err != nil {
 			list = append(list, Trouble{What: what, Since: t.since, Error: h.cfg.Redact(t.err.Error())})
 		}
 	}
 	if t := h.clock; t.err != nil && time.Now().Before(h.clockEnd) {
-		list = append(list, Trouble{clockTrouble, t.since, t.err.Error(), true})
+		list = append(list, Trouble{What: clockTrouble, Since: t.since, Error: t.err.Error(), Works: true})
 	}
 	return list
 }
@@ -182,7 +210,7 @@ func (h *health) list() (list []Trouble) {
 func (h *health) listWarnings() []Trouble {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	list := slices.Concat(h.warnings, h.blocked)
+	list := slices.Concat(h.losses, h.warnings, h.blocked)
 	for i := range list {
 		list[i].Error = h.cfg.Redact(list[i].Error)
 	}

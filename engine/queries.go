@@ -354,9 +354,9 @@ func (e *Engine) Troubles() []Trouble {
 	return list
 }
 
-// Warnings returns problems that an operator should look at, although this process works: schedules
-// whose last start was refused, and functions of flows that have neither called an operation nor
-// returned for a minute.
+// Warnings returns problems that an operator should look at, although this process works: entries
+// that the log has lost in the last 30 days, schedules whose last start was refused, and functions of
+// flows that have neither called an operation nor returned for a minute.
 func (e *Engine) Warnings() (list []Trouble) {
 	for _, sh := range e.shards() {
 		list = append(list, sh.health.listWarnings()...)

@@ -22,6 +22,9 @@ type recovery struct {
 }
 
 func (r recovery) run(ctx context.Context) error {
+	if log, ok := r.sh.lease.(journal.LossReporter); ok {
+		r.sh.health.lost(log.Losses())
+	}
 	r.o.storeWait = ctx
 	defer func() { r.o.storeWait = context.Background() }()
 	if err := r.restore(ctx); err != nil {
@@ -32,6 +35,9 @@ func (r recovery) run(ctx context.Context) error {
 			return err
 		}
 		r.sh.views.setMissing(err)
+	}
+	if err := r.checkArchives(ctx); err != nil {
+		return err
 	}
 	if err := r.replay(ctx); err != nil {
 		return err
@@ -46,6 +52,9 @@ func (r recovery) run(ctx context.Context) error {
 // restore reads the newest snapshot that is not damaged. Without snapshots the state is empty,
 // if the log is complete from its first entry.
 func (r recovery) restore(ctx context.Context) error {
+	if err := r.checkBlobs(ctx); err != nil {
+		return err
+	}
 	first, snapshots, _, err := store.List(ctx, r.sh.lease)
 	if err != nil {
 		return err
@@ -72,6 +81,76 @@ func (r recovery) restore(ctx context.Context) error {
 	}
 	r.o.m = machine.New()
 	r.o.m.Cold(r.sh.snapshots.paging.Load)
+	return nil
+}
+
+// checkBlobs returns an error if a blob has the effects of entries that the log does not have. If the
+// loss is accepted, it deletes the blob: later entries get the same numbers.
+func (r recovery) checkBlobs(ctx context.Context) error {
+	_, last, err := r.sh.lease.Bounds(ctx)
+	if err != nil {
+		return err
+	}
+	blobs, err := r.sh.lease.Blobs(ctx)
+	if err != nil {
+		return err
+	}
+	var ahead []string
+	for _, b := range blobs {
+		for _, prefix := range []string{store.SnapshotPrefix, store.ArchivePrefix} {
+			seq, ok := store.ParseName(b.Name, prefix)
+			if !ok || seq <= last {
+				continue
+			}
+			if err := r.checkEnd(last, seq, b.Name); err != nil {
+				return err
+			}
+			ahead = append(ahead, b.Name)
+		}
+	}
+	return store.Delete(ctx, r.sh.lease, ahead)
+}
+
+// checkArchives adds a warning for each archive that is missing or does not have its size. The view has the
+// runs of the archive too, so nothing is missing in lists before the view is rebuilt.
+func (r recovery) checkArchives(ctx context.Context) error {
+	_, _, archives, err := store.List(ctx, r.sh.lease)
+	if err != nil {
+		return err
+	}
+	if _, ok := r.sh.lease.(journal.Witnessed); !ok {
+		return nil // opening a blob of a cluster reads all of it
+	}
+	for _, name := range archives {
+		raw, err := r.sh.lease.Get(ctx, name)
+		switch {
+		case err == nil:
+			_ = raw.Close() // it was not even read
+		case store.IsDamage(err):
+			r.sh.health.lose(Trouble{
+				What: "an archive of finished runs is damaged: these runs are missing when the view is rebuilt", Since: time.Now(),
+				Error: fmt.Sprintf("archive %s: %v", name, err), Do: restoreFolder,
+			})
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+// checkEnd returns an error if the log ends before the entry seq, whose effects shown has, and the loss
+// is not accepted. A backend that implements [journal.Witnessed] has checked the end of the log, so shown
+// is wrong then.
+func (r recovery) checkEnd(last, seq uint64, shown string) error {
+	if _, ok := r.sh.lease.(journal.Witnessed); ok || seq <= last {
+		return nil
+	}
+	loss := journal.Loss{Log: fmt.Sprintf("the log of shard %d", r.sh.number), From: last + 1, To: seq, Shown: shown}
+	if !r.sh.cfg.AcceptLoss {
+		return &journal.LossError{Loss: loss, Restore: "restore a backup of the cluster", Acceptable: true}
+	}
+	loss.At, loss.Why = time.Now(), journal.WhyAccepted
+	r.sh.health.lost([]journal.Loss{loss})
 	return nil
 }
 

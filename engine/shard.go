@@ -77,7 +77,7 @@ func openFolder(ctx context.Context, cfg Config) (journal.Log, error) {
 	if cfg.Durability == OS {
 		mode = sqlitelog.OS
 	}
-	return sqlitelog.Open(ctx, sqlitelog.Config{Dir: cfg.Dir, Durability: mode})
+	return sqlitelog.Open(ctx, sqlitelog.Config{Dir: cfg.Dir, Durability: mode, AcceptLoss: cfg.AcceptLoss, CheckEntry: machine.CheckEntry})
 }
 
 // open takes the lease of the shard, restores the state, and records that this process owns

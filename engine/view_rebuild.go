@@ -32,16 +32,22 @@ func (v *viewWriter) open(ctx context.Context) (err error) {
 	if why := opened.Rebuilt(); why != "" {
 		v.sh.cfg.Logger.Warn("the view is rebuilt", "because", why)
 	}
+	ours, err := v.adopt(ctx)
+	if err != nil {
+		return err
+	}
 	_, last, err := v.sh.lease.Bounds(ctx)
 	if err != nil {
 		return err
 	}
 	switch v.cursor = opened.Cursor(); {
-	case v.cursor > 0 && last == 0:
-		return fmt.Errorf("%w: the log is empty, but the view %s has %d entries of it: restore a backup, or use another folder to begin with nothing",
-			journal.ErrDamaged, v.path, v.cursor)
+	case !ours:
+		return v.rebuild(errors.New("it belongs to another log, or to this one before it lost entries"))
 	case v.cursor > last:
-		return v.rebuild(fmt.Errorf("the view includes entry %d, but the log ends at entry %d", v.cursor, last))
+		if err := (recovery{v.sh, v.o}).checkEnd(last, v.cursor, v.path); err != nil {
+			return err
+		}
+		return v.rebuild(fmt.Errorf("the view includes entry %d, and the log ends at entry %d", v.cursor, last))
 	case v.cursor > 0 && v.cursor < v.o.m.Seq():
 		// Another process owned the shard meanwhile, or a backup was restored.
 		return v.rebuild(fmt.Errorf("the view ends at entry %d, before the snapshot of entry %d", v.cursor, v.o.m.Seq()))
@@ -49,6 +55,15 @@ func (v *viewWriter) open(ctx context.Context) (err error) {
 		return v.fill()
 	}
 	return nil
+}
+
+// adopt makes the view one of the log. It returns false if the view belongs to another log.
+func (v *viewWriter) adopt(ctx context.Context) (ours bool, err error) {
+	log, ok := v.sh.lease.(journal.Witnessed)
+	if !ok {
+		return true, nil
+	}
+	return v.view.Load().Adopt(ctx, log.Identity())
 }
 
 // tryReopen opens a view that could not be opened before, if it is time to try again. It returns
@@ -71,7 +86,7 @@ func (v *viewWriter) tryReopen() bool {
 func (v *viewWriter) rebuild(why error) error {
 	v.sh.cfg.Logger.Error("the view can't be used and is rebuilt from the log", "path", v.path, "because", why)
 	_ = v.view.Load().Close()
-	for _, suffix := range []string{"", "-wal", "-shm"} {
+	for _, suffix := range []string{"", "-wal", "-shm", "-sum"} {
 		_ = os.Remove(v.path + suffix)
 	}
 	fresh, err := view.Open(context.Background(), v.path)
@@ -79,6 +94,9 @@ func (v *viewWriter) rebuild(why error) error {
 		return fmt.Errorf("view: %w", err)
 	}
 	v.view.Store(fresh)
+	if _, err := v.adopt(context.Background()); err != nil {
+		return err
+	}
 	return v.fill()
 }
 
@@ -93,16 +111,20 @@ func (v *viewWriter) fill() error {
 		return err
 	}
 	for _, name := range archives {
-		err := fillView(ctx, v.view.Load(), func(yield func(*machine.Run) error) error {
-			return store.ReadArchive(ctx, v.sh.lease, name, v.o.m, yield)
-		})
-		if err != nil {
-			if !store.IsDamage(err) {
-				return fmt.Errorf("archive %s: %w", name, err)
-			}
+		err := store.VerifyBlob(ctx, v.sh.lease, name)
+		if err == nil {
+			err = fillView(ctx, v.view.Load(), func(yield func(*machine.Run) error) error {
+				return store.ReadArchive(ctx, v.sh.lease, name, v.o.m, yield)
+			})
+		}
+		switch {
+		case store.IsDamage(err):
 			// The finished runs of this archive are missing in lists. Other runs are
 			// not affected.
+			v.sh.health.set(troubleArchive, fmt.Errorf("archive %s: %w; finished runs are missing in lists: restore a backup, which replaces the whole folder", name, err))
 			v.sh.cfg.Logger.Error("an archive of finished runs can't be read", "name", name, "error", err)
+		case err != nil:
+			return fmt.Errorf("archive %s: %w", name, err)
 		}
 	}
 	return fillView(ctx, v.view.Load(), v.sh.snapshots.readUnstored)

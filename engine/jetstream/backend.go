@@ -88,7 +88,7 @@ func (b *backend) replaceShard(ctx context.Context, shard int, old, next shardRe
 // releaseShard removes the owner from the record of a shard, if the record is still
 // the one given.
 func (b *backend) releaseShard(ctx context.Context, shard int, r shardRecord) error {
-	revision, err := b.replaceShard(ctx, shard, r, shardRecord{Epoch: r.Epoch, Last: r.Last, revision: r.revision})
+	revision, err := b.replaceShard(ctx, shard, r, shardRecord{Epoch: r.Epoch, Last: r.Last, Lost: r.Lost, revision: r.revision})
 	if errors.Is(err, errChanged) {
 		return nil
 	}

@@ -22,10 +22,24 @@ type memberRecord struct {
 
 // shardRecord is the record of a shard in the bucket.
 type shardRecord struct {
-	Owner    string `json:"owner"` // id of a member; empty means none
-	Epoch    uint64 `json:"epoch"`
-	Last     uint64 `json:"last"` // sequence of the log's last entry when this was written
+	Owner string `json:"owner"` // id of a member; empty means none
+	Epoch uint64 `json:"epoch"`
+	Last  uint64 `json:"last"` // sequence of the log's last entry when this was written
+
+	Lost     string `json:"lost,omitempty"` // JSON of the losses that were accepted; a member of an earlier version drops it
 	revision uint64
+}
+
+// losses returns the losses that were accepted.
+func (r *shardRecord) losses() (list []journal.Loss) {
+	_ = json.Unmarshal([]byte(r.Lost), &list) // an empty or damaged text means none: the losses are only shown
+	return list
+}
+
+func (r *shardRecord) addLoss(loss journal.Loss) error {
+	text, err := json.Marshal(append(r.losses(), loss))
+	r.Lost = string(text)
+	return err
 }
 
 // clusterState is the contents of the bucket at one time: the members and the owners of

@@ -20,7 +20,7 @@ func TestViewReadsTheBucket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := v.shards[1]; got != (shardRecord{"a", 4, 100, 7}) {
+	if got := v.shards[1]; got != (shardRecord{Owner: "a", Epoch: 4, Last: 100, revision: 7}) {
 		t.Errorf("shard 1 is %+v", got)
 	}
 	if len(v.members) != 2 || v.members["b"].revision != 9 || v.members["b"].Name != "host-2" {

@@ -63,6 +63,10 @@ type Config struct {
 	Prefix string // put before the names of settings in errors and findings, such as "engine."; they are lease-time for LeaseTime and so on
 	Before string // id of the cluster that this process was in last, from [Log.ClusterID]; Open logs an error if it finds another cluster. Empty means none
 
+	// AcceptLoss leases a shard whose stream ends before what was acknowledged. Without it, Lease fails
+	// with a [journal.LossError]. The loss is recorded in the record of the shard.
+	AcceptLoss bool
+
 	beat        time.Duration                  // between two heartbeats, for tests; 0 means a twelfth of LeaseTime
 	sinceBoot   func() (time.Duration, string) // returns the time since boot and the id of the boot, for tests; nil means those of the machine
 	requestTime time.Duration                  // how long a server may take to answer, for tests; 0 means the constant requestTime

@@ -38,8 +38,9 @@ type lease struct {
 }
 
 var (
-	_ journal.Shared  = (*lease)(nil)
-	_ journal.Clocked = (*lease)(nil)
+	_ journal.Shared       = (*lease)(nil)
+	_ journal.Clocked      = (*lease)(nil)
+	_ journal.LossReporter = (*lease)(nil)
 )
 
 func newLease(t *leaseTable, shard int, r shardRecord, s logState) *lease {
@@ -66,6 +67,13 @@ func (l *lease) SinceBoot() (time.Duration, string) { return l.backend.cfg.since
 // Ahead implements [journal.Clocked].
 func (l *lease) Ahead(ctx context.Context, boot string) (time.Duration, bool) {
 	return l.table.clocks.of(ctx, boot)
+}
+
+// Losses implements [journal.LossReporter].
+func (l *lease) Losses() []journal.Loss {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.record.losses()
 }
 
 // Lost implements [journal.Lease].

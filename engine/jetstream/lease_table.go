@@ -166,6 +166,10 @@ func (t *leaseTable) nextRecord(ctx context.Context, shard int, id string, r sha
 	}
 	s := t.shardLog(shard)
 	state, err := t.logStateSince(ctx, s, r.Last)
+	if loss, ok := errors.AsType[*journal.LossError](err); ok && t.cfg.AcceptLoss {
+		loss.At, loss.Why = time.Now(), journal.WhyAccepted
+		err = r.addLoss(loss.Loss)
+	}
 	if err != nil {
 		return r, err
 	}
@@ -173,7 +177,7 @@ func (t *leaseTable) nextRecord(ctx context.Context, shard int, id string, r sha
 	if err != nil {
 		return r, err
 	}
-	return shardRecord{Owner: id, Epoch: 1 + max(r.Epoch, epoch), Last: state.last, revision: r.revision}, nil
+	return shardRecord{Owner: id, Epoch: 1 + max(r.Epoch, epoch), Last: state.last, Lost: r.Lost, revision: r.revision}, nil
 }
 
 // checkFree returns an error if another member owns the shard.

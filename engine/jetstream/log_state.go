@@ -51,8 +51,8 @@ func (settings settings) logState(s stream, info *natsjs.StreamInfo) (logState, 
 
 // logStateSince is logState for a log that has had the entry known. An answer that ends
 // before that entry may come from an old leader, so it asks again after a barrier. If the
-// second answer ends before it too, the log has lost entries, and the error is
-// ErrDamaged.
+// second answer ends before it too, the log has lost entries, and the error is a
+// [journal.LossError].
 func (b *backend) logStateSince(ctx context.Context, s stream, known uint64) (logState, error) {
 	state, err := b.logState(ctx, s)
 	if err != nil || state.last >= known {
@@ -64,9 +64,12 @@ func (b *backend) logStateSince(ctx context.Context, s stream, known uint64) (lo
 	if state, err = b.logState(ctx, s); err != nil || state.last >= known {
 		return state, err
 	}
-	return state, fmt.Errorf("%w: stream %s ends at entry %d, but entry %d was recorded; it was emptied, replaced or restored from an "+
-		"old backup: let another replica lead (nats stream cluster step-down), which may have more, or restore it from the newest backup",
-		journal.ErrDamaged, s.name, state.last, known)
+	return state, &journal.LossError{
+		Loss: journal.Loss{Log: "stream " + s.name, From: state.last + 1, To: known, Shown: "the record of the shard"},
+		Restore: "it was emptied, replaced or restored from an old backup: let another replica lead (nats stream cluster step-down), " +
+			"which may have more, or restore it from the newest backup",
+		Acceptable: true,
+	}
 }
 
 // lastEpoch returns the epoch of the last entry, 0 if there is none.

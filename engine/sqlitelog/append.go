@@ -43,7 +43,11 @@ func (l *leaseLog) append(ctx context.Context, expected uint64, id journal.ID, d
 		return 0, err
 	}
 	if last := l.last.Load(); expected != last {
-		return l.repeated(conn, expected, last, id)
+		seq, err := l.repeated(conn, expected, last, id)
+		if err == nil {
+			l.lease.witness.note(last)
+		}
+		return seq, err
 	}
 	return l.insert(conn, expected+1, id, data)
 }
@@ -69,6 +73,7 @@ func (l *leaseLog) insert(conn *sqlite.Conn, seq uint64, id journal.ID, data []b
 		return 0, l.lease.takenOver()
 	}
 	l.last.Store(seq)
+	l.lease.witness.note(seq)
 	l.lease.checkpoints.wrote(len(data))
 	return seq, nil
 }

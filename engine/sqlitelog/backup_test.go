@@ -112,7 +112,10 @@ func TestABackupThatFailsLeavesNothing(t *testing.T) {
 		t.Errorf("canceled backup = %v; want %v", err, context.Canceled)
 	}
 	// A blob that can't be copied, after the copy has begun.
-	if err := os.Mkdir(filepath.Join(l.dir, "blobs", "folder"), 0o700); err != nil {
+	if err := l.Put(t.Context(), "gone", func(io.Writer) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(l.dir, "blobs", "gone")); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.Backup(t.Context(), target); err == nil {

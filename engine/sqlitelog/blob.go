@@ -5,11 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/tideover/tideover/engine/internal/disk"
 	"github.com/tideover/tideover/engine/journal"
@@ -21,7 +25,12 @@ func blobPath(dir, name string) (string, error) {
 }
 
 // leaseBlobs has the methods of a lease for blobs.
-type leaseBlobs struct{ lease *lease }
+type leaseBlobs struct {
+	lease *lease
+
+	mu    sync.Mutex
+	known map[string]blobRecord // the table blobs, by name
+}
 
 // Put implements [journal.Lease].
 func (b *leaseBlobs) Put(ctx context.Context, name string, write func(io.Writer) error) error {
@@ -46,19 +55,32 @@ func (b *leaseBlobs) put(ctx context.Context, path string, write func(io.Writer)
 	}
 	defer os.Remove(f.Name()) //nolint:errcheck // after success it is renamed already; otherwise sweepBlobs removes it later
 	defer f.Close()
-	w := bufio.NewWriterSize(disk.ContextWriter(ctx, f), 64<<10)
+	sum := crc32.New(castagnoli)
+	w := bufio.NewWriterSize(io.MultiWriter(disk.ContextWriter(ctx, f), sum), 64<<10)
 	if err := errors.Join(write(w), w.Flush()); err != nil {
 		return describe(path, err)
 	}
+	info, err := f.Stat()
+	if err != nil {
+		return describe(path, err)
+	}
+	record := blobRecord{size: info.Size(), sum: sum.Sum32(), summed: true}
 	// Sync even without full durability: the name may reach the disk before the content.
 	if err := errors.Join(f.Sync(), f.Close()); err != nil {
 		return describe(path, err)
 	}
 	return b.changeBlobs(ctx, func() error {
+		name := filepath.Base(path)
+		if err := b.unregister(ctx, name); err != nil {
+			return err
+		}
 		if err := os.Rename(f.Name(), path); err != nil {
 			return describe(path, err)
 		}
-		return describe(path, disk.SyncDir(dir))
+		if err := disk.SyncDir(dir); err != nil {
+			return describe(path, err)
+		}
+		return b.register(ctx, name, record)
 	})
 }
 
@@ -93,12 +115,13 @@ func (b *leaseBlobs) Get(ctx context.Context, name string) (io.ReadCloser, error
 	if err == nil {
 		err = b.lease.usable(ctx)
 	}
-	var f *os.File
-	if err == nil {
-		f, err = os.Open(path)
-	}
-	if errors.Is(err, fs.ErrNotExist) {
+	record, ok := b.record(name)
+	if err == nil && !ok {
 		err = journal.ErrNoBlob
+	}
+	var f *blobFile
+	if err == nil {
+		f, err = record.open(path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("get blob %q: %w", name, err)
@@ -106,28 +129,24 @@ func (b *leaseBlobs) Get(ctx context.Context, name string) (io.ReadCloser, error
 	return f, nil
 }
 
-// Blobs implements [journal.Lease].
+// Blobs implements [journal.Lease]. Files that are not registered are no blobs of this log: they belong
+// to another one, or their process was killed before it could register them.
 func (b *leaseBlobs) Blobs(ctx context.Context) ([]journal.Blob, error) {
 	if err := b.lease.usable(ctx); err != nil {
 		return nil, fmt.Errorf("list blobs of %s: %w", b.lease.dir, err)
 	}
-	entries, err := os.ReadDir(filepath.Join(b.lease.dir, "blobs"))
-	if err != nil {
-		return nil, fmt.Errorf("list blobs: %w", err)
-	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	var blobs []journal.Blob
-	for _, e := range entries { // in the order of their names
-		if strings.HasPrefix(e.Name(), ".") {
-			continue
-		}
-		info, err := e.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // deleted meanwhile
-		}
-		if err != nil {
+	for _, name := range slices.Sorted(maps.Keys(b.known)) {
+		blob := journal.Blob{Name: name, Size: b.known[name].size}
+		info, err := os.Stat(filepath.Join(b.lease.dir, "blobs", name))
+		if err == nil {
+			blob.Time = info.ModTime()
+		} else if !errors.Is(err, fs.ErrNotExist) { // Get reports that it is missing
 			return nil, fmt.Errorf("list blobs: %w", err)
 		}
-		blobs = append(blobs, journal.Blob{Name: e.Name(), Size: info.Size(), Time: info.ModTime()})
+		blobs = append(blobs, blob)
 	}
 	return blobs, nil
 }
@@ -137,6 +156,9 @@ func (b *leaseBlobs) Delete(ctx context.Context, name string) error {
 	path, err := blobPath(b.lease.dir, name)
 	if err == nil {
 		err = b.changeBlobs(ctx, func() error {
+			if err := b.unregister(ctx, name); err != nil {
+				return err
+			}
 			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
@@ -149,21 +171,19 @@ func (b *leaseBlobs) Delete(ctx context.Context, name string) error {
 	return nil
 }
 
-// sweepBlobs removes files that were being written when a process ended, and returns the number of
-// blobs.
-func sweepBlobs(dir string) (stored int, err error) {
+// sweepBlobs removes files that were being written when a process ended.
+func sweepBlobs(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), disk.TempPrefix) {
-			stored++
 			continue
 		}
 		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	return stored, nil
+	return nil
 }

@@ -19,39 +19,21 @@ import (
 // new only if it does not have this file either.
 const markerName = "log.created"
 
-// prepareFiles creates missing files of the folder and removes incomplete ones of an earlier owner.
-// It fails if the folder has had a log and log.db is missing or empty. It returns the traces of a
-// log that the folder had before.
-func prepareFiles(dir, path string) (traces []string, err error) {
+// prepareFiles creates missing files of the folder and removes incomplete ones of an earlier owner. The
+// caller must have inspected the folder.
+func prepareFiles(dir, path string) error {
 	blobs := filepath.Join(dir, "blobs")
 	if err := makeDir(blobs); err != nil {
-		return nil, err
+		return err
 	}
-	stored, err := sweepBlobs(blobs)
-	if err != nil {
-		return nil, err
+	if err := sweepBlobs(blobs); err != nil {
+		return err
 	}
-	traces = tracesOfLog(dir, stored)
-	size, err := fileSize(path)
-	if err != nil || size > 0 {
-		return traces, err
-	}
-	if err := refuseNew(path, whyNew(size), traces); err != nil {
-		return nil, err
-	}
-	return nil, createDatabase(dir, path)
-}
-
-// CheckFolder returns an error if the folder has had a log, and log.db is missing or empty. It does
-// not change the folder.
-func CheckFolder(dir string) error {
-	path := filepath.Join(dir, "log.db")
 	size, err := fileSize(path)
 	if err != nil || size > 0 {
 		return err
 	}
-	blobs, _ := filepath.Glob(filepath.Join(dir, "blobs", "[^.]*")) // fails only for a wrong pattern
-	return refuseNew(path, whyNew(size), tracesOfLog(dir, len(blobs)))
+	return createDatabase(dir, path)
 }
 
 // refuseNew returns an error if there are traces of an earlier log: a new log would hide that the
@@ -158,7 +140,7 @@ func mark(dir string) error {
 		return err
 	}
 	text := fmt.Sprintf("This folder has had a log since %s. Without log.db tideover does not start here.\n"+
-		"Restore log.db and blobs from a backup, or use another folder.\n", time.Now().UTC().Format(time.RFC3339))
+		"Restore a backup, which replaces the whole folder, or use another folder.\n", time.Now().UTC().Format(time.RFC3339))
 	err := os.WriteFile(path, []byte(text), 0o600)
 	if err == nil {
 		err = errors.Join(syncFile(path), disk.SyncDir(dir))

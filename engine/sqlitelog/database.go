@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/disk"
-	"github.com/tideover/tideover/engine/journal"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
@@ -39,6 +38,31 @@ const schema = `
 		epoch INTEGER NOT NULL,
 		id    BLOB NOT NULL,
 		data  BLOB NOT NULL
+	);`
+
+// additions creates the tables that earlier versions did not have. Those versions ignore them.
+//
+// folder has the identity of the log, and the epoch of the last owner that knew these tables: an earlier
+// version may have owned the folder since. losses has the losses that were accepted or explained. blobs
+// has the blobs of the log; sum is NULL if an earlier version has written the blob.
+const additions = `
+	CREATE TABLE IF NOT EXISTS folder (
+		one      INTEGER PRIMARY KEY CHECK (one = 1),
+		identity INTEGER NOT NULL,
+		epoch    INTEGER NOT NULL
+	);
+	CREATE TABLE IF NOT EXISTS losses (
+		at    INTEGER NOT NULL,
+		first INTEGER NOT NULL,
+		last  INTEGER NOT NULL,
+		shown TEXT NOT NULL,
+		until INTEGER NOT NULL,
+		why   TEXT NOT NULL
+	);
+	CREATE TABLE IF NOT EXISTS blobs (
+		name TEXT NOT NULL UNIQUE,
+		size INTEGER NOT NULL,
+		sum  INTEGER
 	);`
 
 // connect opens an existing database file and sets the pragmas.
@@ -91,34 +115,15 @@ func synchronous(d Durability) string {
 	return "synchronous = FULL"
 }
 
-// prepare checks the database, and creates the tables if it has none. It fails if the database
-// belongs to another program or a newer version, or if it has no tables although traces shows
-// that there was a log. If there are neither tables nor traces, an earlier version was killed
-// while it created the tables. The caller must hold the lock of the folder.
-func prepare(conn *sqlite.Conn, path string, traces []string) error {
-	var found [3]int64
-	for i, query := range [...]string{"PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_schema"} {
-		var err error
-		if found[i], err = number(conn, query); err != nil {
-			return describe(path, err)
-		}
-	}
-	application, version, tables := found[0], found[1], found[2]
-	var err error
-	switch {
-	case application == 0 && version == 0 && tables == 0:
-		if err = refuseNew(path, "it has no tables", traces); err == nil {
+// prepare creates the tables if the database has none: an earlier version was killed while it created
+// them. The caller must hold the lock of the folder and must have inspected it.
+func prepare(conn *sqlite.Conn, path string, tables bool) error {
+	err := useWAL(conn)
+	if err == nil && !tables {
+		n, counted := number(conn, "SELECT count(*) FROM sqlite_schema")
+		if err = counted; err == nil && n == 0 {
 			err = createTables(conn)
 		}
-	case application != applicationID:
-		return fmt.Errorf("%w: %s is a database of another program (application id %#x)", ErrForeign, path, application)
-	case version > format:
-		return fmt.Errorf("%w: %s has format %d, this tideover knows formats up to %d; use the newer tideover",
-			journal.ErrNewer, path, version, format)
-	case version < format:
-		return damaged(path, fmt.Errorf("format %d never existed", version))
-	default:
-		err = useWAL(conn)
 	}
 	if err == nil {
 		err = checkColumns(conn, path)

@@ -59,6 +59,6 @@ func noRoom(path string, err error) error {
 }
 
 func damaged(path string, err error) error {
-	return fmt.Errorf("%w: %s: %w; restore a backup of the folder, or move it away to start with an empty one",
+	return fmt.Errorf("%w: %s: %w; restore a backup, which replaces the whole folder, or move the folder away to start with an empty one",
 		journal.ErrDamaged, path, err)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,6 +23,8 @@ type lease struct {
 	path       string // path of the database
 	durability Durability
 	epoch      uint64
+	identity   uint64 // of the log
+	losses     []journal.Loss
 	lock       *os.File
 
 	lost    chan struct{}
@@ -32,6 +35,7 @@ type lease struct {
 	anchor      *sqlite.Conn // keeps the write-ahead log open while the writer is closed
 	readers     readers
 	checkpoints *checkpointer
+	witness     *witness
 
 	// changing is a lock: it is held while blobs change, and by a backup while it copies them.
 	changing chan struct{}
@@ -44,13 +48,15 @@ type lease struct {
 }
 
 var (
-	_ journal.Lease    = (*lease)(nil)
-	_ journal.Backuper = (*lease)(nil)
+	_ journal.Lease        = (*lease)(nil)
+	_ journal.Backuper     = (*lease)(nil)
+	_ journal.Witnessed    = (*lease)(nil)
+	_ journal.LossReporter = (*lease)(nil)
 )
 
 // openLease locks a folder and opens the log in it. If the disk is full, it removes the reserve file
-// and tries again.
-func openLease(dir string, d Durability) (*lease, error) {
+// and tries again. If it refuses the log, it changes nothing.
+func openLease(dir string, c Config) (*lease, error) {
 	path := filepath.Join(dir, "log.db")
 	if earlier, ok := unclosed.LoadAndDelete(path); ok {
 		if err := earlier.(*lease).closeWriter(); err != nil {
@@ -61,9 +67,17 @@ func openLease(dir string, d Durability) (*lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := openLocked(dir, d, lock)
+	found, err := inspect(dir, c)
+	if err == nil && found.loss != nil && !found.expected && !(c.AcceptLoss && found.loss.Acceptable) {
+		err = found.loss
+	}
+	if err != nil {
+		return nil, errors.Join(err, unlock(lock), lock.Close())
+	}
+	noteHolder(lock)
+	l, err := openLocked(dir, c.Durability, lock, &found)
 	if errors.Is(err, journal.ErrFull) && freeReserve(dir) {
-		l, err = openLocked(dir, d, lock)
+		l, err = openLocked(dir, c.Durability, lock, &found)
 	}
 	if err != nil {
 		unlockDir(lock) //nolint:errcheck // the first error is the one to report
@@ -72,10 +86,14 @@ func openLease(dir string, d Durability) (*lease, error) {
 	return l, nil
 }
 
-func openLocked(dir string, d Durability, lock *os.File) (*lease, error) {
+func openLocked(dir string, d Durability, lock *os.File, found *state) (_ *lease, err error) {
 	path := filepath.Join(dir, "log.db")
-	traces, err := prepareFiles(dir, path)
-	if err != nil {
+	if found.loss != nil {
+		if err := found.setAside(dir); err != nil {
+			return nil, describe(path, err)
+		}
+	}
+	if err := prepareFiles(dir, path); err != nil {
 		return nil, describe(path, err)
 	}
 	if err := rewriteWAL(path, 0); err != nil {
@@ -85,25 +103,13 @@ func openLocked(dir string, d Durability, lock *os.File) (*lease, error) {
 	if err != nil {
 		return nil, describe(path, err)
 	}
-	if err := prepare(conn, path, traces); err != nil {
+	if err := prepare(conn, path, found.tables); err != nil {
 		return nil, closeAfter(conn, err)
 	}
-	if err := mark(dir); err != nil {
-		return nil, closeAfter(conn, describe(path, err))
-	}
-	epoch, err := nextEpoch(conn, d)
-	if err != nil {
-		return nil, closeAfter(conn, describe(path, err))
-	}
-	anchor, err := connectAnchor(path)
-	if err != nil {
-		return nil, closeAfter(conn, describe(path, err))
-	}
 	l := &lease{
-		dir: dir, path: path, durability: d, epoch: epoch, lock: lock,
+		dir: dir, path: path, durability: d, lock: lock,
 		lost:        make(chan struct{}),
 		writer:      writer{path: path, durability: d, turn: make(chan struct{}, 1), conn: conn},
-		anchor:      anchor,
 		readers:     newReaders(),
 		checkpoints: &checkpointer{wake: make(chan struct{}, 1), done: make(chan struct{})},
 		changing:    make(chan struct{}, 1),
@@ -112,29 +118,37 @@ func openLocked(dir string, d Durability, lock *os.File) (*lease, error) {
 	l.leaseLog.lease, l.leaseBlobs.lease = l, l
 	l.lose = sync.OnceFunc(func() { close(l.lost) })
 	l.release = sync.OnceValue(l.giveUp)
-	if err := l.readBounds(conn); err != nil {
-		return nil, closeAfter(conn, closeAfter(anchor, err))
+	if err := l.takeOwnership(conn, found); err != nil {
+		if sqlite.ErrCode(err) == sqlite.ResultError { // a column is missing
+			err = damaged(path, err)
+		}
+		return nil, closeAfter(conn, describe(path, err))
+	}
+	if err := mark(dir); err != nil {
+		return nil, closeAfter(conn, describe(path, err))
+	}
+	if l.anchor, err = connectAnchor(path); err != nil {
+		return nil, closeAfter(conn, describe(path, err))
+	}
+	l.witness, err = openWitness(dir, acknowledged{
+		log: l.identity, epoch: l.epoch, last: l.last.Load(), lazy: d == OS, boot: bootHash(),
+	})
+	if err != nil {
+		return nil, closeAfter(conn, closeAfter(l.anchor, describe(path, err)))
 	}
 	l.checkpoints.start(&l.writer, l.readers)
 	keepReserve(dir)
 	return l, nil
 }
 
-// nextEpoch increments the epoch and returns it. With any durability, the new epoch is on disk before
-// it is used: so no two owners ever have the same epoch.
-func nextEpoch(conn *sqlite.Conn, d Durability) (uint64, error) {
-	if err := pragma(conn, synchronous(Full)); err != nil {
-		return 0, err
-	}
-	epoch, err := number(conn, "UPDATE meta SET epoch = epoch + 1 RETURNING epoch")
-	if err != nil {
-		return 0, err
-	}
-	return uint64(epoch), pragma(conn, synchronous(d))
-}
-
 // Epoch implements [journal.Lease].
 func (l *lease) Epoch() uint64 { return l.epoch }
+
+// Identity implements [journal.Witnessed].
+func (l *lease) Identity() uint64 { return l.identity }
+
+// Losses implements [journal.LossReporter].
+func (l *lease) Losses() []journal.Loss { return slices.Clone(l.losses) }
 
 // Lost implements [journal.Lease].
 func (l *lease) Lost() <-chan struct{} { return l.lost }
@@ -216,6 +230,7 @@ func (l *lease) giveUp() error {
 	l.readers.close()
 	l.changing <- struct{}{} // wait for changes of blobs to end
 	l.writer.turn <- struct{}{}
+	l.witness.close()
 	err := l.closeWriter()
 	<-l.writer.turn
 	<-l.changing
@@ -244,10 +259,14 @@ func lockDir(dir string) (*os.File, error) {
 		return nil, fmt.Errorf("%w: %s holds %s; stop it, or use another folder (deleting the lock file does not help)",
 			journal.ErrLocked, holder, path)
 	}
-	// The process id is only for the error of another process, so errors are ignored.
+	return f, nil
+}
+
+// noteHolder writes the process id to the lock file. It is only for the error of another process, so
+// errors are ignored.
+func noteHolder(f *os.File) {
 	f.Truncate(0)                                        //nolint:errcheck // see above
 	f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0) //nolint:errcheck // see above
-	return f, nil
 }
 
 func lockHolder(f *os.File) string {

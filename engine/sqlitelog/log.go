@@ -41,6 +41,14 @@ func (d Durability) String() string {
 type Config struct {
 	Dir        string     // folder of the log; created if it does not exist, accessible only for the owner
 	Durability Durability // the zero value means Full
+
+	// AcceptLoss opens a log that ends before what was acknowledged: without it, Lease fails with a
+	// [journal.LossError]. The loss is recorded in the log.
+	AcceptLoss bool
+
+	// CheckEntry returns an error if the data of an entry is damaged. Lease calls it for the entries
+	// after the last snapshot, before it changes anything. nil means no check.
+	CheckEntry func(data []byte) error
 }
 
 // Validate returns all errors of the configuration.
@@ -57,8 +65,8 @@ func (c Config) Validate() error {
 
 // Log is a log in a folder. It implements [journal.Log].
 type Log struct {
-	dir        string
-	durability Durability
+	dir string
+	cfg Config
 
 	mu     sync.Mutex
 	held   *lease // the latest lease, which may have been released; nil before the first
@@ -85,7 +93,7 @@ func Open(ctx context.Context, c Config) (*Log, error) {
 	if err := makeDir(dir); err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
-	return &Log{dir: dir, durability: c.Durability}, nil
+	return &Log{dir: dir, cfg: c}, nil
 }
 
 // Lease implements [journal.Log]. shard must be 0. The lease also implements [journal.Backuper].
@@ -101,7 +109,7 @@ func (l *Log) Lease(ctx context.Context, shard int) (journal.Lease, error) {
 	if l.closed {
 		return nil, fmt.Errorf("lease %s: %w", l.dir, os.ErrClosed)
 	}
-	held, err := openLease(l.dir, l.durability)
+	held, err := openLease(l.dir, l.cfg)
 	if err != nil {
 		return nil, fmt.Errorf("lease %s: %w", l.dir, err)
 	}

@@ -1,13 +1,13 @@
 package sqlitelog
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 
 	"github.com/tideover/tideover/engine/internal/disk"
+	"github.com/tideover/tideover/engine/internal/sqlitefile"
 	"github.com/tideover/tideover/engine/journal"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
@@ -47,14 +47,14 @@ func rewriteWAL(path string, committed int) (err error) {
 // With rewrite, it writes each piece back. It checks the frames in that pass too, because the
 // operating system may at any time drop data that it could not write to disk.
 func checkFrames(f disk.File, rewrite bool) (n int, err error) {
-	head := make([]byte, walHeader)
+	head := make([]byte, sqlitefile.WALHeader)
 	switch _, err := f.ReadAt(head, 0); {
 	case errors.Is(err, io.EOF):
 		return 0, nil // the file has no frames
 	case err != nil:
 		return 0, err
 	}
-	sum, page, valid := checkHeader(head)
+	sum, page, valid := sqlitefile.CheckWALHeader(head)
 	if !valid {
 		page = 4096
 	}
@@ -63,15 +63,15 @@ func checkFrames(f disk.File, rewrite bool) (n int, err error) {
 			return 0, err
 		}
 	}
-	piece := make([]byte, max(rewriteSize/(frameHeader+page), 1)*(frameHeader+page))
-	for at := int64(walHeader); ; at += int64(len(piece)) {
+	piece := make([]byte, max(rewriteSize/(sqlitefile.FrameHeader+page), 1)*(sqlitefile.FrameHeader+page))
+	for at := int64(sqlitefile.WALHeader); ; at += int64(len(piece)) {
 		size, err := f.ReadAt(piece, at)
 		if err != nil && !errors.Is(err, io.EOF) {
 			return n, err
 		}
 		if valid {
 			var whole int
-			whole, valid = sum.frames(piece[:size], page)
+			whole, valid = sum.Frames(piece[:size], page)
 			n += whole
 		}
 		if rewrite {
@@ -93,53 +93,5 @@ func walFrames(conn *sqlite.Conn) (n int, err error) {
 	return n, err
 }
 
-const (
-	walHeader   = 32
-	frameHeader = 24
-	rewriteSize = 256 << 10 // bytes that are rewritten at once
-)
-
-// walSum checks the frames of a write-ahead log. Each frame has a checksum of itself and of everything
-// before it: https://sqlite.org/fileformat2.html
-type walSum struct {
-	order binary.ByteOrder
-	salt  [8]byte
-	sum   [2]uint32
-}
-
-// checkHeader returns the checksum of the header and the page size. valid is false if the header is
-// damaged, so that SQLite would ignore the whole log.
-func checkHeader(head []byte) (s walSum, page int, valid bool) {
-	s = walSum{order: binary.LittleEndian, salt: [8]byte(head[16:])}
-	if head[3]&1 == 1 {
-		s.order = binary.BigEndian
-	}
-	page = int(binary.BigEndian.Uint32(head[8:]))
-	s.add(head[:24])
-	valid = binary.BigEndian.Uint32(head)&^1 == 0x377f0682 && page >= 512 && page <= 1<<16 && s.equals(head[24:])
-	return s, page, valid
-}
-
-// frames returns how many frames at the beginning of data are intact, and whether all are.
-func (s *walSum) frames(data []byte, page int) (n int, all bool) {
-	for ; len(data) >= frameHeader+page; data = data[frameHeader+page:] {
-		s.add(data[:8])
-		s.add(data[frameHeader : frameHeader+page])
-		if [8]byte(data[8:]) != s.salt || !s.equals(data[16:]) {
-			return n, false
-		}
-		n++
-	}
-	return n, true
-}
-
-func (s *walSum) add(data []byte) {
-	for ; len(data) >= 8; data = data[8:] {
-		s.sum[0] += s.order.Uint32(data) + s.sum[1]
-		s.sum[1] += s.order.Uint32(data[4:]) + s.sum[0]
-	}
-}
-
-func (s *walSum) equals(stored []byte) bool {
-	return s.sum[0] == binary.BigEndian.Uint32(stored) && s.sum[1] == binary.BigEndian.Uint32(stored[4:])
-}
+// rewriteSize is how many bytes are rewritten at once.
+const rewriteSize = 256 << 10

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"time"
@@ -391,6 +392,14 @@ func (e *Entry) Bytes() []byte {
 type Header struct {
 	At        int64 // time of the wall clock
 	SinceBoot int64 // time since the boot of the computer
+}
+
+// CheckEntry returns an error if the checksum of an entry is wrong.
+func CheckEntry(data []byte) error {
+	if _, err := entryBody(data); !errors.Is(err, ErrFormat) { // a newer format is no damage
+		return err
+	}
+	return nil
 }
 
 // ReadEntry calls apply with each record of an entry. The byte slices of a record share the

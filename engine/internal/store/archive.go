@@ -45,6 +45,18 @@ func ReadArchive(ctx context.Context, log journal.Reader, name string, known *ma
 	})
 }
 
+// VerifyBlob reads a blob to its end: the backend may find out only there that it is not the one that was
+// stored.
+func VerifyBlob(ctx context.Context, log journal.Reader, name string) error {
+	raw, err := log.Get(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer raw.Close()
+	_, err = io.Copy(io.Discard, raw)
+	return err
+}
+
 // unzipArchive calls yield with the runs of a compressed archive.
 func unzipArchive(in io.Reader, known *machine.Machine, yield func(*machine.Run) error) error {
 	unzip, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1))

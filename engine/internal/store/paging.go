@@ -131,6 +131,12 @@ func (p *Paging) ReadSnapshot(ctx context.Context, log journal.Reader, name stri
 	} else {
 		m, err = machine.Restore(in)
 	}
+	if err == nil {
+		_, err = io.Copy(io.Discard, in) // the backend may find out at the end that the blob is not the one that was stored
+	}
+	if seq, ok := ParseName(name, SnapshotPrefix); err == nil && ok && m.Seq() != seq {
+		err = fmt.Errorf("%w: it is the state of entry %d", journal.ErrDamaged, m.Seq())
+	}
 	in.close()
 	if !random || err != nil {
 		return m, errors.Join(err, raw.Close())

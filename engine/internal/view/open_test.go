@@ -183,7 +183,7 @@ func TestAViewOfBeforeGetsItsIndex(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(execAll(c, []string{"DROP INDEX runs_many"}), c.Close()); err != nil {
+	if err := errors.Join(execAll(c, []string{"DROP INDEX runs_many"}), c.Close(), os.Remove(v.path+sumSuffix)); err != nil {
 		t.Fatal(err)
 	}
 	v, err = Open(t.Context(), v.path)

@@ -77,6 +77,7 @@ const (
 	metaOutdated int64 = 3
 	metaOld      int64 = 4
 	metaRenewed  int64 = 5
+	metaLog      int64 = 6 // package sqlitelog reads it too, and metaCursor
 )
 
 // fields returns the numbers of the state by their keys of meta.
@@ -96,7 +97,7 @@ var pragmas = []string{
 	"PRAGMA synchronous=NORMAL",
 	"PRAGMA cache_size=-1024",
 	"PRAGMA temp_store=MEMORY",
-	"PRAGMA wal_autocheckpoint=1000",
+	"PRAGMA wal_autocheckpoint=0", // see sums.go
 	"PRAGMA journal_size_limit=16777216",
 	"PRAGMA cell_size_check=ON",
 	"PRAGMA trusted_schema=OFF",

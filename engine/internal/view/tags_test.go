@@ -1,7 +1,9 @@
 package view
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -181,7 +183,7 @@ func TestOlderFilesGetTags(t *testing.T) {
 	if err := sqlitex.ExecuteScript(c, "DROP TABLE tags;", nil); err != nil { // as the version before left it
 		t.Fatal(err)
 	}
-	if err := c.Close(); err != nil {
+	if err := errors.Join(c.Close(), os.Remove(path+sumSuffix)); err != nil { // older versions have no checksums
 		t.Fatal(err)
 	}
 	if v, err = Open(t.Context(), path); err != nil {

@@ -58,6 +58,14 @@ func (v *View) open(ctx context.Context) (*writer, error) {
 	if err := touch(v.path); err != nil {
 		return nil, err
 	}
+	if info, err := os.Stat(v.path); err == nil && info.Size() == 0 {
+		if err := noFile(os.Remove(v.path + sumSuffix)); err != nil {
+			return nil, err
+		}
+	}
+	if err := Check(v.path); err != nil {
+		return nil, err
+	}
 	c, err := sqlite.OpenConn(v.path, sqlite.OpenReadWrite)
 	if err != nil {
 		return nil, err
@@ -66,6 +74,9 @@ func (v *View) open(ctx context.Context) (*writer, error) {
 	c.SetInterrupt(ctx.Done())
 	w, err := v.load(c)
 	c.SetInterrupt(nil)
+	if err == nil {
+		w.sums, err = openSums(v.path)
+	}
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -110,6 +121,19 @@ func (v *View) load(c *sqlite.Conn) (*writer, error) {
 // Cursor returns the number of the log entry up to which the view is complete; 0 for a new view.
 func (v *View) Cursor() uint64 { return v.cursor.Load() }
 
+// Adopt makes the view one of the log with this identity. It returns false if the view belongs to
+// another log: the caller should delete the file, and fill a new view.
+func (v *View) Adopt(ctx context.Context, log uint64) (ours bool, err error) {
+	err = v.write(ctx, "adopt", func(w *writer) error {
+		known, err := queryInt(w.conn, fmt.Sprintf("SELECT value FROM meta WHERE key=%d", metaLog))
+		if ours = known == 0 || uint64(known) == log; err != nil || known != 0 {
+			return err
+		}
+		return exec(w.conn, "INSERT OR REPLACE INTO meta VALUES(?, ?)", metaLog, int64(log))
+	})
+	return ours, err
+}
+
 // Rebuilt returns why Open replaced the file by an empty view; "" if it did not.
 func (v *View) Rebuilt() string { return v.rebuilt }
 
@@ -120,7 +144,7 @@ func (v *View) Close() error {
 		err := v.readers.close()
 		w := <-v.writing
 		// Close the writer last: the last connection copies the write-ahead log to the file.
-		v.closed = wrap(v.stopped, "close", errors.Join(err, w.conn.Close()))
+		v.closed = wrap(v.stopped, "close", errors.Join(err, w.close()))
 	})
 	return v.closed
 }
@@ -199,9 +223,9 @@ func touch(path string) error {
 // instead: a wrong path must not delete a file of the user.
 func putAway(path string) error {
 	ours := looksOurs(path)
-	for _, suffix := range [...]string{"", "-wal", "-shm"} {
+	for _, suffix := range [...]string{"", "-wal", "-shm", sumSuffix} {
 		var err error
-		if ours || suffix == "-shm" {
+		if ours || suffix == "-shm" || suffix == sumSuffix {
 			err = os.Remove(path + suffix)
 		} else {
 			err = os.Rename(path+suffix, path+".aside"+suffix)

@@ -17,6 +17,7 @@ type writer struct {
 	added  []int64 // numbers of the names that were added in this transaction
 	cursor uint64
 	indexState
+	sums      *sumFile
 	stored    indexState    // as the table meta has it
 	segments  []segment     // the slice is replaced when one is dropped
 	words     *collector    // words of the next segment; nil unless runs are being indexed
@@ -104,7 +105,8 @@ func (v *View) write(ctx context.Context, op string, f func(*writer) error) erro
 		return wrap(ctx, op, err)
 	}
 	v.cursor.Store(w.cursor)
-	return nil
+	w.conn.SetInterrupt(nil) // a checkpoint that is interrupted is an error
+	return wrap(ctx, op, w.checkpoint())
 }
 
 func (w *writer) transact(f func(*writer) error) error {

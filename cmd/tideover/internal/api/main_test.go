@@ -187,7 +187,7 @@ func (f *fixture) listen(address string) {
 		Outputs: f.outputs, Charts: timeseries.Open(filepath.Join(f.dir, "charts.json.gz"), quiet()), Redactor: f.redactor,
 		CallbackKey: secret.New(callbackKey), Place: func() notify.Place { return notify.Place{Page: "http://" + f.tcp + "/"} },
 		Doctor: func() control.Diagnosis {
-			return control.Diagnosis{Engine: "the folder " + f.dir, Findings: doctor.Folder{Path: f.dir, Keeps: true, Lazy: true}.Check()}
+			return control.Diagnosis{Engine: "the folder " + f.dir, Findings: doctor.Folder{Path: f.dir, Keeps: true, Lazy: true}.Check(context.Background())}
 		},
 	})
 	o.Guard.Users = []httpserver.User{

@@ -30,7 +30,8 @@ and no flag names a configuration, that server runs the checks instead. A server
 cluster checks its own machine, and reports its last check of the cluster, which is at
 most 5 minutes old.
 
-  folder   durability, disk space, permissions, clock
+  folder   durability, disk space, permissions, clock; the log and its snapshots are
+           read, and with --deep also archives and the view
   address  reachable from other machines without TLS, expiry of the certificate
   cluster  (engine.nats) number of copies, sync of each message, copies that are
            behind, clocks, configuration of streams
@@ -53,12 +54,13 @@ const doctorExample = `  tideover doctor
 
 func newDoctor(io Streams) *cobra.Command {
 	var f configFlags
+	var deep bool
 	r := newRemote(io)
 	cmd := &cobra.Command{
 		Use: "doctor [flags]", Short: "Check the installation and print what to fix", Long: doctorLong, Example: doctorExample,
 		Args: noArguments, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			own := f != (configFlags{})
+			own := f != (configFlags{}) || deep
 			if r.server != "" && own {
 				return errors.New("--server can't be used with flags of the configuration: the server has its own; leave out one of them")
 			}
@@ -67,12 +69,13 @@ func newDoctor(io Streams) *cobra.Command {
 			}
 			ctx, stop := contextUntilSignal(cmd.Context())
 			defer stop()
-			return coded(r.checkLocally(ctx, &f))
+			return coded(r.checkLocally(ctx, &f, deep))
 		},
 	}
 	f.add(cmd)
 	f.addCluster(cmd)
 	cmd.Flags().StringVarP(&r.server, "server", "s", "", "`address` of a server that runs the checks: unix:/path/to/socket, http://127.0.0.1:7878 or https://host:7878")
+	cmd.Flags().BoolVar(&deep, "deep", false, "also read the archives of finished runs and the view, which may take minutes")
 	cmd.Flags().BoolVarP(&r.json, "json", "j", false, "print JSON")
 	return cmd
 }
@@ -88,7 +91,7 @@ func (r *remote) checkServer(ctx context.Context, c *client.Client) error {
 }
 
 // checkLocally runs the checks in this process, with the configuration that the flags select.
-func (r *remote) checkLocally(ctx context.Context, f *configFlags) error {
+func (r *remote) checkLocally(ctx context.Context, f *configFlags, deep bool) error {
 	redactor := new(secret.Redactor)
 	src, err := f.source(redactor)
 	if err != nil {
@@ -99,7 +102,7 @@ func (r *remote) checkLocally(ctx context.Context, f *configFlags) error {
 		return fmt.Errorf("config: %w", err)
 	}
 	quiet := time.AfterFunc(waitNoticeDelay, func() { printWaitNotice(r.io.Err, cfg) })
-	d, err := diagnose(ctx, cfg, redactor)
+	d, err := diagnose(ctx, cfg, redactor, deep)
 	quiet.Stop()
 	if err != nil {
 		return fmt.Errorf("doctor: %s", redactor.String(err.Error()))
@@ -140,10 +143,10 @@ func printWaitNotice(w io.Writer, cfg *config.Config) {
 const codeWeak = 1
 
 // diagnose checks the cluster, the folder and the addresses of the configuration.
-func diagnose(ctx context.Context, cfg *config.Config, redactor *secret.Redactor) (d control.Diagnosis, err error) {
+func diagnose(ctx context.Context, cfg *config.Config, redactor *secret.Redactor, deep bool) (d control.Diagnosis, err error) {
 	d.Findings = []doctor.Finding{}
 	e := &cfg.Engine
-	folder := doctor.Folder{Path: cfg.Server.Data, Keeps: !e.Clustered(), Lazy: cfg.Server.Durability == "os"}
+	folder := doctor.Folder{Path: cfg.Server.Data, Keeps: !e.Clustered(), Lazy: cfg.Server.Durability == "os", Deep: deep}
 	d.Engine = "the folder " + cfg.Server.Data
 	if e.Clustered() {
 		d.Engine = "the cluster " + e.Name
@@ -154,7 +157,7 @@ func diagnose(ctx context.Context, cfg *config.Config, redactor *secret.Redactor
 		}
 		d.Findings = append(d.Findings, list...)
 	}
-	d.Findings = append(d.Findings, folder.Check()...)
+	d.Findings = append(d.Findings, folder.Check(ctx)...)
 	d.Findings = append(d.Findings, checkAddresses(cfg, time.Now())...)
 	return d, nil
 }

@@ -64,6 +64,7 @@ type moveOptions struct {
 	resultPrinter
 	dryRun   bool
 	leave    bool
+	accept   bool  // a loss of acknowledged entries of the source
 	without  []int // numbers of lost shards to leave out
 	redactor secret.Redactor
 	stage    string // the stage that progress was last called with
@@ -82,6 +83,7 @@ func newMove(io Streams) *cobra.Command {
 	f := cmd.Flags()
 	f.BoolVar(&o.dryRun, "dry-run", false, "count what would be moved, and write nothing")
 	f.BoolVar(&o.leave, "leave-unreadable", false, "skip unreadable archives of finished runs instead of failing")
+	addAcceptLoss(cmd, &o.accept)
 	addWithout(cmd, &o.without)
 	f.BoolVarP(&o.json, "json", "j", false, "print JSON")
 	return cmd
@@ -163,10 +165,10 @@ func (p *moveLocation) same(q *moveLocation) bool {
 // open opens the log of a location.
 func (o *moveOptions) open(ctx context.Context, p *moveLocation) (journal.Log, error) {
 	if p.folder != "" {
-		return sqlitelog.Open(ctx, sqlitelog.Config{Dir: p.folder})
+		return sqlitelog.Open(ctx, sqlitelog.Config{Dir: p.folder, AcceptLoss: o.accept})
 	}
 	defer o.erase()
-	return cluster.Visit(ctx, cluster.Options{Config: &p.config.Engine, Secrets: p.config.Secrets(), Log: slog.New(slog.DiscardHandler), Redact: o.redactor.String}, o.waiting)
+	return cluster.Visit(ctx, cluster.Options{Config: &p.config.Engine, Secrets: p.config.Secrets(), Log: slog.New(slog.DiscardHandler), Redact: o.redactor.String, AcceptLoss: o.accept}, o.waiting)
 }
 
 // waiting prints that the move waits for the end of the leases of members that send no heartbeats.

@@ -40,6 +40,10 @@ part of it; when one ends, the others take over. Serve waits for NATS servers
 that are not reachable yet. See docs/cluster.md, "tideover doctor" and "tideover
 cluster".
 
+If the log has lost acknowledged entries, because a file is damaged or was replaced by
+an older copy, serve refuses to start, changes nothing, and says what is lost. Restore
+a backup, which replaces the whole folder, or start once with --accept-loss.
+
 The API listens on a Unix socket in the folder that only this user can open, and on a
 loopback address that requires the token. server.tls adds TLS; the certificate can
 be renewed while the server runs. The address of the web page is printed at the
@@ -70,6 +74,7 @@ const serveExample = `  # a demo that needs no configuration and stores nothing
 type serveOptions struct {
 	source configFlags
 	demo   bool
+	accept bool // a loss of acknowledged entries
 	level  string
 	asJSON bool
 }
@@ -154,9 +159,15 @@ func newServe(io Streams) *cobra.Command {
 	o.source.add(cmd)
 	o.source.addCluster(cmd)
 	cmd.Flags().BoolVar(&o.demo, "demo", false, "run a demo in a temporary folder: workflows, providers, a session and more that fail and recover")
+	addAcceptLoss(cmd, &o.accept)
 	o.logs(cmd)
 	cmd.Flags().Lookup("log-level").Usage += "; warn with --demo"
 	return cmd
+}
+
+// addAcceptLoss adds the flag that opens a log in spite of a loss.
+func addAcceptLoss(cmd *cobra.Command, accept *bool) {
+	cmd.Flags().BoolVar(accept, "accept-loss", false, "open a log that has lost acknowledged entries, and record that; without it such a log is refused")
 }
 
 // logs adds the flags for logging.
@@ -192,7 +203,7 @@ func runServe(ctx context.Context, io Streams, o *serveOptions) error {
 		return errors.New("serve: no configuration found: name a file with --config, write one with 'tideover init', or try --demo")
 	}
 	return runServer(ctx, io, "serve", server.Options{
-		Source: src, Demo: o.demo, AnyPort: o.demo && o.source.listen == "", Log: log,
+		Source: src, Demo: o.demo, AcceptLoss: o.accept, AnyPort: o.demo && o.source.listen == "", Log: log,
 		Ready: func(p server.Page) {
 			if o.demo {
 				fmt.Fprintln(io.Out, "tideover: this is a demo: nothing is stored, and its failures are simulated.")

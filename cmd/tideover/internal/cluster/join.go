@@ -31,6 +31,8 @@ type Options struct {
 	Dir     string          // folder for local copies, which may be lost; "" means a temporary folder
 	Log     *slog.Logger
 	Redact  func(string) string // masks secrets in texts
+
+	AcceptLoss bool // of [jetstream.Config]
 }
 
 // log returns the configuration of the cluster's log.
@@ -39,6 +41,7 @@ func (o *Options) log() (jetstream.Config, error) {
 	if err != nil {
 		return c, err
 	}
+	c.AcceptLoss = o.AcceptLoss
 	if o.Dir != "" {
 		c.Cache = filepath.Join(o.Dir, "cache")
 	}

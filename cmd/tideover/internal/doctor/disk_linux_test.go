@@ -18,13 +18,13 @@ func TestAFolderInMemory(t *testing.T) {
 		t.Skipf("/dev/shm is %+v, %v", d, err)
 	}
 	text := ""
-	for _, f := range (Folder{Path: dir, Keeps: true}).Check() {
+	for _, f := range (Folder{Path: dir, Keeps: true}).Check(t.Context()) {
 		text += f.Severity + ": " + f.What + "\n"
 	}
 	if !strings.Contains(text, "broken: the data folder is in memory (tmpfs)") {
 		t.Errorf("found %q", text)
 	}
-	for _, f := range (Folder{Path: dir}).Check() {
+	for _, f := range (Folder{Path: dir}).Check(t.Context()) {
 		if strings.Contains(f.What, "in memory") {
 			t.Errorf("what can be made anew may be in memory: %+v", f)
 		}

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/fileaccess"
+	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/engine/sqlitelog"
 )
@@ -18,6 +20,8 @@ type Folder struct {
 	Path  string
 	Keeps bool // the folder stores the runs; if not, its contents can be recreated
 	Lazy  bool // server.durability is os: acknowledged writes may not be on the disk yet
+	InUse bool // this process uses the folder: it has read the log when it opened it
+	Deep  bool // also read the archives and the view
 }
 
 const (
@@ -27,7 +31,7 @@ const (
 
 // Check checks the durability setting, the permissions, the disk and, if Keeps is set, the log and the
 // clock.
-func (d Folder) Check() []Finding {
+func (d Folder) Check(ctx context.Context) []Finding {
 	var f findings
 	if d.Lazy {
 		f.add(journal.Weak, "set server.durability to full", "runs that were acknowledged in the last seconds are lost in a power failure", "server.durability is os")
@@ -48,17 +52,25 @@ func (d Folder) Check() []Finding {
 	d.checkAccess(&f, info)
 	d.checkDisk(&f, d.Path)
 	if d.Keeps {
-		d.checkLog(&f)
+		d.checkLog(ctx, &f)
 		d.checkTimes(&f)
 		d.checkMoved(&f)
 	}
 	return f
 }
 
-// checkLog reports a missing log and a defective version of SQLite.
-func (d Folder) checkLog(f *findings) {
-	if err := sqlitelog.CheckFolder(d.Path); err != nil {
-		f.add(journal.Broken, "restore log.db and blobs from a backup, or set server.data to another folder", "all runs and keys are missing, and serve does not start", "%v", err)
+// checkLog reads the log, and reports damage and a defective version of SQLite.
+func (d Folder) checkLog(ctx context.Context, f *findings) {
+	if !d.InUse {
+		durability := engine.Full
+		if d.Lazy {
+			durability = engine.OS
+		}
+		found, err := engine.Examine(ctx, d.Path, durability, d.Deep)
+		if err != nil {
+			f.add(journal.Weak, "run doctor again", "the log may be damaged", "the log was not read: %v", err)
+		}
+		*f = append(*f, found...)
 	}
 	if err := sqlitelog.CheckVersion(); err != nil {
 		f.add(journal.Broken, "use a tideover that was built with a newer SQLite", "runs may be lost", "%v", err)

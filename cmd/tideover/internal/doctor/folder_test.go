@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -14,7 +15,7 @@ import (
 
 // found returns the findings, except those that depend on the machine.
 func found(d Folder) (text string) {
-	for _, f := range d.Check() {
+	for _, f := range d.Check(context.Background()) {
 		if f.Severity != journal.Note && !strings.Contains(f.What, "the disk of") && !strings.Contains(f.What, "the data folder is ") {
 			text += f.Severity + ": " + f.What + "\n"
 		}
@@ -45,7 +46,7 @@ func TestFolders(t *testing.T) {
 		want   string
 	}{
 		{"the log is gone", Folder{Path: lost, Keeps: true}, "broken: the log is damaged: " + filepath.Join(lost, "log.db") +
-			": it is missing, and there was a log here: the folder has log.created; restore a backup of the folder, or move it away to start with an empty one\n"},
+			": it is missing, and there was a log here: the folder has log.created; restore a backup, which replaces the whole folder, or move the folder away to start with an empty one\n"},
 		{"nothing is wrong", Folder{Path: dir, Keeps: true}, ""},
 		{"it does not exist yet", Folder{Path: filepath.Join(dir, "a", "b"), Keeps: true}, ""},
 		{"lazy", Folder{Path: dir, Keeps: true, Lazy: true}, "weak: server.durability is os\n"},

@@ -53,7 +53,7 @@ func checkNoRuns(data string) error {
 func (p *parts) joinCluster(ctx context.Context, ec *engine.Config) error {
 	data := p.cfg.Server.Data
 	ec.Logger = sampleWarnings(p.log)
-	log, err := cluster.Join(ctx, cluster.Options{Config: &p.cfg.Engine, Secrets: p.cfg.Secrets(), Dir: data, Log: ec.Logger, Redact: p.redactor.String})
+	log, err := cluster.Join(ctx, cluster.Options{Config: &p.cfg.Engine, Secrets: p.cfg.Secrets(), Dir: data, Log: ec.Logger, Redact: p.redactor.String, AcceptLoss: ec.AcceptLoss})
 	if err != nil {
 		return err
 	}

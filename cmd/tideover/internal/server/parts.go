@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -33,6 +34,7 @@ import (
 // parts has the components of a server: the gateway, the engine, and the components that they
 // need or that need them.
 type parts struct {
+	options   Options
 	cfg       *config.Config        // the configuration at the start
 	current   func() *config.Config // returns the configuration in effect
 	log       *slog.Logger
@@ -63,7 +65,7 @@ type parts struct {
 // newParts returns the parts of a server without the gateway and the engine, which openGateway and
 // openEngine create.
 func newParts(ctx context.Context, o Options, cfg *config.Config, current func() *config.Config, a *addresses, b *observer) (*parts, error) {
-	p := &parts{cfg: cfg, current: current, log: o.Log, redactor: o.Source.Redactor, addresses: a, observer: b, sessionsReady: make(chan struct{})}
+	p := &parts{options: o, cfg: cfg, current: current, log: o.Log, redactor: o.Source.Redactor, addresses: a, observer: b, sessionsReady: make(chan struct{})}
 	if !o.Demo {
 		return p, nil
 	}
@@ -216,8 +218,8 @@ func (p *parts) machineFindings() []doctor.Finding {
 		return list
 	}
 	cfg := p.current()
-	folder := doctor.Folder{Path: cfg.Server.Data, Keeps: p.cluster == nil, Lazy: cfg.Server.Durability == "os"}
-	list = append(folder.Check(), list...)
+	folder := doctor.Folder{Path: cfg.Server.Data, Keeps: p.cluster == nil, Lazy: cfg.Server.Durability == "os", InUse: true}
+	list = append(folder.Check(context.Background()), list...)
 	if p.watcher != nil {
 		for _, f := range p.watcher.Findings() {
 			f.What, f.Why = p.redactor.String(f.What), p.redactor.String(f.Why)
@@ -235,7 +237,7 @@ func (p *parts) diagnose() control.Diagnosis {
 	for _, t := range p.engine.Warnings() {
 		d.Findings = append(d.Findings, doctor.Finding{
 			Severity: journal.Broken, What: t.What, Why: t.Error,
-			Do: "repair the workflow, its function or its schedule, and start the run by hand if it must not wait for the next time",
+			Do: cmp.Or(t.Do, "repair the workflow, its function or its schedule, and start the run by hand if it must not wait for the next time"),
 		})
 	}
 	if p.cluster != nil {

@@ -34,6 +34,9 @@ type Options struct {
 	Version string
 	Log     *slog.Logger
 
+	// AcceptLoss opens a log that ends before what was acknowledged: see [engine.Config].
+	AcceptLoss bool
+
 	// Ready is called when the server accepts connections.
 	Ready func(Page)
 

@@ -96,7 +96,9 @@ func newFullSite(t *testing.T, change ...func(*setup)) *fullSite {
 		o.Providers = g.fleet
 		o.Data, o.Settings = g.cfg.Server.Data, g.settings
 		o.Storms = func() []storm.Storm { return current(g, &g.storms) }
-		o.Findings = func() []doctor.Finding { return doctor.Folder{Path: g.cfg.Server.Data, Keeps: true}.Check() }
+		o.Findings = func() []doctor.Finding {
+			return doctor.Folder{Path: g.cfg.Server.Data, Keeps: true}.Check(context.Background())
+		}
 		o.Relays = func() []nostr.RelayStatus { return current(g, &g.relays) }
 		o.Place = func() notify.Place { return notify.Place{Host: "box"} }
 	}}, change...)...)

@@ -1,0 +1,167 @@
+package sqlitefile
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+)
+
+// The sizes of the headers of a write-ahead log and of its frames, in bytes.
+const (
+	WALHeader   = 32
+	FrameHeader = 24
+)
+
+// WALSum checks the frames of a write-ahead log. Each frame has a checksum of itself and of everything
+// before it.
+type WALSum struct {
+	order binary.ByteOrder
+	salt  [8]byte
+	sum   [2]uint32
+}
+
+// CheckWALHeader returns the checksum of the header and the page size. valid is false if the header is
+// damaged, so that SQLite would ignore the whole log.
+func CheckWALHeader(head []byte) (s WALSum, page int, valid bool) {
+	s = WALSum{order: binary.LittleEndian, salt: [8]byte(head[16:])}
+	if head[3]&1 == 1 {
+		s.order = binary.BigEndian
+	}
+	page = int(binary.BigEndian.Uint32(head[8:]))
+	s.add(head[:24])
+	valid = binary.BigEndian.Uint32(head)&^1 == 0x377f0682 && page >= 512 && page <= 1<<16 && s.equals(head[24:])
+	return s, page, valid
+}
+
+// Frames returns how many frames at the beginning of data are intact, and whether all are.
+func (s *WALSum) Frames(data []byte, page int) (n int, all bool) {
+	for ; len(data) >= FrameHeader+page; data = data[FrameHeader+page:] {
+		if !s.frame(data[:FrameHeader+page]) {
+			return n, false
+		}
+		n++
+	}
+	return n, true
+}
+
+// frame reports whether a frame is intact. After a damaged frame, s continues with the checksum that is
+// stored in the frame.
+func (s *WALSum) frame(data []byte) bool {
+	s.add(data[:8])
+	s.add(data[FrameHeader:])
+	intact := [8]byte(data[8:]) == s.salt && s.equals(data[16:])
+	s.sum = [2]uint32{binary.BigEndian.Uint32(data[16:]), binary.BigEndian.Uint32(data[20:])}
+	return intact
+}
+
+func (s *WALSum) add(data []byte) {
+	for ; len(data) >= 8; data = data[8:] {
+		s.sum[0] += s.order.Uint32(data) + s.sum[1]
+		s.sum[1] += s.order.Uint32(data[4:]) + s.sum[0]
+	}
+}
+
+func (s *WALSum) equals(stored []byte) bool {
+	return s.sum[0] == binary.BigEndian.Uint32(stored) && s.sum[1] == binary.BigEndian.Uint32(stored[4:])
+}
+
+// frames says where in a write-ahead log the pages are.
+type frames struct {
+	page    int              // size of a page; 0 if there are no frames
+	offsets map[uint32]int64 // of the pages that were committed, by number
+	beyond  map[uint32]int64 // the same if damaged frames are skipped or used as they are; nil if nothing is committed after one
+}
+
+// readFrames reads a write-ahead log.
+func readFrames(wal io.ReaderAt) (f frames, err error) {
+	head := make([]byte, WALHeader)
+	switch _, err := wal.ReadAt(head, 0); {
+	case errors.Is(err, io.EOF):
+		return f, nil
+	case err != nil:
+		return f, err
+	}
+	sum, page, valid := CheckWALHeader(head)
+	if !valid {
+		return f, nil
+	}
+	f.page, f.offsets = page, map[uint32]int64{}
+	open := map[uint32]int64{} // pages of the transaction that is not committed yet
+	into, intact := f.offsets, true
+	size := FrameHeader + page
+	buf := make([]byte, max(1, 256<<10/size)*size)
+	for at := int64(WALHeader); ; at += int64(len(buf)) {
+		n, err := wal.ReadAt(buf, at)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return f, err
+		}
+		for i := 0; i+size <= n; i += size {
+			frame := buf[i : i+size]
+			whole := sum.frame(frame)
+			if !whole && [8]byte(frame[8:]) != sum.salt {
+				return f, nil // the rest is older than the header
+			}
+			if !whole && intact {
+				intact, into = false, maps.Clone(f.offsets)
+				clear(open)
+			}
+			open[binary.BigEndian.Uint32(frame)] = at + int64(i) + FrameHeader
+			if whole && binary.BigEndian.Uint32(frame[4:]) != 0 {
+				maps.Copy(into, open)
+				clear(open)
+				if !intact {
+					f.beyond = into
+				}
+			}
+		}
+		if n < len(buf) {
+			return f, nil
+		}
+	}
+}
+
+// WALPages calls yield with the pages of the write-ahead log of a database, in the order in which they
+// were written. commit is true for the last page of a transaction; what comes after the last such page is
+// not committed. The data is valid until yield returns. WALPages does not check checksums: the caller has
+// written the log and has it open, and no transaction is in progress.
+func WALPages(path string, yield func(number uint32, data []byte, commit bool)) error {
+	wal, err := os.Open(path + "-wal")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer wal.Close()
+	in := bufio.NewReaderSize(wal, 128<<10)
+	head := make([]byte, WALHeader)
+	if _, err := io.ReadFull(in, head); err != nil {
+		return noEnd(err)
+	}
+	sum, page, valid := CheckWALHeader(head)
+	if !valid {
+		return nil
+	}
+	frame := make([]byte, FrameHeader+page)
+	for {
+		if _, err := io.ReadFull(in, frame); err != nil {
+			return noEnd(err)
+		}
+		if [8]byte(frame[8:]) != sum.salt {
+			return nil // the rest is older than the header
+		}
+		yield(binary.BigEndian.Uint32(frame), frame[FrameHeader:], binary.BigEndian.Uint32(frame[4:]) != 0)
+	}
+}
+
+// noEnd returns the error, nil if it is the end of a file.
+func noEnd(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil
+	}
+	return err
+}
