@@ -55,6 +55,7 @@ func (s *branchScheduler) release() {
 func (s *branchScheduler) runNext() {
 	if len(s.ready) == 0 {
 		s.ready, s.gated = s.gated, s.ready
+		hold(s.ready)
 	}
 	if len(s.ready) == 0 {
 		s.running = nil
@@ -90,6 +91,7 @@ func (s *branchScheduler) runLast(f *Flow) {
 	s.mu.Lock()
 	if len(s.ready)+len(s.gated) == 0 {
 		s.mu.Unlock()
+		hold([]*Flow{f})
 		return
 	}
 	s.gated = append(s.gated, f)

@@ -385,14 +385,31 @@ func (f *Flow) cutOff() {
 	f.leave(cut)
 }
 
-// mayBegin reports whether the flow may begin operations that are neither stored nor pending.
-func (f *Flow) mayBegin() bool {
+// mayBegin reports whether the flow may begin an operation that is neither stored nor pending. It ends
+// the goroutine if the run does not fit the function: see hold.
+func (f *Flow) mayBegin(identity string) bool {
+	f.runLast(identity)
+	return f.canBegin()
+}
+
+// canBegin reports whether no failure and no undo keeps the flow from beginning new operations.
+func (f *Flow) canBegin() bool { return !f.call.undoing.Load() && !f.isHalted() }
+
+// runLast waits until no other branch can continue. identity is that of the new operation that the
+// flow is about to begin; "" for none.
+func (f *Flow) runLast(identity string) {
+	f.held = identity
 	if f.branch != nil {
 		f.call.branches.Load().runLast(f)
 		f.leaveIfQuit()
 		f.call.exitIfStopped()
+	} else {
+		hold([]*Flow{f})
 	}
-	return !f.call.undoing.Load() && !f.isHalted()
+	f.held = ""
+	if f.call.firstWrong() != nil {
+		f.call.exit()
+	}
 }
 
 // isHalted reports whether a branch beside this one, or beside one that it is part of, has failed.

@@ -33,6 +33,7 @@ type Flow struct {
 
 	// The goroutine that may run uses the following fields: see branchScheduler.
 
+	held  string        // identity of the new operation that the flow is about to begin: see hold; "" for none
 	group *opGroup      // operations that the branch waits for; nil for none
 	inner *branchSet    // branches that the flow waits for; nil for none
 	wake  chan struct{} // tells the goroutine that it may run
@@ -46,6 +47,9 @@ type flowState struct {
 	former  map[string]machine.FormerChild // of operations that a retry calls again, by identity
 	renamed [][2]string                    // earlier and current names of Renamed
 	removed []string                       // names of Removed
+	added   []string                       // names of Added
+	known   int                            // operations of earlier calls, at most: see mismatch
+	found   int                            // of these, how many the function has called
 	count   int                            // number of operations that the run has called
 	last    string                         // identity of the operation that the function called last
 	undoers []undoer                       // how to undo operations, in the order of their calls
@@ -85,7 +89,8 @@ var ErrFlowOver = errors.New("the call of the function is over")
 // So the function must follow one rule: which operations it calls, and with what, follows
 // only from the input and from results of operations. Use [Now] and [Random] instead of the
 // clock and random numbers. A run that breaks the rule waits in state needs-handler, with
-// the name of the operation; it never runs wrong code.
+// the name of the operation; it never runs wrong code. [Renamed], [Removed] and [Added] say what a
+// later version of the function has changed.
 //
 // If the function returns an error, the run is dead. If it panics, it is called again as its
 // retry policy says. Parts may be options of a workflow, one [Function] and [Operations].
@@ -568,20 +573,6 @@ func Again(f *Flow, input any) error {
 type again struct{ input json.RawMessage }
 
 func (*again) Error() string { return "the run continues with another input" }
-
-// Renamed says that an operation has another name since an earlier version of the function. Runs
-// with a stored result of the old name use it for the new name. Call it before the operation.
-// A name with a key is written as name[key].
-func Renamed(f *Flow, before, now string) {
-	f.renameStored(before, now)
-}
-
-// Removed says that the function does not call operations with these names any more. Their stored
-// results are not used. A name with a key is written as name[key]; that of a [Map] includes its
-// operations.
-func Removed(f *Flow, names ...string) {
-	f.removed = append(f.removed, names...)
-}
 
 // label returns the name of an operation as it is shown.
 func label(identity string) string { return machine.OpName(identity) }

@@ -34,6 +34,8 @@ type flowCall struct {
 	results  []byte                         // encoded results of the operations that have ended
 	pending  map[string]int                 // operations that have not ended
 	count    int                            // number of operations that were called
+	history  []byte                         // of a run that was retried: see machine.ReadTakenBack; nil for others
+	declared []machine.DeclaredOp           // of a function that is described by data: the operations that it calls
 	former   map[string]machine.FormerChild // of operations that a retry calls again, by identity
 	previous machine.ID                     // the run that this one repeats; zero for none
 	size     atomic.Int64                   // bytes of the results, including those that are being stored
@@ -215,6 +217,7 @@ func (c *flowCall) newFlow() *Flow {
 	both.state.pending, both.state.count, both.state.former = c.pending, c.count, c.former
 	f.ended.stored.Init(c.results, c.count)
 	f.asked.results = &f.ended
+	f.known = c.count
 	return f
 }
 
@@ -239,12 +242,11 @@ func (c *flowCall) result(f *Flow, call func() ([]byte, error)) (end flowEnd) {
 	if wrong := c.firstWrong(); wrong != nil {
 		return flowEnd{mismatch: wrong.Error()}
 	}
-	if name := f.unasked(); name != "" {
-		why := fmt.Sprintf("the run has a stored operation %q that the function did not call: deploy code that calls it, or that says engine.Renamed or engine.Removed", name)
+	if why := f.mismatch(""); why != nil {
 		if err != nil {
-			why += fmt.Sprintf("; the function returned the error: %v", err)
+			why = fmt.Errorf("%w; the function returned the error: %w", why, err)
 		}
-		return flowEnd{mismatch: why}
+		return flowEnd{mismatch: why.Error()}
 	}
 	if next, ok := errors.AsType[*again](err); ok {
 		var input json.RawMessage
@@ -323,71 +325,6 @@ func addFailed(names map[string]bool, err error) {
 	case interface{ Unwrap() []error }:
 		for _, err := range e.Unwrap() {
 			addFailed(names, err)
-		}
-	}
-}
-
-// unasked returns the label of a stored operation that the function did not call; "" if there is
-// none.
-func (f *Flow) unasked() string {
-	removed := func(name string) bool { return slices.Contains(f.removed, name) }
-	var names []string
-	missing := func(identity string) {
-		kind, name := splitIdentity(identity)
-		if kind == machine.UndoKind || kind == machine.SkipKind {
-			return // the function does not call it
-		}
-		if mapped, index := cutIndex(name); index != "" && isItemKind(kind) {
-			if f.asked.get("map:"+mapped) || f.asked.get(childrenKind+":"+mapped) || removed(mapped) {
-				return
-			}
-		}
-		if !f.asked.get(identity) && !removed(name) {
-			names = append(names, name)
-		}
-	}
-	for identity := range f.ended.all {
-		missing(identity)
-	}
-	for identity := range f.pending {
-		missing(identity)
-	}
-	if len(names) == 0 {
-		return ""
-	}
-	return slices.Min(names)
-}
-
-// renameStored gives stored operations the new name.
-func (f *Flow) renameStored(before, now string) {
-	f.renamed = append(f.renamed, [2]string{before, now})
-	renamed := func(identity string) (string, bool) {
-		kind, name := splitIdentity(identity)
-		if mapped, index := cutIndex(name); index != "" && isItemKind(kind) {
-			return kind + ":" + now + "#" + index, mapped == before
-		}
-		return kind + ":" + now, name == before
-	}
-	f.ended.rename(func(identity string) string {
-		name, ok := renamed(identity)
-		if !ok {
-			return identity
-		}
-		if f.asked.get(identity) {
-			f.asked.others.set(identity, true) // the position of its result is not valid any more
-		}
-		return name
-	})
-	for identity, n := range f.pending {
-		if name, ok := renamed(identity); ok {
-			delete(f.pending, identity)
-			f.pending[name] = n
-		}
-	}
-	for identity, former := range f.former {
-		if name, ok := renamed(identity); ok {
-			delete(f.former, identity)
-			f.former[name] = former
 		}
 	}
 }

@@ -58,14 +58,47 @@ func TestFlowChangedCode(t *testing.T) {
 			_ = engine.Sleep(f, "wait", day)
 			return counted(f, x, "last")
 		}, "succeeded", "last", "map[a:1 last:1 loop:1 m:2]"},
-		{"an added operation", func(f *engine.Flow, x *executions) (string, error) {
+		{"an added operation behind the place where the run stands", func(f *engine.Flow, x *executions) (string, error) {
+			_, _ = counted(f, x, "a")
+			_, _ = engine.Map(f, "m", []int{1, 2}, func(context.Context, int) (int, error) { x.add("m"); return 1, nil })
+			_, _ = counted(f, x, "loop", engine.ForKey("k1"))
+			_ = engine.Sleep(f, "wait", day)
+			_, _ = engine.Now(f, "now")
 			_, _ = counted(f, x, "new")
+			return counted(f, x, "last")
+		}, "succeeded", "last", "map[a:1 last:1 loop:1 m:2 new:1]"},
+		{"an added operation before that place", func(f *engine.Flow, x *executions) (string, error) {
+			_, _ = counted(f, x, "a")
+			_, _ = counted(f, x, "new")
+			return "added", engine.Sleep(f, "wait", time.Hour)
+		}, engine.StateNeedsHandler, `a stored operation "m" that the function did not call before the new operation "new"`, "map[a:1 loop:1 m:2]"},
+		{"an added time before that place", func(f *engine.Flow, x *executions) (string, error) {
+			_, _ = engine.Now(f, "now")
+			_, _ = counted(f, x, "a")
+			return "added", engine.Sleep(f, "wait", time.Hour)
+		}, engine.StateNeedsHandler, `a stored operation "a" that the function did not call before the new operation "now"`, "map[a:1 loop:1 m:2]"},
+		{"a forgotten Renamed", func(f *engine.Flow, x *executions) (string, error) {
+			_, _ = counted(f, x, "alpha")
+			_, _ = engine.Map(f, "m", []int{1, 2}, func(context.Context, int) (int, error) { x.add("m"); return 1, nil })
+			_, _ = counted(f, x, "loop", engine.ForKey("k1"))
+			return "renamed", engine.Sleep(f, "wait", time.Hour)
+		}, engine.StateNeedsHandler, `a stored operation "a" that the function did not call before the new operation "alpha"`, "map[a:1 loop:1 m:2]"},
+		{"another order", func(f *engine.Flow, x *executions) (string, error) {
+			_ = engine.Sleep(f, "wait", day)
+			_, _ = counted(f, x, "loop", engine.ForKey("k1"))
+			_, _ = engine.Map(f, "m", []int{1, 2}, func(context.Context, int) (int, error) { x.add("m"); return 1, nil })
+			return counted(f, x, "a")
+		}, "succeeded", "a", "map[a:1 loop:1 m:2]"},
+		{"an operation that engine.Added names", func(f *engine.Flow, x *executions) (string, error) {
+			engine.Added(f, "new", "loop[k2]", "n")
+			_, _ = counted(f, x, "new")
+			_, _ = engine.Map(f, "n", []int{1, 2}, func(context.Context, int) (int, error) { x.add("n"); return 1, nil })
 			_, _ = counted(f, x, "a")
 			_, _ = engine.Map(f, "m", []int{1, 2}, func(context.Context, int) (int, error) { x.add("m"); return 1, nil })
 			_, _ = counted(f, x, "loop", engine.ForKey("k1"))
 			_, _ = counted(f, x, "loop", engine.ForKey("k2"))
 			return "added", engine.Sleep(f, "wait", time.Hour)
-		}, "succeeded", "added", "map[a:1 loop:2 m:2 new:1]"},
+		}, "succeeded", "added", "map[a:1 loop:2 m:2 n:2 new:1]"},
 		{"removed operations", func(f *engine.Flow, x *executions) (string, error) {
 			engine.Removed(f, "a", "m", "loop[k1]")
 			return "removed", engine.Sleep(f, "wait", time.Hour)

@@ -12,7 +12,8 @@ import (
 )
 
 // deployedFlow returns a version of a flow: version 1 calls a, b and c, each after a wait. Version 2
-// calls a, new, and b by another name. It does not call c; version 3 also says so.
+// calls a, new, which a run that has passed it executes too, and b by another name. It does not call
+// c; version 3 also says so.
 func deployedFlow(version int, executed *[6]atomic.Int32) *engine.Workflow {
 	step := func(f *engine.Flow, name string, count int) error {
 		if _, err := engine.Do(f, name, func(context.Context) (int, error) { executed[count].Add(1); return count, nil }); err != nil {
@@ -24,6 +25,7 @@ func deployedFlow(version int, executed *[6]atomic.Int32) *engine.Workflow {
 		names := []string{"a", "b", "c"}
 		if version > 1 {
 			names = []string{"a", "new", "better"}
+			engine.Added(f, "new", "after-new")
 			engine.Renamed(f, "b", "better")
 			engine.Renamed(f, "after-b", "after-better")
 		}
@@ -66,7 +68,7 @@ func TestADeployOverAThousandFlows(t *testing.T) {
 				outputs[string(run.Output)]++
 			case "needs-handler":
 				outputs["parked"]++
-				for _, want := range []string{`stored operation "after-c" that the function did not call`, "engine.Removed", "tideover cancel " + id} {
+				for _, want := range []string{`stored operation "c" that the function did not call`, "engine.Removed", "tideover cancel " + id} {
 					if !strings.Contains(run.Error, want) {
 						t.Fatalf("nothing about %q in %q", want, run.Error)
 					}

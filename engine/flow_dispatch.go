@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
@@ -29,6 +30,12 @@ func (d *dispatcher) callFunction(run *machine.Run, w *Workflow, trial *trial, r
 		sh: d.sh, run: run.ID, workflow: w, number: rec.Attempt, handler: run.Def.Steps[0].Handler, known: d.sh.handlers.version.Load(), task: taskOf(run), version: run.Def.Version, input: run.Input, // nothing changes it
 		results: run.Results(), pending: run.Pending(), count: count, stopped: make(chan struct{}),
 		status: run.Status(), tags: decodeTags(run.Tags()), former: run.FormerChildren(), previous: run.Previous(),
+	}
+	if run.HasEnded() {
+		c.history = slices.Clip(run.History)
+	}
+	if strings.HasPrefix(c.handler, functionPrefix) {
+		c.declared = run.Def.Ops
 	}
 	c.leaves.Store(1)
 	c.undoing.Store(run.IsUndoing())

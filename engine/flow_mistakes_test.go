@@ -85,7 +85,7 @@ func TestFlowMistakes(t *testing.T) {
 		}},
 		{
 			name: "the wall clock in a branch", time: day,
-			want: `the run has a stored operation "early" that the function did not call: deploy code that calls it, or that says engine.Renamed or engine.Removed`,
+			want: `the run has a stored operation "early" that the function did not call before the new operation "late": deploy code that calls it, or that says engine.Renamed or engine.Removed; or engine.Added, to execute "late" now`,
 			do: func(f *engine.Flow, call int) (string, error) {
 				branch := "early"
 				if call > 1 {

@@ -292,10 +292,8 @@ func (f *Flow) operation(kind, name string, opts []StepOption) (o operation, err
 	}
 	if err == nil {
 		var position int
-		if o.result, position = f.ended.stored.Next(o.identity); position < 0 {
-			err = f.checkKind(o.identity)
-		}
-		if err == nil && !f.asked.add(o.identity, position) {
+		o.result, position = f.ended.stored.Next(o.identity)
+		if !f.asked.add(o.identity, position) {
 			err = ErrSameOperation
 		}
 		o.isStored = position >= 0
@@ -317,9 +315,14 @@ func (f *Flow) operation(kind, name string, opts []StepOption) (o operation, err
 // one: they need no opGroup.
 func (f *Flow) stored(o *operation) *machine.OpResult {
 	if o.isStored {
+		f.found++
 		return &o.result
 	}
-	return f.ended.own.get(o.identity)
+	res := f.ended.own.get(o.identity)
+	if res != nil {
+		f.found++
+	}
+	return res
 }
 
 // enter checks that the flow is used as it must be, and marks it as busy. It ends the goroutine if the
@@ -347,29 +350,6 @@ func (f *Flow) enter() error {
 	return nil
 }
 
-// opKinds has the kinds of operations that a function can call.
-var opKinds = [...]string{"do", "map", "sleep", "now", "random", machine.AwaitKind, machine.AskKind, machine.ChildKind, childrenKind}
-
-// checkKind returns an error if the run has a stored operation of another kind in the place of this
-// one.
-func (f *Flow) checkKind(identity string) error {
-	stored := func(identity string) bool {
-		_, pending := f.pending[identity]
-		return pending || f.ended.has(identity)
-	}
-	if f.ended.isEmpty() && len(f.pending) == 0 || stored(identity) {
-		return nil
-	}
-	name := label(identity)
-	for _, kind := range opKinds {
-		if other := kind + ":" + name; stored(other) && !f.asked.get(other) && !slices.Contains(f.removed, name) {
-			now, _ := splitIdentity(identity)
-			return fmt.Errorf("is of kind %s, but the stored operation is of kind %s: use another name, and engine.Removed for the stored one", now, kind)
-		}
-	}
-	return nil
-}
-
 // perform executes the operations of a group that have no stored result, and waits for them.
 func (f *Flow) perform(g *opGroup) error {
 	c := f.call
@@ -380,11 +360,13 @@ func (f *Flow) perform(g *opGroup) error {
 	for i := range g.n {
 		identity := g.identity(i)
 		if res := f.ended.get(identity); res != nil {
+			f.found++
 			g.results[i] = *res
 			g.failed = g.failed || res.Reason != 0
 			continue
 		}
 		if number, ok := f.pending[identity]; ok {
+			f.found++
 			if g.numbers == nil {
 				g.numbers = map[int]int{}
 			}
@@ -398,7 +380,11 @@ func (f *Flow) perform(g *opGroup) error {
 	}
 	switch {
 	case g.isUndo: // it must be possible
-	case fresh > 0 && !f.mayBegin():
+	case fresh == 0:
+		if f.found < f.known {
+			f.runLast("") // a new operation of another branch may show that the code does not fit
+		}
+	case !f.mayBegin(g.name):
 		if len(g.numbers) == 0 {
 			f.cutOff()
 		}
@@ -442,7 +428,7 @@ func (f *Flow) countOps(identity string, n int) error {
 // record stores an operation that ends with its call.
 func (f *Flow) record(identity string, data []byte) error {
 	c := f.call
-	if !f.mayBegin() {
+	if !f.mayBegin(identity) {
 		f.cutOff()
 	}
 	if err := f.countOps(identity, 1); err != nil {
@@ -520,6 +506,7 @@ func (f *Flow) checkItems(o *operation, items [][]byte) error {
 		}
 		return f.record(identity, text)
 	}
+	f.found++
 	known, err := readItems(stored.Data)
 	if err != nil {
 		return f.misuse(identity, fmt.Errorf("its stored items can't be read: %w", err))

@@ -71,9 +71,13 @@ func TestVersions(t *testing.T) {
 	after := engine.MustFlow("changed", func(f *engine.Flow, in Basket) (int, error) {
 		engine.Renamed(f, "price", "quote") // runs that have a result of "price" use it for "quote"
 		engine.Removed(f, "audit")          // runs that have a result of "audit" no longer need it
+		engine.Added(f, "stock")            // runs that have passed the place of "stock" execute it now
 
 		quote, err := engine.Do(f, "quote", func(ctx context.Context) (int, error) { return 50, nil })
 		if err != nil {
+			return 0, err
+		}
+		if _, err := engine.Do(f, "stock", func(ctx context.Context) (int, error) { return 3, nil }); err != nil {
 			return 0, err
 		}
 		if f.Version() != "1" { // only runs that start from now on get the discount

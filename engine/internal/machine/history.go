@@ -117,6 +117,27 @@ func (r *Run) Records() iter.Seq[Record] {
 	}
 }
 
+// CalledBeforeRetry returns the number of the last operation that a run with this history had called
+// when it was retried last. If the history does not say that any more, it is most.
+func CalledBeforeRetry(history []byte, most int) int {
+	called, before := 0, most
+	for in := (codec.Reader{Data: history}); len(in.Data) > 0; {
+		var rec Record
+		if rec.read(&in, 0); in.Err != nil {
+			break
+		}
+		switch rec.Kind { //nolint:exhaustive // the others call no operation
+		case Called:
+			called = rec.Step
+		case Retry:
+			before = called
+		case Omitted:
+			called, before = most, most
+		}
+	}
+	return before
+}
+
 // Situation returns what a list of runs shows for the run: the name of a step, the last error,
 // and the time of the last record. The step is the one with the highest displayRank; it is "" for
 // a run that succeeded.

@@ -603,6 +603,37 @@ workflows:
 		if run := settled(t, e, id); run.State != engine.StateNeedsHandler || !strings.Contains(run.Error, `a stored operation "a"`) {
 			t.Errorf("%s: %s", run.State, run.Error)
 		}
+		wantCalls(t, a, "GET /a, GET /broken") // nothing is executed by steps that do not fit
+	})
+}
+
+// Steps that the current file has before others with results are executed: the file says what comes
+// after them.
+func TestRetryWithStepsAddedToTheFile(t *testing.T) {
+	const before = `
+workflows:
+  w:
+    steps:
+      - {id: go, wait-for: {event: ready}}
+      - {id: a, needs: [go], for-each: [1, 2], http: {provider: api, get: /a}}
+      - {id: b, needs: [a], http: {provider: api, get: /broken}, policy: fixed(1s) attempts=1}
+`
+	after := strings.NewReplacer("/broken", "/mended", "{id: go,", "{id: first, http: {provider: api, get: /first}}\n      - {id: go, needs: [first],").Replace(before)
+	flows(t, before, func(t *testing.T, e *enginetest.Engine, a *api) {
+		a.fails["/broken"] = -1
+		id := start(t, e, "w", `{}`)
+		if err := e.Signal(t.Context(), id, "ready", nil); err != nil {
+			t.Fatal(err)
+		}
+		ended(t, e, id, engine.StateDead, `step "b": status 503`)
+		if err := e.Replace(file(t, after)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.RetryLatest(t.Context(), id, engine.Latest{}, "ada"); err != nil {
+			t.Fatal(err)
+		}
+		ended(t, e, id, engine.StateSucceeded, "/mended")
+		wantCalls(t, a, "GET /a, GET /a, GET /broken, GET /first, GET /mended")
 	})
 }
 

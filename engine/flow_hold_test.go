@@ -1,0 +1,136 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/engine/enginetest"
+	"github.com/tideover/tideover/retry"
+)
+
+// A branch with a new operation parks the run, before the operation of another branch has its next
+// attempt. The order of the branches makes no difference.
+func TestANewOperationParksAllBranches(t *testing.T) {
+	for _, order := range []string{"first", "last"} {
+		t.Run(order, func(t *testing.T) {
+			var x executions
+			version := func(name string) *engine.Workflow {
+				return engine.MustFlow("deploy", func(f *engine.Flow, _ int) (string, error) {
+					branches := []engine.FlowBranch{
+						engine.Branch("calls", func(f *engine.Flow) error {
+							if _, err := counted(f, &x, name); err != nil {
+								return err
+							}
+							return engine.Sleep(f, "long", day)
+						}),
+						engine.Branch("retries", func(f *engine.Flow) error {
+							_, err := engine.Do(f, "flaky", func(context.Context) (int, error) {
+								x.add("flaky")
+								return 0, errors.New("no")
+							}, engine.Policy("fixed(1h) attempts=3"))
+							return err
+						}),
+					}
+					if order == "last" {
+						branches[0], branches[1] = branches[1], branches[0]
+					}
+					return "", engine.Branches(f, branches...)
+				})
+			}
+			old, changed := version("price"), version("quote")
+			enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+				id := startFlow(t, e, old, 1)
+				time.Sleep(time.Minute)
+				e.Crash(changed)
+				time.Sleep(10 * day)
+				wantRun(t, flowRun(t, e, id), engine.StateNeedsHandler, `"price" that the function did not call before the new operation "quote"`)
+				if got, want := fmt.Sprint(x.n), "map[flaky:1 price:1]"; got != want {
+					t.Errorf("%s were executed, want %s", got, want)
+				}
+				e.Crash(old)
+				wantRun(t, endOfFlow(t, e, id), "dead", "no")
+			}, old)
+		})
+	}
+}
+
+// A retry calls a failed operation again. What the function did because of the failure may not be
+// needed any more. What it does after the retry is.
+func TestOperationsAfterOneThatARetryTookBack(t *testing.T) {
+	var x executions
+	version := func(name string) *engine.Workflow {
+		return engine.MustFlow("deploy", func(f *engine.Flow, _ int) (string, error) {
+			if _, err := counted(f, &x, "first"); err != nil {
+				return "", err
+			}
+			_, failure := engine.Do(f, "charge", func(context.Context) (int, error) {
+				if x.add("charge"); x.n["charge"] == 1 {
+					return 0, retry.Permanent(errors.New("declined"))
+				}
+				return 1, nil
+			})
+			if failure != nil {
+				_, err := counted(f, &x, "release")
+				return "", errors.Join(failure, err)
+			}
+			if _, err := counted(f, &x, name); err != nil {
+				return "", err
+			}
+			return "ok", engine.Sleep(f, "wait", day)
+		})
+	}
+	old, changed := version("ship"), version("send")
+	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+		id := startFlow(t, e, old, 1)
+		wantRun(t, endOfFlow(t, e, id), "dead", "declined")
+		mustDo(t, e.Retry(t.Context(), id, "me"))
+		time.Sleep(time.Hour)
+		e.Crash(changed)
+		time.Sleep(day)
+		wantRun(t, flowRun(t, e, id), engine.StateNeedsHandler, `"ship" that the function did not call before the new operation "send"`)
+		e.Crash(old)
+		wantRun(t, endOfFlow(t, e, id), "succeeded", "ok")
+		if got, want := fmt.Sprint(x.n), "map[charge:2 first:1 release:1 ship:1]"; got != want {
+			t.Errorf("%s were executed, want %s", got, want)
+		}
+	}, old)
+}
+
+// Operations of the engine.Branches that failed are not begun again when the function continues.
+func TestAFunctionThatContinuesAfterFailedBranches(t *testing.T) {
+	var x executions
+	w := engine.MustFlow("continues", func(f *engine.Flow, _ int) (string, error) {
+		err := engine.Branches(f,
+			engine.Branch("fails", func(f *engine.Flow) error {
+				_, err := engine.Do(f, "fail", func(context.Context) (int, error) { return 0, retry.Permanent(errors.New("no")) })
+				return err
+			}),
+			engine.Branch("stops", func(f *engine.Flow) error {
+				if err := engine.Sleep(f, "short", time.Minute); err != nil {
+					return err
+				}
+				_, err := counted(f, &x, "never")
+				return err
+			}))
+		if err == nil {
+			return "", errors.New("no error")
+		}
+		if _, err := counted(f, &x, "cleanup"); err != nil {
+			return "", err
+		}
+		return "cleaned", engine.Sleep(f, "wait", day)
+	})
+	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+		id := startFlow(t, e, w, 1)
+		time.Sleep(time.Hour)
+		e.Crash()
+		wantRun(t, endOfFlow(t, e, id), "succeeded", "cleaned")
+		if got, want := fmt.Sprint(x.n), "map[cleanup:1]"; got != want {
+			t.Errorf("%s were executed, want %s", got, want)
+		}
+	}, w)
+}
