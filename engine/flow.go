@@ -559,7 +559,11 @@ const (
 // are limited. The new run gets the key and the [RunTimeout] of this one. A timeout limits each
 // run, and not the chain: it begins with the start of the run. [Engine.Wait] waits for the last
 // run of the chain. A branch of [Branches] can't use it.
-func Again(f *Flow, input any) error {
+//
+// The new run can't undo operations of this one. If this run has called operations of [DoUndo] or
+// [MapUndo], it waits in state needs-handler with their names, unless [KeepDone] gives up their
+// undos.
+func Again(f *Flow, input any, opts ...AgainOption) error {
 	if f.branch != nil {
 		return f.call.noteWrong(fmt.Errorf("branch %s: %w", f.branch.name, errAgainInBranch))
 	}
@@ -567,10 +571,26 @@ func Again(f *Flow, input any) error {
 	if err != nil {
 		return fmt.Errorf("again: %w: %w", ErrInput, err)
 	}
-	return &again{text}
+	next := &again{input: text}
+	for _, opt := range opts {
+		opt(next)
+	}
+	return next
 }
 
-type again struct{ input json.RawMessage }
+// AgainOption is an option of [Again].
+type AgainOption func(*again)
+
+// KeepDone says that the operations of the run are not undone any more, whatever happens in the run
+// that continues it.
+func KeepDone() AgainOption {
+	return func(a *again) { a.keepDone = true }
+}
+
+type again struct {
+	input    json.RawMessage
+	keepDone bool
+}
 
 func (*again) Error() string { return "the run continues with another input" }
 

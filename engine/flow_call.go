@@ -226,6 +226,8 @@ type flowEnd struct {
 	result   *machine.Result
 	mismatch string          // not "": the run waits for other code
 	again    json.RawMessage // not nil: the run ends, and another one continues with this input
+	keepDone bool            // the operations of the run are not undone any more
+	undoable string          // of a run that another one continues: names of the operations that can be undone
 	quiet    bool            // the owner has recorded the end already
 	isError  bool            // the function has returned an error
 	undone   *undone         // not nil: operations were undone
@@ -251,7 +253,7 @@ func (c *flowCall) result(f *Flow, call func() ([]byte, error)) (end flowEnd) {
 	if next, ok := errors.AsType[*again](err); ok {
 		var input json.RawMessage
 		if input, err = c.workflow.inputOfNext(next.input, c.sh.cfg.MaxPayload); err == nil {
-			return flowEnd{again: input}
+			return flowEnd{again: input, keepDone: next.keepDone, undoable: f.undoable()}
 		}
 	}
 	if err == nil && len(out) > c.sh.cfg.MaxPayload {

@@ -1,11 +1,13 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -430,6 +432,9 @@ func (d *dispatcher) endCall(c *flowCall, end flowEnd) {
 	switch {
 	case run.Outcome != machine.Undecided && end.result == nil:
 		end.result = &machine.Result{}
+	case end.again != nil && run.Undoable() > 0 && !end.keepDone:
+		end.mismatch = fmt.Sprintf("again: the run has called operations that can be undone (%s), and the run that continues it can't undo them: call them in a child, or give up their undos by engine.Again(f, input, engine.KeepDone())", cmp.Or(end.undoable, strconv.Itoa(run.Undoable())))
+		fallthrough
 	case end.mismatch != "":
 		d.parkCall(c, run, end.mismatch)
 		return

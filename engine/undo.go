@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 
 	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/retry"
@@ -201,6 +202,17 @@ func (f *Flow) sortUndoers() {
 		f.undoers[i].first = f.undoers[i].firstNumber(f)
 	}
 	slices.SortStableFunc(f.undoers, func(a, b undoer) int { return cmp.Compare(a.first, b.first) })
+}
+
+// undoable returns the names of the operations that the run has called and the function can undo.
+func (f *Flow) undoable() string {
+	var names []string
+	for i := range f.undoers {
+		if u := &f.undoers[i]; len(u.called(f)) > 0 {
+			names = append(names, label(u.group.name))
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // firstNumber returns the smallest number of the operations of the group; 0 if the run has called none.

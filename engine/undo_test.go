@@ -411,3 +411,40 @@ func TestUndoWithOtherCode(t *testing.T) {
 		d.want(t, booked+", "+undone)
 	}, w)
 }
+
+// A run with operations that can be undone is not continued by another one without a word: the next
+// run could not undo them.
+func TestAgainWithOpenUndos(t *testing.T) {
+	var undone atomic.Int32
+	loop := func(opts ...engine.AgainOption) *engine.Workflow {
+		return engine.MustFlow("loop", func(f *engine.Flow, n int) (string, error) {
+			if n == 2 {
+				return "", errors.New("the second run fails")
+			}
+			for _, name := range []string{"reserve", "charge"} {
+				_, err := engine.DoUndo(f, name, value(name), func(context.Context, *string) error { undone.Add(1); return nil })
+				if err != nil {
+					return "", err
+				}
+			}
+			return "", engine.Again(f, n+1, opts...)
+		})
+	}
+	drops, keeps := loop(), loop(engine.KeepDone())
+	returns := engine.MustFlow("loop", func(f *engine.Flow, _ int) (string, error) {
+		engine.Removed(f, "reserve", "charge")
+		return "", engine.Again(f, 2)
+	})
+	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+		id := startFlow(t, e, drops, 1)
+		wantRun(t, flowRun(t, e, id), engine.StateNeedsHandler, "again: the run has called operations that can be undone (reserve, charge), and ")
+		mustDo(t, e.Register(returns)) // it does not know how to undo them, but they are done
+		wantRun(t, flowRun(t, e, id), engine.StateNeedsHandler, "again: the run has called operations that can be undone (2), and ")
+		mustDo(t, e.Register(keeps))
+		run := endOfFlow(t, e, id)
+		wantRun(t, run, "dead", "the second run fails")
+		if undone.Load() != 0 || run.ID == id {
+			t.Errorf("%d operations were undone, and run %s ended", undone.Load(), run.ID)
+		}
+	}, drops)
+}
