@@ -119,6 +119,7 @@ func TestBranchesSuspend(t *testing.T) {
 		deferred.Store(0)
 		enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
 			id := startFlow(t, e, w, 1)
+			waitsForEver, more := true, int32(0)
 			next := func(wait time.Duration, want int32) {
 				t.Helper()
 				time.Sleep(wait)
@@ -126,8 +127,11 @@ func TestBranchesSuspend(t *testing.T) {
 					e.Crash()
 				}
 				time.Sleep(time.Minute)
-				if flowRun(t, e, id); calls.Load() != want || deferred.Load() != 5*want {
-					t.Errorf("%d calls, want %d; %d deferred calls", calls.Load(), want, deferred.Load())
+				if crash && waitsForEver { // the next process may have code without that wait
+					more++
+				}
+				if flowRun(t, e, id); calls.Load() != want+more || deferred.Load() != 5*calls.Load() {
+					t.Errorf("%d calls, want %d; %d deferred calls", calls.Load(), want+more, deferred.Load())
 				}
 			}
 			next(time.Minute, 1)
@@ -140,9 +144,10 @@ func TestBranchesSuspend(t *testing.T) {
 				t.Fatal(err)
 			}
 			next(time.Hour, 4)
+			waitsForEver = false
 			next(time.Hour, 5)
 			wantRun(t, endOfFlow(t, e, id), engine.StateSucceeded, "approve born done gone slept")
-			if calls.Load() != 6 || deferred.Load() != 30 {
+			if calls.Load() != 6+more || deferred.Load() != 5*calls.Load() {
 				t.Errorf("%d calls, %d deferred calls", calls.Load(), deferred.Load())
 			}
 		}, w, child)

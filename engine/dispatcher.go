@@ -27,12 +27,15 @@ type dispatcher struct {
 	flows     map[machine.ID]*flowCall // calls of functions of flows
 	checked   time.Time                // when checkFunctions was called last
 	lingers   lingers
-	errands   []*errand                 // to begin when the turn is stored
-	calls     []*flowCall               // calls to begin when the entry is stored
-	flowStops []flowStop                // calls to stop when the entry is stored
-	parked    map[machine.ID]parkedCall // runs that wait for other code, because that of their function did not fit
-	stops     []stop                    // attempts to cancel when the entry is stored
-	known     int64                     // version of the registry at the last check of parked steps
+	errands   []*errand                    // to begin when the turn is stored
+	calls     []*flowCall                  // calls to begin when the entry is stored
+	flowStops []flowStop                   // calls to stop when the entry is stored
+	parked    map[machine.ID]parkedCall    // runs that wait for other code, because that of their function did not fit
+	stops     []stop                       // attempts to cancel when the entry is stored
+	known     int64                        // version of the registry at the last check of parked steps
+	unchecked int                          // runs, the first ones of all, that callChanged has still to check
+	probed    map[*machine.Definition]bool // definitions of which callChanged has called a run
+	probes    map[machine.ID]bool          // runs that callChanged has called and whose call has not begun
 
 	offset   int  // index of the queue to begin with
 	more     bool // the entry was full before all queues were empty: another turn must follow at once
@@ -178,6 +181,7 @@ func (d *dispatcher) unpark() {
 		return
 	}
 	d.known = version
+	d.unchecked, d.probed, d.probes = d.o.m.Len(), map[*machine.Definition]bool{}, map[machine.ID]bool{}
 	t := &d.o.turn
 	var recs []machine.Record
 	for name := range d.o.m.ParkedHandlers() {
@@ -194,6 +198,51 @@ func (d *dispatcher) unpark() {
 	}
 	for i := range recs {
 		t.must(&recs[i])
+	}
+}
+
+// checkedAtOnce is the number of runs that callChanged checks in a turn.
+const checkedAtOnce = 1000
+
+// callChanged calls functions again that were suspended, because their code may be other code
+// now. Of the runs with the same definition that may wait for ever, it calls one: that shows what the
+// code has removed. It calls all runs that wait in a removed operation. It checks some runs in each
+// turn. Runs that begin later, which are behind the others, need no check.
+func (d *dispatcher) callChanged() {
+	all := d.o.m.All()
+	d.unchecked = min(d.unchecked, len(all))
+	for n := 0; n < checkedAtOnce && d.unchecked > 0; n++ {
+		d.unchecked--
+		run := all[d.unchecked]
+		if !run.IsSuspended() || !d.sh.handlers.hasCode(run, 0) {
+			continue
+		}
+		if d.waitsInRemoved(run) || run.WaitsForEver() && !d.probed[run.Def] {
+			d.probed[run.Def], d.probes[run.ID] = true, true
+			d.o.m.CallAgain(run)
+		}
+	}
+}
+
+// waitsInRemoved reports whether the run waits in an operation that its function has removed, as far
+// as that is known.
+func (d *dispatcher) waitsInRemoved(run *machine.Run) bool {
+	w := d.sh.handlers.function(run.Def.Steps[0].Handler, run.Def.Name)
+	removed := d.sh.handlers.removedOps(w)
+	if len(removed) == 0 {
+		return false
+	}
+	waits, err := d.o.m.WaitsIn(run, func(name string) bool { return slices.Contains(removed, baseName(name)) })
+	if err != nil {
+		d.sh.health.logError("a run can't be read to call its function again", "run", run.ID, "error", err)
+	}
+	return waits
+}
+
+// resumed calls the function of a run again that was paused when callChanged checked it.
+func (d *dispatcher) resumed(run *machine.Run) {
+	if run.IsSuspended() && d.sh.handlers.hasCode(run, 0) && (run.WaitsForEver() || d.waitsInRemoved(run)) {
+		d.o.m.CallAgain(run)
 	}
 }
 

@@ -75,6 +75,7 @@ type flowCall struct {
 	groups   groupList  // operations that the function and its branches wait for
 	ops      groupItems // operations of the groups that have not ended
 
+	isProbe     bool  // it was called only because the code may have changed: see callChanged
 	starting    int   // children that are being started in other shards
 	lingerUntil int64 // see lingers; 0 if the call does not wait for a signal
 }

@@ -52,6 +52,8 @@ func (d *dispatcher) callFunction(run *machine.Run, w *Workflow, trial *trial, r
 		d.running[c.suspect.key] = c.suspect
 	}
 	c.since = time.Now()
+	c.isProbe = d.probes[run.ID]
+	delete(d.probes, run.ID)
 	d.flows[run.ID] = c
 	d.calls = append(d.calls, c)
 }
@@ -221,7 +223,7 @@ func (d *dispatcher) suspendIdle(c *flowCall, run *machine.Run) {
 		s := run.Step(number)
 		item, _ := c.ops.get(number)
 		switch {
-		case item.isAwait && d.lingers.stay(c, d.o.turn.now):
+		case item.isAwait && !c.isProbe && d.lingers.stay(c, d.o.turn.now):
 			return
 		case s != nil && s.Status == machine.Blocked: // it waits for a signal without a limit, or for a child
 		case s != nil && s.Status == machine.Waiting && item.def != nil && run.Pause() != nil: // it begins when the workflow is resumed
@@ -242,6 +244,9 @@ func (d *dispatcher) suspend(c *flowCall, run *machine.Run) {
 	rec := d.o.m.Suspend(run, c.awaited(), d.o.turn.now)
 	d.o.turn.must(&rec)
 	d.dropCall(c, errSuspended)
+	if c.known != d.sh.handlers.version.Load() && d.sh.handlers.function(c.handler, run.Def.Name) != c.workflow {
+		d.o.m.CallAgain(run) // other code is deployed, and callChanged may have passed the run
+	}
 }
 
 // leaveStuck suspends the function whose goroutine makes the attempt, which is stuck: the function is

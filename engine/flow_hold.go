@@ -22,10 +22,13 @@ func Renamed(f *Flow, before, now string) {
 }
 
 // Removed says that the function does not call operations with these names any more. Their stored
-// results are not used. A name with a key is written as name[key]; that of a [Map] includes its
-// operations. Call it at the beginning of the function.
+// results are not used, and a run that waits in such an operation continues. A name with a key is
+// written as name[key]; that of a [Map] includes its operations. Call it at the beginning of the
+// function, without a condition: a run that waits is called again when a call of the function has
+// said the name.
 func Removed(f *Flow, names ...string) {
 	f.removed = append(f.removed, names...)
+	f.call.sh.handlers.noteRemoved(f.call.workflow, names)
 }
 
 // Added says that the function calls operations with these names since an earlier version. A run

@@ -134,3 +134,79 @@ func TestAFunctionThatContinuesAfterFailedBranches(t *testing.T) {
 		}
 	}, w)
 }
+
+// A run that stands in an operation which the new code has removed continues, even if the operation
+// would never end. That is so for each kind of operation, and however the code is deployed.
+func TestARunContinuesWhereItsOperationIsRemoved(t *testing.T) {
+	never := engine.MustFlow("never", func(f *engine.Flow, _ int) (int, error) {
+		_, err := engine.Await[int](f, "never")
+		return 0, err
+	})
+	waits := map[string]func(f *engine.Flow) error{
+		"await": func(f *engine.Flow) error { _, err := engine.Await[int](f, "go"); return err },
+		"await with a key": func(f *engine.Flow) error {
+			_, err := engine.Await[int](f, "go", engine.ForKey("k"))
+			return err
+		},
+		"ask":   func(f *engine.Flow) error { _, err := engine.Ask(f, "go", engine.Question{Text: "go?"}); return err },
+		"sleep": func(f *engine.Flow) error { return engine.Sleep(f, "go", 1000*day) },
+		"child": func(f *engine.Flow) error { _, err := engine.Child[int](f, "go", never, 1); return err },
+		"children": func(f *engine.Flow) error {
+			_, err := engine.Children[int, int](f, "go", never, []int{1, 2})
+			return err
+		},
+		"do": func(f *engine.Flow) error {
+			_, err := engine.Do(f, "go", func(context.Context) (int, error) { return 0, errors.New("no") }, engine.Policy("fixed(1000h) attempts=9"))
+			return err
+		},
+		"branches": func(f *engine.Flow) error {
+			return engine.Branches(f, engine.Branch("a", func(f *engine.Flow) error { return engine.Sleep(f, "other", 1000*day) }),
+				engine.Branch("b", func(f *engine.Flow) error { _, err := engine.Await[int](f, "go"); return err }))
+		},
+	}
+	deploys := map[string]func(t *testing.T, e *enginetest.Engine, id string, w *engine.Workflow){
+		"crash":    func(_ *testing.T, e *enginetest.Engine, _ string, w *engine.Workflow) { e.Crash(w, never) },
+		"register": func(t *testing.T, e *enginetest.Engine, _ string, w *engine.Workflow) { mustDo(t, e.Register(w)) },
+		"paused": func(t *testing.T, e *enginetest.Engine, id string, w *engine.Workflow) {
+			mustDo(t, e.Pause(t.Context(), id, "me"))
+			e.Crash(w, never)
+			time.Sleep(day)
+			mustDo(t, e.Resume(t.Context(), id, "me"))
+		},
+	}
+	for kind, wait := range waits {
+		for how, deploy := range deploys {
+			t.Run(kind+", "+how, func(t *testing.T) {
+				var x executions
+				old := engine.MustFlow("stands", func(f *engine.Flow, n int) (string, error) {
+					if n > 0 {
+						if err := wait(f); err != nil {
+							return "", err
+						}
+					}
+					return "waited", engine.Sleep(f, "pause", 1000*day)
+				})
+				changed := engine.MustFlow("stands", func(f *engine.Flow, _ int) (string, error) {
+					engine.Removed(f, "go", "go[k]", "other", "pause")
+					return counted(f, &x, "after")
+				})
+				enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+					var ids []string
+					for range 20 {
+						ids = append(ids, startFlow(t, e, old, 1))
+					}
+					last := startFlow(t, e, old, 1)
+					time.Sleep(time.Minute)
+					deploy(t, e, last, changed)
+					if kind == "sleep" || kind == "do" { // which end by themselves
+						startFlow(t, e, changed, 0)
+					}
+					time.Sleep(time.Minute)
+					for _, id := range append(ids, last) {
+						wantRun(t, flowRun(t, e, id), "succeeded", "after")
+					}
+				}, old, never)
+			})
+		}
+	}
+}

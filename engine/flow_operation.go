@@ -241,7 +241,12 @@ func (g *opGroup) identity(i int) string {
 
 // baseName returns the name of the operation or of the map, without its kind and key.
 func (g *opGroup) baseName() string {
-	name, _, _ := strings.Cut(label(g.name), "[")
+	return baseName(label(g.name))
+}
+
+// baseName returns the name of an operation without its key.
+func baseName(name string) string {
+	name, _, _ = strings.Cut(name, "[")
 	return name
 }
 

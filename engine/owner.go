@@ -126,7 +126,7 @@ func (o *owner) finish() error {
 func (o *owner) delay() time.Duration {
 	wait := min(time.Minute, o.purgeEvery(), o.sh.snapshots.maxAge())
 	wait = min(wait, o.sh.views.delay(), o.sh.snapshots.delay())
-	if o.sh.dispatcher.more {
+	if o.sh.dispatcher.more || o.sh.dispatcher.unchecked > 0 && !o.stopping {
 		wait = 0
 	}
 	if next := o.nextDue(); next < o.clock.last+int64(wait) {
@@ -259,6 +259,7 @@ func (o *owner) doDue() {
 	o.sh.dispatcher.suspects.endIsolation()
 	o.sh.dispatcher.unpark()
 	o.sh.dispatcher.checkFunctions()
+	o.sh.dispatcher.callChanged()
 }
 
 // slot returns a slot of this shard for a new run: the slot of the key if that is in this
@@ -399,6 +400,8 @@ func (t *turn) noteConsequences(rec *machine.Record, step eventStep) {
 		t.o.sh.dispatcher.stopAttempts(run, errRunOver)
 	case rec.Kind == machine.Undoing:
 		t.o.sh.dispatcher.beginUndo(run)
+	case rec.Kind == machine.Freed:
+		t.o.sh.dispatcher.resumed(run)
 	case rec.Kind == machine.Held, rec.Kind == machine.Postponed:
 		t.o.sh.dispatcher.stopAttempts(run, ErrPaused)
 	}

@@ -16,11 +16,42 @@ import (
 type registry struct {
 	mu        sync.RWMutex
 	handlers  map[string]Handler
-	workflows map[string]*Workflow  // workflows that can be started, by name
-	known     map[string]*Workflow  // the same, and workflows that Replace has removed: runs in progress may need their limits
-	functions map[string]FlowFunc   // functions of flows that are described by data
-	others    map[standIn]*Workflow // stand for workflows that are not known: see function
-	version   atomic.Int64          // increases when something is added
+	workflows map[string]*Workflow   // workflows that can be started, by name
+	known     map[string]*Workflow   // the same, and workflows that Replace has removed: runs in progress may need their limits
+	functions map[string]FlowFunc    // functions of flows that are described by data
+	others    map[standIn]*Workflow  // stand for workflows that are not known: see function
+	removed   map[*Workflow][]string // names of operations, without keys, that functions have called Removed with
+	version   atomic.Int64           // increases when something is added
+}
+
+// noteRemoved notes the names of Removed. If there are new ones, runs that wait in such operations
+// are called again: see dispatcher.callChanged.
+func (r *registry) noteRemoved(w *Workflow, names []string) {
+	known := r.removedOps(w)
+	var added []string
+	for _, name := range names {
+		if base := baseName(name); !slices.Contains(known, base) && !slices.Contains(added, base) {
+			added = append(added, base)
+		}
+	}
+	if len(added) == 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.removed == nil {
+		r.removed = map[*Workflow][]string{}
+	}
+	r.removed[w] = append(slices.Clip(r.removed[w]), added...)
+	r.version.Add(1)
+}
+
+// removedOps returns the names of operations, without keys, that the function of the workflow has
+// removed, as far as that is known.
+func (r *registry) removedOps(w *Workflow) []string {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.removed[w]
 }
 
 // standIn identifies a workflow that stands for one which is not known.

@@ -234,10 +234,9 @@ func TestChildrenOfARunThatIsContinued(t *testing.T) {
 		time.Sleep(time.Hour)
 		run := flowRun(t, e, id)
 		first, second := operations(run, "child", "many#0")[0].Child, operations(run, "child", "many#1")[0].Child
-		if err := e.Register(other); err != nil {
-			t.Fatal(err)
-		}
-		send(t, e, first, "go", "now") // the function is called, to start the third child
+		send(t, e, first, "go", "now")
+		synctest.Wait()
+		mustDo(t, e.Register(other)) // the function is called again
 		time.Sleep(time.Hour)
 		if run := flowRun(t, e, id); run.ContinuedBy == "" {
 			t.Fatalf("the parent is %s: %s", run.State, run.Error)

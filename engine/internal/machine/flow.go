@@ -437,6 +437,30 @@ func (m *Machine) CallAgain(r *Run) {
 	}
 }
 
+// IsSuspended reports whether the function of the run waits for operations, and no call of it is
+// running or due.
+func (r *Run) IsSuspended() bool {
+	return r.flow != nil && r.Steps[0].Status == Blocked && !r.Steps[0].queued && r.waits() && !r.IsUndoing()
+}
+
+// WaitsForEver reports whether an operation of the run waits for a signal or a child, without a limit.
+func (r *Run) WaitsForEver() bool {
+	return r.flow != nil && slices.ContainsFunc(r.Steps[1:], func(s StepState) bool { return s.Status == Blocked })
+}
+
+// WaitsIn reports whether the run has an operation that has not ended and whose name, without the
+// index of an item, is one that has reports.
+func (m *Machine) WaitsIn(r *Run, has func(name string) bool) (bool, error) {
+	whole, err := m.whole(r)
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(whole.flow.ops, func(o op) bool {
+		name, _, _ := strings.Cut(OpName(o.name), "#")
+		return has(name)
+	}), nil
+}
+
 // applyCalled adds an operation to the run.
 func (m *Machine) applyCalled(r *Run, rec *Record) error {
 	f := r.flow
