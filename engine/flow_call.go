@@ -245,7 +245,7 @@ func (c *flowCall) result(f *Flow, call func() ([]byte, error)) (end flowEnd) {
 	if wrong := c.firstWrong(); wrong != nil {
 		return flowEnd{mismatch: wrong.Error()}
 	}
-	if why := f.mismatch(""); why != nil {
+	if why := f.mismatch(""); why != nil && (err == nil || !f.hasFailedAdded()) {
 		if err != nil {
 			why = fmt.Errorf("%w; the function returned the error: %w", why, err)
 		}

@@ -88,7 +88,8 @@ func (f *Flow) mismatch(identity string) error {
 // and that must not be missing; "" if there is none. isHeld says that the function has not ended.
 func (f *Flow) unasked(isHeld bool) string {
 	missing, earliest := "", math.MaxInt
-	first, last := -1, -1 // of the operations that a retry may have made unnecessary
+	var takenBack []machine.TakenBack
+	isRead := false
 	add := func(identity string, number int) {
 		if !isCalled(identity) || f.asked.get(identity) {
 			return
@@ -103,10 +104,11 @@ func (f *Flow) unasked(isHeld bool) string {
 		if slices.Contains(f.removed, name) || isHeld && f.isDeclared(name) || f.asked.get(machine.SkipKind+":"+name) {
 			return
 		}
-		if first < 0 {
-			first, last = f.takenBack()
+		if !isRead {
+			takenBack, isRead = f.takenBack(), true
 		}
-		if _, pending := f.pending[identity]; number < earliest && (number < first || number > last || pending) {
+		mayBeMissing := func(t machine.TakenBack) bool { return t.Number < number && number <= t.Last }
+		if _, pending := f.pending[identity]; number < earliest && (pending || !slices.ContainsFunc(takenBack, mayBeMissing)) {
 			missing, earliest = kind+":"+name, number
 		}
 	}
@@ -119,6 +121,18 @@ func (f *Flow) unasked(isHeld bool) string {
 	return missing
 }
 
+// hasFailedAdded reports whether an operation that Added names has failed. It is executed before
+// others that the run has called, so the function may end without them.
+func (f *Flow) hasFailedAdded() bool {
+	for identity, res := range f.ended.all {
+		name, _ := cutIndex(label(identity))
+		if res.Reason != 0 && slices.Contains(f.added, name) {
+			return true
+		}
+	}
+	return false
+}
+
 // isDeclared reports whether the description of the function has the operation: so the function
 // calls it later, or says that it skips it. That of a wait for a signal has its name as a key.
 func (f *Flow) isDeclared(name string) bool {
@@ -126,31 +140,21 @@ func (f *Flow) isDeclared(name string) bool {
 	return slices.ContainsFunc(f.call.declared, func(o machine.DeclaredOp) bool { return o.Name == base || o.Name == key })
 }
 
-// takenBack returns the numbers of the first operation that a retry of the run took back, and of the
-// last one before the retry. The stored operations between them may have followed from the first
-// one, which is called again. If there is none, no number is between the results.
-func (f *Flow) takenBack() (first, last int) {
+// takenBack returns the operations that retries of the run took back. Stored operations between one of
+// them and its retry may have followed from it, and it is called again.
+func (f *Flow) takenBack() []machine.TakenBack {
 	c := f.call
 	if c.history == nil {
-		return 1, 0
+		return nil
 	}
 	known := make([]bool, c.count+1)
-	mark := func(number int) {
-		if number <= c.count {
-			known[number] = true
-		}
-	}
-	mark(0)
 	for res := range machine.ReadResults(c.results) {
-		mark(res.Number)
+		known[res.Number] = true
 	}
 	for _, number := range c.pending {
-		mark(number)
+		known[number] = true
 	}
-	if first = slices.Index(known, false); first < 0 {
-		return 1, 0
-	}
-	return first, machine.CalledBeforeRetry(c.history, c.count)
+	return machine.ReadTakenBack(c.history, c.count, func(number int) bool { return known[number] })
 }
 
 // renameStored gives stored operations the new name.

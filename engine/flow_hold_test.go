@@ -137,6 +137,8 @@ func TestAFunctionThatContinuesAfterFailedBranches(t *testing.T) {
 
 // A run that stands in an operation which the new code has removed continues, even if the operation
 // would never end. That is so for each kind of operation, and however the code is deployed.
+//
+// real clock: enginetest.Test runs the deploys in a bubble
 func TestARunContinuesWhereItsOperationIsRemoved(t *testing.T) {
 	never := engine.MustFlow("never", func(f *engine.Flow, _ int) (int, error) {
 		_, err := engine.Await[int](f, "never")

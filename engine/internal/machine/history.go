@@ -117,10 +117,29 @@ func (r *Run) Records() iter.Seq[Record] {
 	}
 }
 
-// CalledBeforeRetry returns the number of the last operation that a run with this history had called
-// when it was retried last. If the history does not say that any more, it is most.
-func CalledBeforeRetry(history []byte, most int) int {
-	called, before := 0, most
+// TakenBack is an operation that a retry of the run took back: its result was dropped, so that the
+// function calls it again.
+type TakenBack struct {
+	Number int // of the operation
+	Last   int // number of the last operation that the run had called before the retry
+}
+
+// ReadTakenBack returns the operations of a run with this history that retries took back. count is
+// the number of operations that the run has called, and has reports which of them are stored or
+// pending. If the history is not complete, the last retry may have taken back all that are missing.
+func ReadTakenBack(history []byte, count int, has func(number int) bool) (list []TakenBack) {
+	type call struct {
+		number   int
+		identity string
+	}
+	var missing []call // called, not there, and not called again as far as the history is read
+	last := 0
+	take := func(c call) {
+		if last >= c.number {
+			list = append(list, TakenBack{c.number, last})
+		}
+	}
+	called := 0
 	for in := (codec.Reader{Data: history}); len(in.Data) > 0; {
 		var rec Record
 		if rec.read(&in, 0); in.Err != nil {
@@ -129,13 +148,29 @@ func CalledBeforeRetry(history []byte, most int) int {
 		switch rec.Kind { //nolint:exhaustive // the others call no operation
 		case Called:
 			called = rec.Step
+			missing = slices.DeleteFunc(missing, func(c call) bool {
+				if c.identity == rec.Text {
+					take(c)
+				}
+				return c.identity == rec.Text
+			})
+			if !has(rec.Step) && !isUndo(rec.Text) && !strings.HasPrefix(rec.Text, SkipKind+":") {
+				missing = append(missing, call{rec.Step, rec.Text})
+			}
 		case Retry:
-			before = called
+			last = called
 		case Omitted:
-			called, before = most, most
+			for n := 1; n <= count; n++ {
+				if !has(n) {
+					return []TakenBack{{n, count}}
+				}
+			}
 		}
 	}
-	return before
+	for _, c := range missing {
+		take(c)
+	}
+	return list
 }
 
 // Situation returns what a list of runs shows for the run: the name of a step, the last error,
