@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -27,10 +28,10 @@ type dispatcher struct {
 	flows     map[machine.ID]*flowCall // calls of functions of flows
 	checked   time.Time                // when checkFunctions was called last
 	lingers   lingers
-	errands   []*errand                    // to begin when the turn is stored
-	calls     []*flowCall                  // calls to begin when the entry is stored
-	flowStops []flowStop                   // calls to stop when the entry is stored
-	parked    map[machine.ID]parkedCall    // runs that wait for other code, because that of their function did not fit
+	errands   []*errand   // to begin when the turn is stored
+	calls     []*flowCall // calls to begin when the entry is stored
+	flowStops []flowStop  // calls to stop when the entry is stored
+	parked    parkedRuns
 	stops     []stop                       // attempts to cancel when the entry is stored
 	known     int64                        // version of the registry at the last check of parked steps
 	unchecked int                          // runs, the first ones of all, that callChanged has still to check
@@ -60,7 +61,7 @@ func (d *dispatcher) init(sh *shard) {
 	d.sh, d.o = sh, &sh.owner
 	d.running = map[attemptKey]*attempt{}
 	d.stuck = map[stuckHandler]bool{}
-	d.flows, d.parked = map[machine.ID]*flowCall{}, map[machine.ID]parkedCall{}
+	d.flows, d.parked = map[machine.ID]*flowCall{}, parkedRuns{runs: map[machine.ID]parkedCall{}, reasons: map[parkReason]*parkedCount{}}
 	d.suspects.d, d.lingers.sh = d, sh
 }
 
@@ -190,8 +191,8 @@ func (d *dispatcher) unpark() {
 			if w == nil && d.sh.handlers.handler(name) == nil {
 				return
 			}
-			if d.parked[run.ID].continues(w, &d.sh.handlers) {
-				delete(d.parked, run.ID)
+			if d.parked.runs[run.ID].continues(w, &d.sh.handlers) {
+				d.parked.remove(run.ID)
 				recs = append(recs, d.o.m.Unpark(run, step, t.now))
 			}
 		})
@@ -249,9 +250,71 @@ func (d *dispatcher) resumed(run *machine.Run) {
 // parkedCall is a call of a function that did not fit its run. The zero value is that of a run
 // which an earlier owner has parked.
 type parkedCall struct {
+	parkReason
 	by      *Workflow // the workflow of the function
 	missing string    // name of a workflow that the function wanted to start; "" if that is not why
 }
+
+// parkReason is why runs of a workflow are parked.
+type parkReason struct{ workflow, why string }
+
+// parkedRuns has the runs that wait for other code, because that of their function did not fit, and
+// counts them by reason.
+type parkedRuns struct {
+	runs    map[machine.ID]parkedCall
+	reasons map[parkReason]*parkedCount
+	changed bool // health does not have the counts
+}
+
+type parkedCount struct {
+	runs  int
+	since time.Time
+}
+
+func (p *parkedRuns) add(run machine.ID, c parkedCall) {
+	p.remove(run)
+	p.runs[run], p.changed = c, true
+	n := p.reasons[c.parkReason]
+	if n == nil {
+		n = &parkedCount{since: time.Now()}
+		p.reasons[c.parkReason] = n
+	}
+	n.runs++
+}
+
+func (p *parkedRuns) remove(run machine.ID) {
+	c, ok := p.runs[run]
+	if !ok {
+		return
+	}
+	delete(p.runs, run)
+	p.changed = true
+	if n := p.reasons[c.parkReason]; n.runs > 1 {
+		n.runs--
+	} else {
+		delete(p.reasons, c.parkReason)
+	}
+}
+
+// report tells health how many runs are parked, by reason.
+func (p *parkedRuns) report(h *health) {
+	if !p.changed {
+		return
+	}
+	p.changed = false
+	var list []Trouble
+	for reason, n := range p.reasons {
+		list = append(list, Trouble{
+			What:  fmt.Sprintf("has parked %s of %s", textfmt.Plural(n.runs, "run"), reason.workflow),
+			Since: n.since, Error: reason.why, Works: true, Runs: n.runs,
+		})
+	}
+	slices.SortFunc(list, func(a, b Trouble) int { return cmp.Or(cmp.Compare(b.Runs, a.Runs), cmp.Compare(a.Error, b.Error)) })
+	h.setParked(list[:min(len(list), maxParkReasons)])
+}
+
+// maxParkReasons limits the reasons that health reports.
+const maxParkReasons = 20
 
 // continues reports whether the run continues, because the function is that of the workflow w now,
 // or because what was missing is registered.

@@ -458,11 +458,11 @@ func (d *dispatcher) endCall(c *flowCall, end flowEnd) {
 
 // parkCall records that the run waits for other code, because that of the call does not fit.
 func (d *dispatcher) parkCall(c *flowCall, run *machine.Run, why string) {
-	parked := parkedCall{by: c.workflow}
+	parked := parkedCall{parkReason: parkReason{run.Def.Name, d.sh.errorText(why)}, by: c.workflow}
 	if missing, ok := errors.AsType[*missingWorkflowError](c.firstWrong()); ok {
 		parked.missing = missing.name
 	}
-	d.parked[c.run] = parked
+	d.parked.add(c.run, parked)
 	if c.known != d.sh.handlers.version.Load() {
 		d.known = 0 // what it waits for may be registered already: see unpark
 		d.sh.wake()

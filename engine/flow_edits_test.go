@@ -19,7 +19,7 @@ import (
 )
 
 var (
-	editRuns  = flag.Int("edits.runs", 40, "runs of TestEditsOfAFlow that are in flight")
+	editRuns  = flag.Int("edits.runs", 40, "runs of TestEditsOfAFlow")
 	editSeeds = flag.Uint64("edits.seeds", 2, "flows of TestEditsOfAFlow")
 	editFirst = flag.Uint64("edits.first", 1, "seed of the first flow of TestEditsOfAFlow")
 )
@@ -138,6 +138,8 @@ func (x *edits) flow() *editedFlow {
 				stage[i] = append(stage[i], x.op())
 			}
 		}
+		x.next++
+		stage[0] = slices.Insert(stage[0], x.IntN(len(stage[0])+1), editedOp{id: x.next, kind: "sleep", name: fmt.Sprintf("sleep-%d", x.next)})
 		p.stages = append(p.stages, stage)
 	}
 	return p.clone()
@@ -274,7 +276,7 @@ func (x *edits) call(f *engine.Flow, o editedOp, deploy int) (err error) {
 	do := func(context.Context) (int, error) { return work(0) }
 	switch o.kind {
 	case "sleep":
-		return engine.Sleep(f, o.name, time.Duration(1+o.id%30)*time.Hour)
+		return engine.Sleep(f, o.name, time.Duration(20+o.id%40)*time.Hour)
 	case "now":
 		_, err = engine.Now(f, o.name)
 	case "await":
@@ -418,7 +420,7 @@ func (x *editTest) deploy(p *editedFlow) (parked []string) {
 	} else {
 		mustDo(x.t, x.e.Register(w))
 	}
-	x.letTimePass(time.Duration(1+x.IntN(12)) * time.Hour)
+	x.letTimePass(time.Duration(1+x.IntN(5)) * time.Hour)
 	synctest.Wait()
 	for _, id := range x.ids {
 		if !x.open[id] {
@@ -500,14 +502,19 @@ func (x *editTest) editAndJudge(p *editedFlow) {
 	t := x.t
 	x.deploys = append(x.deploys, p)
 	mustDo(t, x.e.Register(x.workflow(p, 0)))
-	forgotten, repaired, parks := 0, 0, 0
+	forgotten, repaired, parks, inFlight := 0, 0, 0, 0
 	for n := range edits {
 		w, _ := x.e.Workflow("edited")
-		for range max(*editRuns/edits, 1) {
+		more := *editRuns / 2 / edits
+		if n == 0 {
+			more = *editRuns - (edits-1)*more
+		}
+		for range more {
 			id := startFlow(t, x.e, w, n)
 			x.ids, x.open[id] = append(x.ids, id), true
-			time.Sleep(time.Duration(x.IntN(60)) * time.Minute)
+			time.Sleep(time.Duration(x.IntN(600/more)) * time.Minute)
 		}
+		inFlight += len(x.open)
 		x.letTimePass(time.Hour)
 		what := []string{"add", "remove", "rename", "reorder", "branch"}[n%5]
 		declared, without := x.edit(p, what)
@@ -558,6 +565,6 @@ func (x *editTest) editAndJudge(p *editedFlow) {
 			t.Errorf("run %s: %s", id, wrong)
 		}
 	}
-	t.Logf("%d runs, %d of them open after the last edit; %d deploys, %d edits without their words; %d times a run was parked, %d times the words were not enough; %d effects",
-		len(x.ids), open, len(x.deploys), forgotten, parks, repaired, effects)
+	t.Logf("%d runs, about %d of them in flight at each edit, and %d after the last; %d deploys, %d edits without their words; %d times a run was parked, %d times the words were not enough; %d effects",
+		len(x.ids), inFlight/edits, open, len(x.deploys), forgotten, parks, repaired, effects)
 }

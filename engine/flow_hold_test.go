@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tideover/tideover/engine"
@@ -211,4 +212,50 @@ func TestARunContinuesWhereItsOperationIsRemoved(t *testing.T) {
 			})
 		}
 	}
+}
+
+// The troubles of the engine count the runs that wait for other code, by workflow and reason.
+func TestTroublesCountParkedRuns(t *testing.T) {
+	version := func(name string) *engine.Workflow {
+		return engine.MustFlow("order", func(f *engine.Flow, n int) (string, error) {
+			if n > 2 {
+				_, _ = do(f, "same"), do(f, "same")
+			}
+			if err := do(f, name); err != nil {
+				return "", err
+			}
+			return "ok", engine.Sleep(f, "wait", day)
+		})
+	}
+	old, changed := version("price"), version("quote")
+	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+		for n := range 5 {
+			startFlow(t, e, old, n)
+		}
+		want := func(want string) {
+			t.Helper()
+			synctest.Wait()
+			got := ""
+			for _, trouble := range e.Troubles() {
+				got += fmt.Sprintf("%s: %.41s; ", trouble.What, trouble.Error)
+			}
+			if got != want {
+				t.Errorf("the troubles are %q, want %q", got, want)
+			}
+		}
+		time.Sleep(time.Hour)
+		want("has parked 2 runs of order: operation same: called twice; ")
+		e.Crash(changed)
+		time.Sleep(2 * day)
+		want(`has parked 3 runs of order: the run has a stored operation "price" th; has parked 2 runs of order: operation same: called twice; `)
+		e.Crash(old)
+		time.Sleep(day)
+		want("has parked 2 runs of order: operation same: called twice; ")
+		list, err := e.List(t.Context(), engine.Filter{States: []string{engine.StateNeedsHandler}, Limit: 9, Fresh: true})
+		mustDo(t, err)
+		for _, run := range list.Runs {
+			mustDo(t, e.Cancel(t.Context(), run.ID, "me"))
+		}
+		want("")
+	}, old)
 }

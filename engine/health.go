@@ -22,6 +22,7 @@ type health struct {
 	warnings []Trouble                 // about schedules
 	blocked  []Trouble                 // warnings about functions of flows
 	losses   []Trouble                 // what the log and the archives have lost
+	parked   []Trouble                 // runs that wait for other code, by reason
 	wrong    error                     // an internal error that stops the shard; nil if there is none
 	logged   logsample.Sampler[string] // limits repeated log lines, by message
 	cfg      *Config
@@ -165,6 +166,13 @@ func (h *health) lose(t Trouble) {
 	h.losses = append(h.losses, t)
 }
 
+// setParked replaces the troubles of runs that wait for other code.
+func (h *health) setParked(list []Trouble) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.parked = list
+}
+
 // broken notes an internal error: a record contradicts the state. The owner stops before
 // it stores the turn in which that happened.
 func (h *health) broken(err error) {
@@ -189,6 +197,7 @@ type Trouble struct {
 	Error string    `json:"error"`
 	Works bool      `json:"works,omitempty"` // the engine works, although a promise may be broken
 	Do    string    `json:"do,omitempty"`    // what to do about it; empty if the error says it
+	Runs  int       `json:"runs,omitempty"`  // number of runs that wait for other code for this reason; 0 for other problems
 }
 
 // list returns the current troubles of the shard.
@@ -203,7 +212,7 @@ func (h *health) list() (list []Trouble) {
 	if t := h.clock; t.err != nil && time.Now().Before(h.clockEnd) {
 		list = append(list, Trouble{What: clockTrouble, Since: t.since, Error: t.err.Error(), Works: true})
 	}
-	return list
+	return append(list, h.parked...)
 }
 
 // listWarnings returns the problems that do not keep the shard from working.

@@ -260,6 +260,7 @@ func (o *owner) doDue() {
 	o.sh.dispatcher.unpark()
 	o.sh.dispatcher.checkFunctions()
 	o.sh.dispatcher.callChanged()
+	o.sh.dispatcher.parked.report(&o.sh.health)
 }
 
 // slot returns a slot of this shard for a new run: the slot of the key if that is in this
@@ -392,7 +393,7 @@ func (t *turn) noteConsequences(rec *machine.Record, step eventStep) {
 	t.o.events.note(rec, run, step)
 	switch {
 	case run.Closed():
-		delete(t.o.sh.dispatcher.parked, rec.Run)
+		t.o.sh.dispatcher.parked.remove(rec.Run)
 		if t.o.waiters.count > 0 {
 			t.ended = append(t.ended, rec.Run)
 		}

@@ -342,7 +342,8 @@ func earlier(a, b *time.Time) *time.Time {
 	return a
 }
 
-// Troubles returns the current problems that keep this process from working.
+// Troubles returns the current problems that keep this process from working, and the runs that wait
+// for other code, counted by reason: see [Trouble.Runs].
 func (e *Engine) Troubles() []Trouble {
 	if e.alone != nil {
 		return e.alone.health.list()
