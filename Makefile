@@ -30,7 +30,7 @@ PEERS      = $(shell $(TESTED) | grep -E '$(OTHERS)')
 TEST       = TIDEOVER_TEST_COMMAND=$(CURDIR)/$(BIN) GOGC=400 $(GO) test -vet=off
 export GORACE ?= atexit_sleep_ms=0
 
-.PHONY: help run test test-race test-more stress vet bench bench-durable bench-waiting bench-gateway bench-cluster anchors mutate science lint fuzz build clean crash faults damage crash-cluster soak soak-page interop suites man docs licenses release release-check
+.PHONY: help run test test-race test-more stress vet bench bench-durable bench-waiting bench-gateway bench-cluster anchors mutate science lint fuzz build clean crash faults damage crash-cluster soak soak-page interop suites man docs licenses release release-check advice
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -104,6 +104,9 @@ anchors: ## the simulator shows published results again, at full size
 
 mutate: ## anchors must fail when the library's delays are doubled
 	@bash scripts/mutate.sh
+
+advice: ## compare the advice for random services with naive policies; SERVICES and SEED select the services
+	$(GO) test ./sim/advise -run TestTheAdviceIsNeverWorse -v -timeout 4h -law $(or $(SERVICES),60) -law-seed $(or $(SEED),1)
 
 science: ## measure what docs/science.md says, and write it
 	$(GO) test ./sim -run TestScience -timeout 2h -science $(CURDIR)/docs/science.md

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/tideover/tideover/internal/validate"
+	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/sim"
 )
 
@@ -16,6 +18,10 @@ import (
 type Request struct {
 	Cases    []Case        // all with services, or all with writers
 	Deadline time.Duration // longest wait of a caller: the policy's total timeout; 0 means 30s
+
+	// Policies are the caller's own policies: the advice is at least as good as each
+	// of them. They end at the deadline, too.
+	Policies []retry.Policy
 }
 
 // Case is a scenario that a policy must handle, and what it must reach there.
@@ -38,6 +44,7 @@ type Advice struct {
 	Breaker bool   `json:"breaker"`          // with the library's default breaker
 	Reached bool   `json:"reached"`          // whether it reaches the goal
 	Misses  []Miss `json:"misses,omitempty"` // the parts of the goal that it does not reach
+	Losses  []Loss `json:"losses,omitempty"` // what the goal costs on an ordinary day
 
 	Outcomes     []Outcome     `json:"outcomes"` // of the policy, for each scenario
 	Reasons      []Reason      `json:"reasons"`
@@ -52,6 +59,15 @@ type Advice struct {
 	Tried    int           `json:"tried"`   // number of candidates
 	Runs     int           `json:"runs"`    // number of simulated runs
 	Events   int           `json:"events"`  // number of simulated events in those runs
+}
+
+// Loss says that more calls succeed on an ordinary day with another policy than with
+// the advised one. The other policy reaches the goal less well.
+type Loss struct {
+	Scenario string       `json:"scenario"`
+	Policy   string       `json:"policy"` // the other policy, in text form
+	Success  sim.Estimate `json:"success"`
+	Other    sim.Estimate `json:"other"` // the success with the other policy
 }
 
 // Outcome is the result of a policy in one scenario.
@@ -85,6 +101,10 @@ func (r Request) Validate() error {
 	}
 	p.Check(writers == 0 || writers == len(r.Cases), "cases: some have writers and some have services: make a request for each kind")
 	p.Check(len(r.Cases) == 0 || asked, "goal: there is none: set success, through, p99, amplification or recovery")
+	for i, own := range r.Policies {
+		err := own.Validate()
+		p.Check(err == nil, "policies[%d]: %w", i, err)
+	}
 	p.Check(r.Deadline >= 0 && r.Deadline <= 24*time.Hour, "deadline: %v is not between 0 and a day", r.Deadline)
 	return errors.Join(p...)
 }
@@ -127,40 +147,48 @@ func For(ctx context.Context, r Request, o Options) (*Advice, error) {
 		return nil, fmt.Errorf("advise: %w", err)
 	}
 	r.Deadline = cmp.Or(r.Deadline, DefaultDeadline)
-	s := &search{request: r, options: o, searchSpace: newSearchSpace(r.Cases, r.Deadline), known: map[candidate]bool{}}
-	s.options.Seeds = cmp.Or(o.Seeds, defaultSeeds*s.searchSpace.times)
-	if err := s.measurePatience(ctx); err != nil {
-		return nil, err
-	}
-	standings, err := s.climb(ctx)
-	if err == nil {
-		standings, err = s.refine(ctx, standings)
-	}
+	space := newSearchSpace(r.Cases, r.Deadline)
+	s := &search{request: r, options: o, searchSpace: space, naive: space.naive(r.Policies), known: map[candidate]standing{}}
+	s.options.Seeds = cmp.Or(o.Seeds, defaultSeeds*space.times)
+	checked, finalists, err := s.find(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s.fresh = 1 << 32
-	if standings, err = s.rank(ctx, candidatesOf(standings), s.options.Seeds); err != nil {
-		return nil, err
-	}
+	advised := checked[0]
 	s.fresh = 2 << 32
-	best, others, err := s.strip(ctx, pick(standings))
+	best, others, err := s.compareWithout(ctx, advised.candidate)
 	if err != nil {
 		return nil, err
 	}
-	choices, err := s.choices(ctx, best.candidate)
-	if err != nil {
-		return nil, err
-	}
-	checked, err := s.check(ctx, best.candidate)
+	choices, err := s.choices(ctx, advised.candidate)
 	if err != nil {
 		return nil, err
 	}
 	return &Advice{
-		Policy: best.text(), Breaker: best.breaker, Reached: len(checked.misses) == 0,
-		Misses: s.shortfalls(checked.misses, append(s.first, standings...)), Outcomes: s.outcomes(checked),
+		Policy: best.text(), Breaker: best.breaker, Reached: advised.reached(),
+		Misses: s.shortfalls(advised.misses, slices.Collect(maps.Values(s.known))), Losses: s.losses(advised, checked), Outcomes: s.outcomes(advised),
 		Reasons: s.reasons(best, others), Choices: choices, Trades: s.trades(best, others),
-		Alternatives: s.alternatives(best, standings),
+		Alternatives: s.alternatives(best, finalists),
 		Deadline:     r.Deadline, Seed: o.Seed, Seeds: s.options.Seeds, Checked: checkFactor * s.options.Seeds, Tried: len(s.known), Runs: s.runs, Events: s.events,
 	}, nil
+}
+
+// find searches for the best candidate. It returns those that were measured for the last
+// time, the best first, and the finalists.
+func (s *search) find(ctx context.Context) (checked, finalists []standing, err error) {
+	if err := s.measurePatience(ctx); err != nil {
+		return nil, nil, err
+	}
+	for _, step := range []func(context.Context, []standing) ([]standing, error){s.climb, s.refine, s.explore, s.compareWithNaive} {
+		if finalists, err = step(ctx, finalists); err != nil {
+			return nil, nil, err
+		}
+	}
+	s.fresh = 2 << 32
+	simplest, err := s.strip(ctx, finalists[0].candidate)
+	if err != nil {
+		return nil, nil, err
+	}
+	checked, err = s.decide(ctx, append([]standing{simplest}, finalists...))
+	return checked, finalists, err
 }

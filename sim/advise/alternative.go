@@ -22,12 +22,19 @@ type Alternative struct {
 // the goal may be.
 const near = 0.2
 
+// nearDay is how many fewer calls may succeed on an ordinary day with an alternative.
+const nearDay = 0.01
+
 // alternatives returns up to four alternatives to the best candidate, one for each
 // respect in which a candidate can be better: of the candidates that are nearly as
 // close to the goal, the one that is best in this respect.
 func (s *search) alternatives(best standing, standings []standing) []Alternative {
 	list := []Alternative{}
 	taken := map[candidate]bool{best.candidate: true}
+	if closest := standings[nearest(standings)]; !best.reached() && closest.distance < best.distance-toGoal.tolerance(&closest) {
+		taken[closest.candidate] = true
+		list = append(list, Alternative{closest.text(), closest.breaker, "a smaller distance from the goal", closest.reached(), s.outcomes(closest)})
+	}
 	for _, better := range []struct {
 		what string
 		of   func(*standing) float64 // less is better
@@ -39,14 +46,12 @@ func (s *search) alternatives(best standing, standings []standing) []Alternative
 		{"less to understand", func(st *standing) float64 { return float64(st.parts()) }, 1},
 	} {
 		others := slices.DeleteFunc(slices.Clone(standings), func(st standing) bool {
-			return taken[st.candidate] || st.distance > best.distance+near || better.of(&st) > better.of(&best)-better.by
+			return taken[st.candidate] || st.distance > best.distance+near || st.day < best.day-nearDay || better.of(&st) > better.of(&best)-better.by
 		})
 		if len(others) == 0 {
 			continue
 		}
-		one := slices.MinFunc(others, func(a, b standing) int {
-			return cmp.Or(cmp.Compare(better.of(&a), better.of(&b)), compare(a, b))
-		})
+		one := slices.MinFunc(others, func(a, b standing) int { return cmp.Compare(better.of(&a), better.of(&b)) })
 		taken[one.candidate] = true
 		list = append(list, Alternative{one.text(), one.breaker, better.what, len(one.misses) == 0, s.outcomes(one)})
 	}

@@ -1,7 +1,10 @@
 package advise
 
 import (
+	"cmp"
 	"math"
+	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/tideover/tideover/backoff"
@@ -47,7 +50,11 @@ func (c candidate) contestant() sim.Contestant {
 // parts returns how many features the candidate has: fewer are simpler.
 func (c candidate) parts() int {
 	n := 0
-	for _, has := range []bool{c.breaker, c.policy.Attempts > 1, c.policy.Budget != limit.BudgetSpec{}, c.policy.AttemptTimeout > 0, c.policy.Kind == backoff.Decorrelated} {
+	for _, has := range []bool{
+		c.breaker, c.policy.Attempts > 1, c.policy.Budget != limit.BudgetSpec{}, c.policy.Hedge != retry.Hedge{}, c.policy.Kind == backoff.Decorrelated,
+		// Retries without an attempt timeout are not simpler: a call that is never answered gets no retry.
+		c.policy.AttemptTimeout > 0 || c.policy.Attempts > 1,
+	} {
 		if has {
 			n++
 		}
@@ -57,8 +64,11 @@ func (c candidate) parts() int {
 
 // searchSpace generates candidates that fit the scenarios.
 type searchSpace struct {
-	unit     time.Duration // duration of a call without failures
+	latency  time.Duration // mean duration of a call without failures and without queueing
+	response time.Duration // mean duration with queueing: it grows as the rate comes close to the capacity
+	outage   time.Duration // length of the longest failure that ends; 0 if none ends
 	deadline time.Duration // longest wait of a caller
+	goals    Goal          // the goals of all cases; only which of them are set matters
 	writers  bool
 	times    int // factor for the number of runs: more for writers, which call only once each
 }
@@ -69,14 +79,29 @@ func newSearchSpace(cases []Case, deadline time.Duration) searchSpace {
 		s := c.Scenario
 		switch {
 		case s.Writers != nil:
-			f.writers, f.unit = true, max(f.unit, 4*s.Writers.Hop)
+			f.writers, f.latency = true, max(f.latency, 4*s.Writers.Hop)
 		case s.Group != nil:
-			f.writers, f.unit = true, max(f.unit, 4*s.Group.Hop)
+			f.writers, f.latency = true, max(f.latency, 4*s.Group.Hop)
 		}
-		for _, v := range s.Services {
-			f.unit = max(f.unit, v.Latency.Mean)
+		for i := range s.Services {
+			v := &s.Services[i]
+			f.latency = max(f.latency, v.Latency.Mean)
+			// The mean time in a queue with one worker and random arrivals.
+			wait := time.Second
+			if free := v.MaxRate() - s.Clients.Rate; free > 0 {
+				wait = time.Duration(min(1/free, deadline.Seconds()) * float64(time.Second))
+			}
+			if v.Workers > 0 {
+				f.response = max(f.response, v.Latency.Mean+wait)
+			}
 		}
+		for _, failure := range s.Failures {
+			f.outage = max(f.outage, failure.Until-failure.From)
+		}
+		f.goals.P99 = max(f.goals.P99, c.Goal.P99)
+		f.goals.Through = max(f.goals.Through, c.Goal.Through)
 	}
+	f.response = max(f.response, f.latency)
 	if f.writers {
 		f.times = 50
 	}
@@ -87,24 +112,52 @@ func newSearchSpace(cases []Case, deadline time.Duration) searchSpace {
 var budget = limit.Refund(1, 0.1, 10)
 
 // candidates returns a coarse grid of candidates. Later, search.refine searches
-// around the best one.
+// around the best ones.
 func (f searchSpace) candidates() (list []candidate) {
-	timeouts := []time.Duration{nice(10 * f.unit), nice(40 * f.unit)}
-	budgets, breakers := []limit.BudgetSpec{{}, budget}, []bool{false, true}
-	attempts, bases := []int{2, 3, 5, 8}, []time.Duration{nice(f.unit / 2), nice(5 * f.unit), nice(30 * f.unit)}
 	if f.writers { // writers have no slow and no failed calls
-		timeouts, budgets, breakers = timeouts[:1], budgets[:1], breakers[:1]
-		timeouts[0] = 0
-		attempts, bases = []int{4, 7, 10, 15, 25}, []time.Duration{nice(f.unit / 4), nice(f.unit), nice(4 * f.unit)}
+		list = append(list, candidate{policy: f.policy(1, 0, 0)})
+		for _, n := range []int{4, 7, 10, 15, 25} {
+			for _, base := range []time.Duration{nice(f.latency / 4), nice(f.latency), nice(4 * f.latency)} {
+				list = append(list, candidate{policy: f.policy(n, base, 0)})
+			}
+		}
+		return unique(list)
 	}
+	timeouts := f.timeouts()
 	for _, timeout := range timeouts {
-		for _, broken := range breakers {
-			list = append(list, candidate{f.policy(1, 0, timeout, limit.BudgetSpec{}), broken})
-			for _, n := range attempts {
-				for _, base := range bases {
-					for _, b := range budgets {
-						list = append(list, candidate{f.policy(n, base, timeout, b), broken})
-					}
+		for _, broken := range []bool{false, true} {
+			list = append(list, candidate{f.policy(1, 0, timeout), broken})
+		}
+		for _, base := range f.bases() {
+			for _, n := range []int{2, 3, 5, 9} {
+				p := f.policy(n, base, timeout)
+				list = append(list, candidate{policy: p})
+				p.Budget = budget
+				list = append(list, candidate{policy: p})
+				if n == 3 {
+					list = append(list, candidate{p, true})
+				}
+			}
+		}
+	}
+	if f.goals.Through > 0 { // the last attempt shortly before the deadline
+		for _, timeout := range []time.Duration{timeouts[0], timeouts[len(timeouts)/2]} {
+			for _, n := range []int{2, 3, 4, 6, 10, 16} {
+				for _, jitter := range []backoff.Band{backoff.None, backoff.Equal} {
+					p := f.policy(n, nice(f.deadline/time.Duration(n)), timeout)
+					p.Schedule = backoff.Schedule{Base: p.Base, Jitter: jitter}
+					list = append(list, candidate{policy: p})
+				}
+			}
+		}
+	}
+	if f.goals.P99 > 0 { // a second attempt beside a slow one
+		for _, hedge := range []retry.Hedge{{Percentile: 95}, {Percentile: 90, Share: 0.1}, {Percentile: 75, Share: 0.25}} {
+			for _, timeout := range timeouts {
+				for _, n := range []int{1, 3} {
+					p := f.policy(n, nice(f.latency/2), timeout)
+					p.Hedge = hedge
+					list = append(list, candidate{policy: p})
 				}
 			}
 		}
@@ -112,20 +165,132 @@ func (f searchSpace) candidates() (list []candidate) {
 	return unique(list)
 }
 
-func (f searchSpace) policy(attempts int, base, timeout time.Duration, b limit.BudgetSpec) retry.Policy {
-	p := retry.Policy{Attempts: attempts, AttemptTimeout: min(timeout, f.longestAttempt()), TotalTimeout: f.deadline}
+// timeouts returns the attempt timeouts of the grid, the longest first. 0 means
+// that only the deadline ends an attempt.
+func (f searchSpace) timeouts() []time.Duration {
+	longest := f.longestAttempt()
+	list := spaced(1.8, longest, min(nice(12*f.response), longest), min(nice(40*f.latency), longest), min(nice(3*f.response), longest), min(nice(10*f.latency), longest))
+	return append([]time.Duration{0}, list...)
+}
+
+// bases returns the base delays of the grid, the longest first.
+func (f searchSpace) bases() []time.Duration {
+	return spaced(2.2, nice(f.deadline/5), nice(f.outage/8), nice(4*f.response), nice(30*f.latency), nice(5*f.latency), nice(f.latency/2))
+}
+
+// spaced returns the durations in descending order, without those that are less than the
+// factor below the one before.
+func spaced(factor float64, list ...time.Duration) (out []time.Duration) {
+	slices.SortFunc(list, func(a, b time.Duration) int { return cmp.Compare(b, a) })
+	for _, d := range list {
+		if n := len(out); n == 0 || float64(out[n-1]) >= factor*float64(d) {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// naive returns the policies that people use without a search, and own, the caller's own
+// policies. The advice is never worse than any of them. All of them end at the deadline.
+func (f searchSpace) naive(own []retry.Policy) (list []candidate) {
+	policies := slices.Clone(own)
+	for _, text := range []string{"fixed(0s) attempts=1", "fixed(1s) attempts=3", "exponential(1s) jitter=full attempts=5"} {
+		policies = append(policies, retry.Must(text).Policy())
+	}
+	for name := range retry.Presets {
+		p, _ := retry.Preset(name)
+		policies = append(policies, p)
+	}
+	for _, p := range policies {
+		if p.TotalTimeout == 0 || p.TotalTimeout > f.deadline {
+			p.TotalTimeout = f.deadline
+		}
+		if f.writers {
+			p.AttemptTimeout, p.ThrottleBase, p.ServerWait, p.ServerSlack, p.Hedge = 0, 0, 0, 0, retry.Hedge{}
+		}
+		p.ResetAfter = 0
+		if p.Validate() == nil {
+			list = append(list, candidate{policy: p})
+		}
+	}
+	return unique(list)
+}
+
+// policy returns a policy with full jitter and the deadline as its total timeout.
+func (f searchSpace) policy(attempts int, base, timeout time.Duration) retry.Policy {
+	p := retry.Policy{Attempts: attempts, AttemptTimeout: timeout, TotalTimeout: f.deadline}
 	if attempts > 1 {
-		base = max(min(base, f.deadline/4), time.Millisecond)
-		p.Schedule = backoff.Schedule{Kind: backoff.Exponential, Base: base, Cap: max(base, min(20*time.Second, f.deadline/2)), Jitter: backoff.Full}
-		p.Budget = b
+		base = max(min(base, f.deadline/2), time.Millisecond)
+		p.Schedule = backoff.Schedule{Base: base, Jitter: backoff.Full}
+		if longest := min(20*time.Second, f.deadline/2); base < longest {
+			p.Kind, p.Cap = backoff.Exponential, longest
+		}
 	}
 	return p
 }
 
-// longestAttempt is the longest attempt timeout of a candidate. A call that is
+// longestAttempt is the longest attempt timeout of the grid. A call that is
 // never answered must leave time for another attempt.
 func (f searchSpace) longestAttempt() time.Duration {
-	return max(f.deadline/2, min(4*f.unit, f.deadline*3/4))
+	return max(f.deadline/2, min(4*f.response, f.deadline*3/4))
+}
+
+// mutant returns a candidate that differs from c in one or two settings, at random.
+func (f searchSpace) mutant(c candidate, random *rand.Rand) candidate {
+	scaled := func(d, least, most time.Duration) time.Duration {
+		return min(max(roundTo(time.Duration(float64(d)*math.Exp(random.NormFloat64())), 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10), least), most)
+	}
+	p := &c.policy
+	for range 1 + random.IntN(2) {
+		if p.Attempts == 1 && random.IntN(2) == 0 {
+			bases := f.bases()
+			p.Attempts, p.Schedule = 2, f.policy(2, bases[random.IntN(len(bases))], 0).Schedule
+		}
+		kind := random.IntN(7)
+		if f.writers {
+			kind = random.IntN(3)
+		}
+		switch kind {
+		case 0:
+			if p.Attempts > 1 {
+				p.Attempts = max(2, int(math.Round(float64(p.Attempts)*math.Exp(random.NormFloat64()/2))))
+			}
+		case 1:
+			if p.Attempts > 1 {
+				p.Base = scaled(max(p.Base, time.Millisecond), time.Millisecond, f.deadline)
+				if p.Cap > 0 {
+					p.Cap = max(p.Cap, p.Base)
+				}
+			}
+		case 2:
+			if p.Attempts > 1 {
+				base := max(p.Base, time.Millisecond)
+				schedules := []backoff.Schedule{
+					{Base: base, Jitter: backoff.Equal},
+					{Base: base},
+					{Kind: backoff.Exponential, Base: base, Cap: max(base, f.deadline/4), Jitter: backoff.Full},
+					{Kind: backoff.Exponential, Base: base, Cap: max(base, f.deadline/4), Jitter: backoff.Equal},
+				}
+				p.Schedule = schedules[random.IntN(len(schedules))]
+			}
+		case 3, 4:
+			if p.AttemptTimeout = scaled(cmp.Or(p.AttemptTimeout, f.longestAttempt()), f.latency, f.deadline); p.AttemptTimeout == f.deadline {
+				p.AttemptTimeout = 0
+			}
+		case 5:
+			if budgets := []limit.BudgetSpec{{}, budget, limit.Refund(1, 0.05, 10), limit.Refund(1, 0.2, 10), limit.Refund(1, 0.5, 20)}; p.Attempts > 1 {
+				p.Budget = budgets[random.IntN(len(budgets))]
+			}
+		case 6:
+			if f.goals.P99 > 0 && random.IntN(2) == 0 {
+				share := []float64{0.05, 0.1, 0.2, 0.4, 1}[random.IntN(5)]
+				p.Hedge = retry.Hedge{Percentile: 100 * (1 - min(share, 0.6)), Share: share}
+			} else {
+				c.breaker = !c.breaker
+			}
+		}
+	}
+	return c
 }
 
 // The names of the features that the function without can remove.
@@ -136,6 +301,7 @@ const (
 	theBudget      = "the budget"
 	theBreaker     = "the breaker"
 	attemptTimeout = "the attempt timeout"
+	theHedge       = "the hedge"
 )
 
 // without returns the candidates that lack one of the features of c, and the
@@ -162,19 +328,24 @@ func without(c candidate) (names []string, list []candidate) {
 	}
 	take(theBudget, func(c *candidate) { c.policy.Budget = limit.BudgetSpec{} })
 	take(theBreaker, func(c *candidate) { c.breaker = false })
+	take(theHedge, func(c *candidate) { c.policy.Hedge = retry.Hedge{} })
 	take(attemptTimeout, func(c *candidate) { c.policy.AttemptTimeout = 0 })
 	return names, list
 }
 
 // nice rounds d to 1, 2 or 5 times a power of ten, and to at least a
 // millisecond.
-func nice(d time.Duration) time.Duration {
+func nice(d time.Duration) time.Duration { return roundTo(d, 2, 5, 10) }
+
+// roundTo rounds d to a power of ten or to one of the multiples of it, and to at
+// least a millisecond.
+func roundTo(d time.Duration, multiples ...float64) time.Duration {
 	if d < time.Millisecond {
 		return time.Millisecond
 	}
 	power := math.Pow(10, math.Floor(math.Log10(float64(d))))
 	best := power
-	for _, m := range []float64{2, 5, 10} {
+	for _, m := range multiples {
 		if math.Abs(math.Log(float64(d)/(m*power))) < math.Abs(math.Log(float64(d)/best)) {
 			best = m * power
 		}

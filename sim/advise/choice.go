@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/tideover/tideover/backoff"
 	"github.com/tideover/tideover/sim"
@@ -106,28 +107,6 @@ func (m measure) tied(a, b sim.Estimate) bool {
 	return math.Abs(m.worse(a, b)) < sameShare
 }
 
-// pick returns the standing to advise: of those that are tied with the first
-// one, the simplest; and of equally simple ones always the same, so that the
-// advice does not depend on the seed more than necessary.
-func pick(standings []standing) standing {
-	first := standings[0]
-	tied := slices.DeleteFunc(slices.Clone(standings), func(st standing) bool {
-		return min(len(st.misses), 1) != min(len(first.misses), 1) || st.distance > first.distance+0.02 ||
-			st.harm > first.harm+0.002 || st.never > first.never ||
-			st.load > first.load+sameLoad || math.Log(st.slow) > math.Log(first.slow)+sameShare
-	})
-	return slices.MinFunc(tied, func(a, b standing) int {
-		return cmp.Or(
-			cmp.Compare(a.parts(), b.parts()),
-			cmp.Compare(a.policy.Attempts, b.policy.Attempts),
-			cmp.Compare(a.policy.Jitter.Lo, b.policy.Jitter.Lo),           // full jitter spreads best
-			cmp.Compare(b.policy.AttemptTimeout, a.policy.AttemptTimeout), // a long timeout does the least harm
-			cmp.Compare(a.policy.Base, b.policy.Base),
-			cmp.Compare(a.String(), b.String()),
-		)
-	})
-}
-
 // around returns candidates that differ from c in one setting, those with the
 // same setting in a row.
 func (f searchSpace) around(c candidate) (list []variant) {
@@ -148,7 +127,11 @@ func (f searchSpace) around(c candidate) (list []variant) {
 		}
 		base := func(c candidate) string { return c.policy.Base.String() }
 		change("base", base, func(c *candidate) { c.policy.Base = nice(c.policy.Base / 2) })
-		change("base", base, func(c *candidate) { c.policy.Base = min(nice(2*c.policy.Base), c.policy.Cap) })
+		change("base", base, func(c *candidate) {
+			if c.policy.Base = min(nice(2*c.policy.Base), f.deadline); c.policy.Cap > 0 {
+				c.policy.Base = min(c.policy.Base, c.policy.Cap)
+			}
+		})
 		kind := func(c candidate) string {
 			if c.policy.Kind == backoff.Decorrelated {
 				return "decorrelated"
@@ -157,15 +140,28 @@ func (f searchSpace) around(c candidate) (list []variant) {
 		}
 		change("jitter", kind, func(c *candidate) { c.policy.Jitter = backoff.Equal })
 		change("jitter", kind, func(c *candidate) {
-			c.policy.Schedule = backoff.Schedule{Kind: backoff.Decorrelated, Base: c.policy.Base, Cap: c.policy.Cap}
+			// Between equal limits a decorrelated delay would not be random.
+			if base := max(c.policy.Base, time.Millisecond); c.policy.Cap > base {
+				c.policy.Schedule = backoff.Schedule{Kind: backoff.Decorrelated, Base: base, Cap: c.policy.Cap}
+			}
 		})
 	}
 	if !f.writers {
-		timeout := func(c candidate) string { return c.policy.AttemptTimeout.String() }
-		change("attempt-timeout", timeout, func(c *candidate) { c.policy.AttemptTimeout = nice(c.policy.AttemptTimeout / 2) })
+		timeout := func(c candidate) string {
+			if c.policy.AttemptTimeout == 0 {
+				return "none"
+			}
+			return c.policy.AttemptTimeout.String()
+		}
+		if c.policy.AttemptTimeout > 0 {
+			change("attempt-timeout", timeout, func(c *candidate) { c.policy.AttemptTimeout = nice(c.policy.AttemptTimeout / 2) })
+		}
 		change("attempt-timeout", timeout, func(c *candidate) {
-			c.policy.AttemptTimeout = min(nice(2*c.policy.AttemptTimeout), f.longestAttempt())
+			c.policy.AttemptTimeout = min(nice(2*cmp.Or(c.policy.AttemptTimeout, f.deadline)), f.longestAttempt())
 		})
+		if c.policy.Attempts == 1 {
+			change("attempt-timeout", timeout, func(c *candidate) { c.policy.AttemptTimeout = 0 })
+		}
 	}
 	return list
 }

@@ -64,12 +64,20 @@ type Miss struct {
 
 // check returns the parts of the goal that a result misses, and its distance
 // from the goal: 0 if it misses nothing. It compares the worse end of the 95 %
-// interval with the goal. The distance is a sum over the parts. The distance of
+// interval with the goal. With fewer than fewSeeds runs the interval says little, and
+// the mean counts. The distance is a sum over the parts. The distance of
 // a part is the logarithm of the factor by which the value is too large; for
 // success, the value is the share of calls that fail.
-func (g Goal) check(scenario string, r *sim.Result) (misses []Miss, distance float64) {
+//
+// The margin is the smallest logarithm of the factor by which a value is better than
+// its goal.
+func (g Goal) check(scenario string, r *sim.Result) (misses []Miss, distance, margin float64) {
+	margin = math.Inf(1)
 	for _, a := range g.aims() {
 		got := a.of(r)
+		if got.N < fewSeeds {
+			got.Half = 0
+		}
 		d := math.Log((got.Mean + got.Half) / a.want)
 		switch {
 		case a.least:
@@ -86,6 +94,7 @@ func (g Goal) check(scenario string, r *sim.Result) (misses []Miss, distance flo
 		case got.N == 0: // no call has succeeded
 			d = 5
 		}
+		margin = math.Min(margin, -d)
 		if d > 1e-9 {
 			m := Miss{Goal: a.name, Scenario: scenario, Want: a.want, Got: got}
 			if a.name == "recovery" {
@@ -94,8 +103,11 @@ func (g Goal) check(scenario string, r *sim.Result) (misses []Miss, distance flo
 			misses, distance = append(misses, m), distance+d
 		}
 	}
-	return misses, distance
+	return misses, distance, margin
 }
+
+// fewSeeds is the least number of runs whose interval counts.
+const fewSeeds = 4
 
 // resolution returns the uncertainty of a share p of the calls that is due to
 // the number of calls. If none of n calls failed, it is 3/n (the rule of three).

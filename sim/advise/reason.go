@@ -34,35 +34,45 @@ type lesser struct {
 	standing
 }
 
-// strip removes features from the best policy as long as it ranks higher without
-// them. It returns the resulting policy, and the variants of it that lack one feature
-// each. It never removes jitter and the attempt timeout: they help callers that fail
-// together and calls that are never answered, which few scenarios contain.
-func (s *search) strip(ctx context.Context, best standing) (standing, []lesser, error) {
+// strip removes features from the best policy as long as it is preferred without them.
+// It returns the resulting policy. It never removes jitter and the attempt timeout: they
+// help callers that fail together and calls that are never answered, which few scenarios
+// contain.
+func (s *search) strip(ctx context.Context, best candidate) (standing, error) {
+	whole := best
 	for {
-		names, list := without(best.candidate)
-		ranked, err := s.rank(ctx, append([]candidate{best.candidate}, list...), s.options.Seeds)
-		if err != nil {
-			return best, nil, err
-		}
-		of := map[candidate]standing{}
-		for _, st := range ranked {
-			of[st.candidate] = st
-		}
-		best = of[best.candidate]
-		next := best
-		var others []lesser
-		for i, c := range list {
-			others = append(others, lesser{names[i], of[c]})
-			if stays := names[i] == jitter || names[i] == attemptTimeout; !stays && compare(of[c], next) < 0 {
-				next = of[c]
+		list := []candidate{best}
+		names, lacking := without(best)
+		for i, c := range lacking {
+			if names[i] != jitter && names[i] != attemptTimeout {
+				list = append(list, c)
 			}
 		}
-		if next.candidate == best.candidate {
-			return best, others, nil
+		// The first policy stays in the comparison, so that small losses do not add up.
+		ranked, err := s.rank(ctx, unique(append(list, whole)), s.options.Seeds)
+		if err != nil || ranked[0].candidate == best || ranked[0].candidate == whole {
+			return ranked[0], err
 		}
-		best = next
+		best = ranked[0].candidate
 	}
+}
+
+// compareWithout measures a policy, and the variants of it that lack one feature each.
+func (s *search) compareWithout(ctx context.Context, best candidate) (standing, []lesser, error) {
+	names, list := without(best)
+	ranked, err := s.rank(ctx, append([]candidate{best}, list...), s.options.Seeds)
+	if err != nil {
+		return standing{}, nil, err
+	}
+	of := map[candidate]standing{}
+	for _, st := range ranked {
+		of[st.candidate] = st
+	}
+	var others []lesser
+	for i, c := range list {
+		others = append(others, lesser{names[i], of[c]})
+	}
+	return of[best], others, nil
 }
 
 // measure is a measure that a reason or a trade may name.

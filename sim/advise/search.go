@@ -5,76 +5,45 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 
-	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/sim"
 )
-
-// standing is the result of a candidate.
-type standing struct {
-	candidate
-	results  []sim.Result // of each scenario
-	misses   []Miss
-	distance float64 // from the goal
-	harm     float64 // how many fewer calls succeed than with one patient attempt, the sum over the scenarios
-	never    float64 // share of the runs without a recovery, the sum over the scenarios
-	load     float64 // attempts per call, 1 at least, the mean over the scenarios
-	slow     float64 // p99 in seconds, the mean over the scenarios
-}
-
-// compare orders standings, the best first. It rounds values, so that
-// differences below the noise of a few seeds are ignored.
-func compare(a, b standing) int {
-	return cmp.Or(
-		cmp.Compare(min(len(a.misses), 1), min(len(b.misses), 1)),
-		cmp.Compare(math.Round(a.distance*100), math.Round(b.distance*100)),
-		cmp.Compare(math.Round(a.harm*50), math.Round(b.harm*50)),
-		cmp.Compare(math.Round(a.never*10), math.Round(b.never*10)),
-		cmp.Compare(math.Round(a.load*100), math.Round(b.load*100)),
-		cmp.Compare(math.Round(math.Log(a.slow)*20), math.Round(math.Log(b.slow)*20)),
-		cmp.Compare(a.parts(), b.parts()),
-		cmp.Compare(a.policy.Attempts, b.policy.Attempts),
-		cmp.Compare(a.distance, b.distance),
-		cmp.Compare(a.String(), b.String()),
-	)
-}
 
 // search is the state of a search.
 type search struct {
 	request     Request
 	options     Options
 	searchSpace searchSpace
-	known       map[candidate]bool
-	patient     []float64  // for each case, the success of one attempt that waits until the deadline
-	first       []standing // standings of the first round: all candidates of the grid
-	fresh       uint64     // added to the seed, so that a later comparison does not use the seeds of an earlier one
+	naive       []candidate
+	known       map[candidate]standing // every candidate that was simulated, with its last standing
+	patient     []float64              // for each case, the success of one attempt that waits until the deadline
+	fresh       uint64                 // added to the seed, so that a later comparison does not use the seeds of an earlier one
 	runs        int
 	events      int
 	total       int // estimated number of runs
 }
 
 // rungs are the rounds of the search. Each simulates every candidate with this number
-// of seeds, and keeps one in keep of the candidates.
-var rungs = []struct{ seeds, keep int }{{1, 3}, {2, 3}, {4, 2}}
-
-// fewest is the least number of candidates that stay in each round.
-const fewest = 6
+// of seeds, and keeps at most this number of candidates.
+var rungs = []struct{ seeds, keep int }{{1, 40}, {2, 16}, {4, 8}}
 
 // climb compares the candidates in rounds until a few are left, and returns
-// those, the best first.
-func (s *search) climb(ctx context.Context) ([]standing, error) {
-	list := s.searchSpace.candidates()
+// those, the best first. The first round leaves out the scenarios without a goal.
+func (s *search) climb(ctx context.Context, _ []standing) ([]standing, error) {
+	list := unique(append(s.searchSpace.candidates(), s.naive...))
 	s.estimateRuns(len(list))
 	for i, rung := range rungs {
-		standings, err := s.rank(ctx, list, rung.seeds*s.searchSpace.times)
+		rank := s.rank
+		if i == 0 {
+			rank = s.screen
+		}
+		standings, err := rank(ctx, list, rung.seeds*s.searchSpace.times)
 		if err != nil {
 			return nil, err
 		}
-		if i == 0 {
-			s.first = standings
-		}
-		list = candidatesOf(standings[:min(len(standings), max(len(standings)/rung.keep, fewest))])
+		list = candidatesOf(survivors(standings, rung.keep))
 	}
 	return s.rank(ctx, list, s.options.Seeds)
 }
@@ -90,7 +59,7 @@ func candidatesOf(standings []standing) (list []candidate) {
 // waits until the deadline, without a breaker. A policy with less success than that
 // does harm.
 func (s *search) measurePatience(ctx context.Context) error {
-	one := candidate{policy: s.searchSpace.policy(1, 0, 0, limit.BudgetSpec{})}
+	one := candidate{policy: s.searchSpace.policy(1, 0, 0)}
 	for _, c := range s.request.Cases {
 		report, err := s.run(ctx, c.Scenario, []sim.Contestant{one.contestant()}, rungs[len(rungs)-1].seeds*s.searchSpace.times)
 		if err != nil {
@@ -106,22 +75,61 @@ func (s *search) estimateRuns(n int) {
 	each := len(s.request.Cases)
 	for _, rung := range rungs {
 		s.total += n * rung.seeds * s.searchSpace.times * each
-		n = min(n, max(n/rung.keep, fewest))
+		n = min(n, rung.keep)
 	}
 	s.total += (n + 2*(n+8) + n + 8 + 7 + 9 + checkFactor) * s.options.Seeds * each
 }
+
+// The local search makes this number of random variants of the best candidates in a
+// generation, and stops when the goal is reached or after this number of generations.
+const (
+	mutants     = 24
+	generations = 6
+)
+
+// explore searches around the best candidates at random, as long as none of them
+// reaches the goal. The last standing of each is from as many seeds as the finalists
+// have.
+func (s *search) explore(ctx context.Context, standings []standing) ([]standing, error) {
+	random := rand.New(rand.NewPCG(s.options.Seed, uint64(len(s.known))))
+	for range generations {
+		if standings[preferred(standings)].reached() {
+			return standings, nil
+		}
+		parents := survivors(standings, fewest)
+		var list []candidate
+		for tries := 0; len(list) < mutants && tries < 20*mutants; tries++ {
+			c := s.searchSpace.mutant(parents[random.IntN(len(parents))].candidate, random)
+			if _, ok := s.known[c]; !ok && c.policy.Validate() == nil && !slices.Contains(list, c) {
+				list = append(list, c)
+			}
+		}
+		children, err := s.screen(ctx, append(list, candidatesOf(parents)...), rungs[1].seeds*s.searchSpace.times)
+		if err != nil {
+			return nil, err
+		}
+		if standings, err = s.rank(ctx, candidatesOf(survivors(children, fewest)), s.options.Seeds); err != nil {
+			return nil, err
+		}
+	}
+	return standings, nil
+}
+
+// fewest is the number of candidates that a generation and a refinement begin with.
+const fewest = 6
 
 // refine compares the best candidate with its neighbours, and repeats that once
 // if a neighbour was better.
 func (s *search) refine(ctx context.Context, standings []standing) ([]standing, error) {
 	for range 2 {
-		best := standings[0].candidate
-		list := candidatesOf(standings[:min(len(standings), fewest)])
-		var err error
+		list := survivors(standings, fewest)
+		best := list[0].candidate
+		around := candidatesOf(list)
 		for _, v := range s.searchSpace.around(best) {
-			list = append(list, v.candidate)
+			around = append(around, v.candidate)
 		}
-		if standings, err = s.rank(ctx, unique(list), s.options.Seeds); err != nil {
+		var err error
+		if standings, err = s.rank(ctx, unique(around), s.options.Seeds); err != nil {
 			return nil, err
 		}
 		if standings[0].candidate == best {
@@ -131,60 +139,196 @@ func (s *search) refine(ctx context.Context, standings []standing) ([]standing, 
 	return standings, nil
 }
 
-// checkFactor is how many times as many runs as the finalists had measure the
-// policy that is advised: some failures are rare.
-const checkFactor = 5
+// compareWithNaive compares the best standings with the naive policies, with new seeds.
+func (s *search) compareWithNaive(ctx context.Context, standings []standing) ([]standing, error) {
+	s.fresh = 1 << 32
+	return s.rank(ctx, unique(append(candidatesOf(survivors(standings, finalists)), s.naive...)), s.options.Seeds)
+}
 
-// check measures the policy that is advised, with seeds that no comparison has
-// used.
-func (s *search) check(ctx context.Context, c candidate) (standing, error) {
-	s.fresh = 3 << 32
-	list, err := s.rank(ctx, []candidate{c}, checkFactor*s.options.Seeds)
-	if err != nil {
-		return standing{}, err
+// finalists is the number of candidates that are compared with the naive policies.
+const finalists = 8
+
+// losses returns by how much more calls succeed on an ordinary day with the best naive
+// policy in this respect, if that is more than noise.
+func (s *search) losses(advised standing, checked []standing) (list []Loss) {
+	for n := range s.request.Cases {
+		if !s.isDay(&s.request.Cases[n]) {
+			continue
+		}
+		own := advised.results[n].Success
+		loss := Loss{Scenario: s.request.Cases[n].Scenario.Name, Success: own, Other: own}
+		for _, st := range checked {
+			if other := st.results[n].Success; other.Mean > loss.Other.Mean+st.dayNoise() {
+				loss.Policy, loss.Other = st.text(), other
+			}
+		}
+		if loss.Policy != "" {
+			list = append(list, loss)
+		}
 	}
-	return list[0], nil
+	return list
+}
+
+// The last measurement has checkFactor times as many runs as the finalists had,
+// because some failures are rare. For an ordinary day it has half as many runs as they
+// had, but each is dayFactor times as long: a policy whose retries overload the service
+// may need hours for it.
+const (
+	checkFactor = 5
+	dayFactor   = 10
+)
+
+// check measures candidates for the last time, with seeds that no comparison has
+// used.
+func (s *search) check(ctx context.Context, list ...candidate) ([]standing, error) {
+	s.fresh = 3 << 32
+	return s.measure(ctx, list, func(c *Case) (sim.Scenario, int) {
+		scenario := c.Scenario
+		if c.hasEnd() || len(scenario.Services) == 0 || scenario.Clients.Arrivals == sim.Herd {
+			return scenario, checkFactor * s.options.Seeds
+		}
+		scenario.Duration *= dayFactor
+		scenario.Bucket *= dayFactor
+		return scenario, max(s.options.Seeds*checkFactor/dayFactor, fewSeeds)
+	})
+}
+
+// decide measures the best of the candidates, all of which it gets in the order of
+// preference, for the last time. It goes on with others, as long as one of them may be
+// better than the best so far. It returns what it has measured, the best first.
+func (s *search) decide(ctx context.Context, standings []standing) ([]standing, error) {
+	checked, err := s.check(ctx, standings[0].candidate)
+	if err != nil {
+		return nil, err
+	}
+	for range maxChecked - 1 {
+		next, found := s.rival(checked, standings)
+		if !found {
+			break
+		}
+		more, err := s.check(ctx, next)
+		if err != nil {
+			return nil, err
+		}
+		checked = inOrder(append(checked, more...), preferred)
+	}
+	kindest := standings[choose(standings, false)]
+	if kindest.day > checked[0].day+kindest.dayNoise() && !slices.ContainsFunc(checked, func(st standing) bool { return st.candidate == kindest.candidate }) {
+		more, err := s.check(ctx, kindest.candidate)
+		if err != nil {
+			return nil, err
+		}
+		checked = inOrder(append(checked, more...), preferred)
+	}
+	return checked, nil
+}
+
+// maxChecked is the largest number of candidates in the last measurement.
+const maxChecked = 8
+
+// rival returns a candidate that may be better than the best of those that were
+// measured for the last time: it is preferred to the best by the results of the search.
+// If the best does not reach the goal, the rival is the one with the largest margin.
+func (s *search) rival(checked, standings []standing) (candidate, bool) {
+	best := checked[0]
+	var rivals []standing
+	for _, st := range standings {
+		known := slices.ContainsFunc(checked, func(other standing) bool { return other.candidate == st.candidate })
+		if !known && preferred([]standing{best, st}) == 1 {
+			rivals = append(rivals, st)
+		}
+	}
+	if len(rivals) == 0 {
+		return candidate{}, false
+	}
+	next := rivals[preferred(rivals)]
+	if !best.reached() && next.reached() {
+		next = slices.MaxFunc(rivals, func(a, b standing) int { return cmp.Compare(a.margin, b.margin) })
+	}
+	return next.candidate, true
 }
 
 // rank simulates candidates in all scenarios, and returns them in order.
 func (s *search) rank(ctx context.Context, list []candidate, seeds int) ([]standing, error) {
+	return s.measure(ctx, list, func(c *Case) (sim.Scenario, int) { return c.Scenario, seeds })
+}
+
+// screen is rank without the scenarios that have no goal and are no ordinary day.
+func (s *search) screen(ctx context.Context, list []candidate, seeds int) ([]standing, error) {
+	return s.measure(ctx, list, func(c *Case) (sim.Scenario, int) {
+		if c.Goal == (Goal{}) && !s.isDay(c) {
+			return c.Scenario, 0
+		}
+		return c.Scenario, seeds
+	})
+}
+
+// isDay reports whether the case is an ordinary day: nothing in it ends. If there is no
+// such case, every case is.
+func (s *search) isDay(c *Case) bool {
+	return !c.hasEnd() || !slices.ContainsFunc(s.request.Cases, func(c Case) bool { return !c.hasEnd() })
+}
+
+// measure simulates candidates in all scenarios, and returns them in order. how
+// returns the scenario of a case and the number of runs; 0 leaves the case out.
+func (s *search) measure(ctx context.Context, list []candidate, how func(*Case) (sim.Scenario, int)) ([]standing, error) {
 	contestants := make([]sim.Contestant, len(list))
 	standings := make([]standing, len(list))
 	for i, c := range list {
-		contestants[i], standings[i].candidate = c.contestant(), c
-		s.known[c] = true
+		contestants[i] = c.contestant()
+		standings[i] = standing{candidate: c, results: make([]sim.Result, len(s.request.Cases)), margin: math.Inf(1)}
 	}
-	for n, c := range s.request.Cases {
-		report, err := s.run(ctx, c.Scenario, contestants, seeds)
+	cases, days := 0.0, 0.0
+	for n := range s.request.Cases {
+		c := &s.request.Cases[n]
+		scenario, seeds := how(c)
+		if seeds == 0 {
+			continue
+		}
+		report, err := s.run(ctx, scenario, contestants, seeds)
 		if err != nil {
 			return nil, err
 		}
+		cases++
+		if s.isDay(c) {
+			days++
+		}
 		for i := range report.Results {
-			standings[i].add(c.Goal, c.Scenario.Name, s.patient[n], &report.Results[i])
+			standings[i].add(n, c, s.patient[n], s.isDay(c), &report.Results[i])
 		}
 	}
-	n := float64(len(s.request.Cases))
 	for i := range standings {
-		standings[i].load /= n
-		standings[i].slow /= n
+		st := &standings[i]
+		st.load /= cases
+		st.slow /= cases
+		st.day /= days
+		s.known[st.candidate] = *st
 	}
-	slices.SortFunc(standings, compare)
-	return standings, nil
+	return inOrder(standings, preferred), nil
 }
 
-func (st *standing) add(g Goal, scenario string, patient float64, r *sim.Result) {
-	misses, distance := g.check(scenario, r)
+// add adds the result of case n.
+func (st *standing) add(n int, c *Case, patient float64, day bool, r *sim.Result) {
+	misses, distance, margin := c.Goal.check(c.Scenario.Name, r)
 	st.misses = append(st.misses, misses...)
 	st.distance += distance
+	st.margin = math.Min(st.margin, margin)
 	// Below 1, a breaker has rejected calls: that does not count as less load.
 	st.load += math.Max(r.Amplification.Mean, 1)
-	st.never += r.NeverRecovers
-	st.harm += math.Max(patient-r.Success.Mean, 0)
+	if c.hasEnd() {
+		st.never += r.NeverRecovers
+	}
+	if day {
+		st.day += r.Success.Mean
+		st.calls += r.Calls.Mean * float64(r.Calls.N)
+	} else {
+		st.harm += math.Max(patient-r.Success.Mean, 0)
+	}
 	st.slow += r.P99.Mean
 	// The series are not needed, and those of a hundred candidates are large.
-	st.results = append(st.results, sim.Result{
+	st.results[n] = sim.Result{
 		Name: r.Name, Policy: r.Policy, Measures: r.Measures, NeverRecovers: r.NeverRecovers, Versus: r.Versus,
-	})
+	}
 }
 
 func (s *search) run(ctx context.Context, scenario sim.Scenario, contestants []sim.Contestant, seeds int) (*sim.Report, error) {

@@ -80,9 +80,24 @@ func TestABreakerSparesNothing(t *testing.T) {
 
 func TestASimpleGoalNeedsNoRetries(t *testing.T) {
 	t.Parallel()
-	a := advice(t, advise.Request{Cases: service.Cases(advise.Goal{Success: 0.9})}, quickOptions)
+	calm := service
+	calm.Errors, calm.BlackHole = 0.0005, 1e-9
+	a := advice(t, advise.Request{Cases: calm.Cases(advise.Goal{Success: 0.9})}, quickOptions)
 	if p := retry.Must(a.Policy).Policy(); p.Attempts != 1 || len(a.Trades) > 0 {
-		t.Errorf("2 %% of errors, and 10 %% allowed: advised %s", a.Policy)
+		t.Errorf("hardly any error, and 10 %% allowed: advised %s", a.Policy)
+	}
+}
+
+func TestAnOrdinaryDayCountsMoreThanLoad(t *testing.T) {
+	t.Parallel()
+	a := advice(t, advise.Request{Cases: service.Cases(advise.Goal{Success: 0.9})}, quickOptions)
+	if day := a.Outcomes[0].Success.Mean; day < 0.99 || len(a.Losses) > 0 {
+		t.Errorf("2 %% of errors: %s lets %v of the calls succeed, want as many as three attempts", a.Policy, day)
+	}
+	// Without retries, the calls that fail are lost, and the advice says so.
+	a = advice(t, advise.Request{Cases: service.Cases(advise.Goal{Amplification: 1})}, quickOptions)
+	if !a.Reached || len(a.Losses) != 1 || a.Losses[0].Other.Mean < 0.99 || a.Losses[0].Success.Mean > 0.985 {
+		t.Errorf("no retries allowed: %s, reached %v, losses %+v", a.Policy, a.Reached, a.Losses)
 	}
 }
 

@@ -11,13 +11,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/sim"
 	"github.com/tideover/tideover/sim/advise"
 )
 
-const adviseLong = `Finds a retry policy for a service by simulation. Over a hundred policies run through
-the failures that the service may have. The best one is printed in its text form,
-with the purpose of each part, its cost, and the alternatives.
+const adviseLong = `Finds a retry policy for a service by simulation. Some two hundred policies run through
+the failures that the service may have. The first line says whether the best one
+reaches the goal, and what the goal costs. The policy follows in its text form, with
+the purpose of each part, its cost, and the alternatives.
 
 Describe the service (at least --rate and --latency) and the goal. Each policy then
 runs through three scenarios: an ordinary day, an outage, and a time at half of the
@@ -27,13 +29,21 @@ them. To use scenarios of your own, name them as for "tideover sim"; the goal th
 applies to each of them.
 
 Policies that reach the goal are ranked in this order:
-  1. does no harm: no fewer calls succeed than with one attempt and a long
-     timeout, and the service recovers
-  2. puts the least load on the service
-  3. has the fastest slow calls (p99)
-  4. is the simplest
-If no policy reaches the goal, the closest one is printed with what it misses, by
-how much, and the best value that any policy reached there.
+  1. on an ordinary day, the most calls succeed
+  2. does no harm: the service recovers, and in the other scenarios no fewer calls
+     succeed than with one attempt that waits until the deadline
+  3. has jitter and an attempt timeout
+  4. puts the least load on the service
+  5. has the fastest slow calls (p99)
+  6. is the simplest
+If no policy reaches the goal, the one that does the least harm is printed: on an
+ordinary day, no policy lets more calls succeed. The text says what it misses, by how
+much, and the best value that any policy reached there.
+
+The advice is at least as good as one attempt that waits until the deadline, as
+fixed(1s) attempts=3, as exponential(1s) jitter=full attempts=5, as each preset, and
+as your own policies (--policy), on the goal and on an ordinary day. If the goal
+forces a loss on an ordinary day, the first line says how large it is.
 
 The budget and the breaker of a policy belong to one process: each process has its
 own, and the simulation has --processes of them.
@@ -71,6 +81,7 @@ type adviseOptions struct {
 	service  advise.Service
 	goal     advise.Goal
 	deadline duration
+	policies []string // the caller's own
 	options  advise.Options
 }
 
@@ -101,6 +112,7 @@ func newAdvise(io Streams) *cobra.Command {
 	f.Var((*fraction)(&o.goal.Through), "through", "lowest share of the calls that begin during an outage and must succeed, during it or after it")
 	groupFlags(f, "The goal", goalFlags...)
 	f.Var(&o.deadline, "deadline", "longest time that a caller waits for a call (default 30s)")
+	f.StringArrayVarP(&o.policies, "policy", "p", nil, "`POLICY` that you have now: the advice is at least as good; can be repeated")
 	f.Uint64Var(&o.options.Seed, "seed", 0, "seed of the random numbers; the same seed gives the same advice")
 	f.IntVar(&o.options.Seeds, "seeds", 0, "runs of each finalist (default 8; 400 in scenarios with writers, which have few calls)")
 	f.IntVar(&o.options.Workers, "workers", 0, "number of processors to use (default: all)")
@@ -122,9 +134,13 @@ func (o *adviseOptions) run(ctx context.Context, cmd *cobra.Command, args []stri
 	if err := o.options.Validate(); err != nil {
 		return fmt.Errorf("--%w", err)
 	}
+	own, err := o.ownPolicies()
+	if err != nil {
+		return err
+	}
 	progress := newSimProgress(o.io.Err, 0)
 	progress.about, o.options.Progress = "about ", progress.step
-	a, err := advise.For(ctx, advise.Request{Cases: cases, Deadline: time.Duration(o.deadline)}, o.options)
+	a, err := advise.For(ctx, advise.Request{Cases: cases, Deadline: time.Duration(o.deadline), Policies: own}, o.options)
 	progress.finish()
 	if err != nil {
 		return err
@@ -134,6 +150,17 @@ func (o *adviseOptions) run(ctx context.Context, cmd *cobra.Command, args []stri
 		return exitError{Code: codeMissed}
 	}
 	return err
+}
+
+// ownPolicies parses the policies of the caller.
+func (o *adviseOptions) ownPolicies() (list []retry.Policy, err error) {
+	var errs flagErrors
+	for _, text := range o.policies {
+		p, err := retry.Parse(text)
+		errs.add("policy", err)
+		list = append(list, p)
+	}
+	return list, errors.Join(errs...)
 }
 
 // codeMissed is the exit code if no policy reaches the goal.
@@ -195,7 +222,7 @@ type fraction float64
 
 func (s *fraction) String() string {
 	if *s == 0 {
-		return ""
+		return "0" // help shows no default for it
 	}
 	return percent(float64(*s))
 }

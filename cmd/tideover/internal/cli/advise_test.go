@@ -18,15 +18,26 @@ var smallService = []string{"advise", "--rate", "3", "--latency", "50ms", "--err
 func TestAdvise(t *testing.T) {
 	t.Parallel()
 	got := tideover(t, append(smallService, "--rate", "10", "--success", "98%", "--load", "1.5")...)
-	policy, _, _ := strings.Cut(got.out, "\n")
+	policy := advisedPolicy(t, got.out)
 	if p, err := retry.Parse(policy); err != nil || p.Attempts < 2 || got.code != 0 || withoutProgress(got.stderr) != "" {
 		t.Fatalf("%d %q: %v\n%s", got.code, got.stderr, err, got.out)
 	}
-	for _, want := range []string{"It reaches the goal.", "goal: success >= 98 %, load <= 1.50", "Why\n  retries ", "compared with one attempt", "ordinary: better: success 9"} {
+	for _, want := range []string{"This policy reaches the goal.\n", "goal: success >= 98 %, load <= 1.50", "Why\n  retries ", "compared with one attempt", "ordinary: better: success 9"} {
 		if !strings.Contains(got.out, want) {
 			t.Errorf("nothing about %q in\n%s", want, got.out)
 		}
 	}
+}
+
+// advisedPolicy returns the policy of the output: the line after the first line, which says whether it
+// reaches the goal, and an empty line.
+func advisedPolicy(t *testing.T, out string) string {
+	t.Helper()
+	lines := strings.Split(out, "\n")
+	if len(lines) < 3 || lines[1] != "" {
+		t.Fatalf("no policy in the third line of\n%s", out)
+	}
+	return lines[2]
 }
 
 // withoutProgress removes the lines that report the progress of a simulation on a slow machine.
@@ -46,7 +57,7 @@ func TestAdviseJSON(t *testing.T) {
 func TestAdviseOfWhatCannotBe(t *testing.T) {
 	t.Parallel()
 	got := tideover(t, append(smallService, "--through", "99.9%", "--deadline", "1s")...)
-	for _, want := range []string{"It does not reach the goal, but it is the best of the", "  outage: goal is success of at least 99.9 % of the calls that begin during the outage, got "} {
+	for _, want := range []string{"policies that were tried reaches the goal. This one does the least harm.", "  outage: goal is success of at least 99.9 % of the calls that begin during the outage, got "} {
 		if !strings.Contains(got.out, want) || got.code != codeMissed {
 			t.Errorf("%d, nothing about %q in\n%s", got.code, want, got.out)
 		}
@@ -85,6 +96,8 @@ func TestAdviseMistakes(t *testing.T) {
 		{"--rate 10 --latency 1s --load 0.5", "amplification: 0.5 is below 1"},
 		{"--rate 10 --latency 1s --success 99% --seeds 1", "--seeds: 1"},
 		{"--rate 10 --latency 1s --success 99% --workers -1", "--workers: -1 is not between 0 and 1000000"},
+		{"--rate 10 --latency 1s --success 99% --policy fixed", `--policy: `},
+		{"missing.yaml --success 99%", "missing.yaml: no such file"},
 		{"outage --rate 10 --success 99%", "--rate describes a service, and scenario"},
 		{"nowhere --success 99%", "nowhere"},
 		{"herd hedge --recovery 1s", "has no failure that ends"},
@@ -93,5 +106,41 @@ func TestAdviseMistakes(t *testing.T) {
 		if got.code != codeOwn || !strings.Contains(got.stderr, test.want) || got.out != "" {
 			t.Errorf("advise %s: %d\n%s%s\nwant %q", test.args, got.code, got.out, got.stderr, test.want)
 		}
+	}
+}
+
+// A service whose queue takes much longer than its latency needs patience, which a multiple of the
+// latency does not give. The policies that reach the goals are plain ones.
+func TestAdviseFindsWhatAPlainPolicyReaches(t *testing.T) {
+	t.Parallel()
+	busy := []string{"advise", "--rate", "2", "--capacity", "2.6", "--latency", "50ms", "--seeds", "4"}
+	for _, goal := range [][]string{{"--success", "99%"}, {"--through", "50%", "--deadline", "2m"}} {
+		got := tideover(t, append(busy, goal...)...)
+		if first, _, _ := strings.Cut(got.out, "\n"); got.code != 0 || first != "This policy reaches the goal." {
+			t.Errorf("%q: %d\n%s%s", goal, got.code, got.out, got.stderr)
+		}
+	}
+}
+
+// One attempt with a short timeout lets less than half of the calls of this service succeed, and one
+// that waits until the deadline 99 %.
+func TestAdviseDoesTheLeastHarm(t *testing.T) {
+	t.Parallel()
+	got := tideover(t, "advise", "--rate", "2", "--capacity", "2.6", "--latency", "50ms", "--seeds", "4", "--p99", "40ms", "--json")
+	var a advise.Advice
+	if err := json.Unmarshal([]byte(got.out), &a); err != nil || got.code != codeMissed || a.Reached {
+		t.Fatalf("%v: %d\n%s%s", err, got.code, got.out, got.stderr)
+	}
+	if day := a.Outcomes[0].Success.Mean; day < 0.98 {
+		t.Errorf("%s: %.2f %% of the calls succeed on an ordinary day; with one attempt and no timeout, 99 %%", a.Policy, 100*day)
+	}
+}
+
+func TestAdviseTakesZeroAsNone(t *testing.T) {
+	t.Parallel()
+	got := tideover(t, append(smallService, "--errors", "0", "--black-holes", "0", "--success", "99%", "--json")...)
+	var a advise.Advice
+	if err := json.Unmarshal([]byte(got.out), &a); err != nil || got.code != 0 || a.Outcomes[0].Success.Mean != 1 {
+		t.Errorf("%v: %+v", err, got)
 	}
 }

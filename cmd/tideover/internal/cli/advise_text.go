@@ -15,18 +15,20 @@ import (
 
 // adviceLines renders advice as lines of text.
 func adviceLines(a *advise.Advice, s *screen) []string {
-	lines := []string{s.paint("1", withBreaker(a.Policy, a.Breaker)), ""}
-	if a.Reached {
-		lines = append(lines, s.paint("32", "It reaches the goal."))
-	} else {
-		lines = append(lines, s.paint("31", fmt.Sprintf("It does not reach the goal, but it is the best of the %d policies that were tried.", a.Tried)))
-		for i := range a.Misses {
-			lines = append(lines, "  "+visible(describeMiss(&a.Misses[i])))
-		}
+	colour := "32"
+	if !a.Reached {
+		colour = "31"
+	}
+	lines := []string{s.paint(colour, visible(adviceVerdict(a))), "", s.paint("1", withBreaker(a.Policy, a.Breaker))}
+	if len(a.Misses) > 0 {
+		lines = append(lines, "")
+	}
+	for i := range a.Misses {
+		lines = append(lines, "  "+visible(describeMiss(&a.Misses[i])))
 	}
 	return slices.Concat(lines, perProcessLines(a.Policy, a.Breaker), []string{""}, outcomeTable(a.Outcomes).render(s), capacityLines(a.Outcomes),
 		[]string{
-			"", s.paint("2", fmt.Sprintf("The table is the final measurement: %s of each scenario.", textfmt.Plural(a.Checked, "run"))),
+			"", s.paint("2", fmt.Sprintf("The table is the final measurement: as long as %s of each scenario.", textfmt.Plural(a.Checked, "run"))),
 			s.paint("2", fmt.Sprintf("The comparisons below are from the search: %s each, with other seeds. Compare only values in the same line.", textfmt.Plural(a.Seeds, "run"))),
 		},
 		sectionLines(s, "Why", reasonLines(a.Reasons)),
@@ -35,6 +37,22 @@ func adviceLines(a *advise.Advice, s *screen) []string {
 		sectionLines(s, "Alternatives", alternativeLines(a.Alternatives)),
 		[]string{"", s.paint("2", fmt.Sprintf("The search tried %d policies in %d simulated runs with %s events, from seed %d. ± is a 95 %% interval.",
 			a.Tried, a.Runs, magnitude(a.Events), a.Seed))})
+}
+
+// adviceVerdict says whether the policy reaches the goal, and what the goal costs on an ordinary day.
+func adviceVerdict(a *advise.Advice) string {
+	text := "This policy reaches the goal"
+	if !a.Reached {
+		text = fmt.Sprintf("None of the %d policies that were tried reaches the goal. This one does the least harm", a.Tried)
+	}
+	for i, l := range a.Losses {
+		joint := ", "
+		if i == 0 {
+			joint = ", but fewer calls succeed than with another policy: "
+		}
+		text += fmt.Sprintf("%s%s %s, with %s %s", joint, l.Scenario, formatEstimate("success", l.Success), l.Policy, formatEstimate("success", l.Other))
+	}
+	return text + "."
 }
 
 // perProcessLines says which parts of the policy each process has for itself.

@@ -31,8 +31,8 @@ func TestAdviceSaysWhereItsValuesComeFrom(t *testing.T) {
 	}, new(screen))
 	text := strings.Join(lines, "\n")
 	for _, want := range []string{
-		"It reaches the goal.\nEach process has its own budget and its own breaker.\n",
-		"The table is the final measurement: 40 runs of each scenario.\nThe comparisons below are from the search: 8 runs each, with other seeds.",
+		"budget=refund(1,0.1,10)\nwith a circuit breaker (default settings)\nEach process has its own budget and its own breaker.\n",
+		"The table is the final measurement: as long as 40 runs of each scenario.\nThe comparisons below are from the search: 8 runs each, with other seeds.",
 		"arbitrary: no difference with 2s or 4s; 5s is worse (outage recovery 3.5 s instead of at once)",
 		"    fixed(1s) attempts=2\n    outage: success 99 %, p99 2 s, load 1.50, recovery at once\n",
 		"success 99 %, without them 99 %",
@@ -42,7 +42,26 @@ func TestAdviceSaysWhereItsValuesComeFrom(t *testing.T) {
 			t.Errorf("the advice is\n%s\nwant %q in it", text, want)
 		}
 	}
+	if lines[0] != "This policy reaches the goal." {
+		t.Errorf("the first line is %q", lines[0])
+	}
 	if table, note := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "SCENARIO") }), slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "The table is") }); table > note {
 		t.Error("the note is above the table")
+	}
+}
+
+func TestTheFirstLineSaysWhatTheGoalCosts(t *testing.T) {
+	t.Parallel()
+	estimate := func(v float64) sim.Estimate { return sim.Estimate{Mean: v, N: 8} }
+	a := &advise.Advice{
+		Policy: "fixed(0s) attempts=1", Reached: true, Outcomes: []advise.Outcome{{Scenario: "ordinary"}},
+		Losses: []advise.Loss{{Scenario: "ordinary", Policy: "fixed(1s) attempts=3", Success: estimate(0.22), Other: estimate(0.9)}},
+	}
+	if got, want := adviceLines(a, new(screen))[0], "This policy reaches the goal, but fewer calls succeed than with another policy: ordinary 22 %, with fixed(1s) attempts=3 90 %."; got != want {
+		t.Errorf("the first line is %q, want %q", got, want)
+	}
+	a.Reached, a.Losses, a.Tried = false, nil, 7
+	if got, want := adviceLines(a, new(screen))[0], "None of the 7 policies that were tried reaches the goal. This one does the least harm."; got != want {
+		t.Errorf("the first line is %q, want %q", got, want)
 	}
 }

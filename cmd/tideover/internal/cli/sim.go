@@ -250,8 +250,10 @@ func scenario(name string) (simulate.File, error) {
 	}
 	f, err := simulate.Read(name)
 	switch {
-	case errors.Is(err, os.ErrNotExist):
+	case errors.Is(err, os.ErrNotExist) && filepath.Ext(name) == "" && filepath.Base(name) == name:
 		return f, unknownScenario(name)
+	case errors.Is(err, os.ErrNotExist):
+		return f, fmt.Errorf("scenario %s: no such file: check the path, or name a built-in scenario: 'tideover sim' lists them", name)
 	case simulate.Impossible(err):
 		return f, &codedError{err, codeImpossible}
 	}

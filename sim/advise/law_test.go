@@ -1,0 +1,312 @@
+//go:build !race
+
+package advise_test
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/breaker"
+	"github.com/tideover/tideover/retry"
+	"github.com/tideover/tideover/sim"
+	"github.com/tideover/tideover/sim/advise"
+)
+
+var (
+	lawServices = flag.Int("law", 0, "number of random services on which the advice is compared with naive policies; 0 means two small ones")
+	lawSeed     = flag.Uint64("law-seed", 1, "seed of the random services")
+	lawFirst    = flag.Int("law-first", 0, "number of services to skip")
+	lawRandom   = flag.Int("law-random", 2000, "random policies that try to reach a goal that the advice calls unreachable")
+)
+
+// lawCase is a random service with a goal.
+type lawCase struct {
+	service  advise.Service
+	goal     advise.Goal
+	deadline time.Duration
+}
+
+// String returns the flags of the command advise.
+func (c lawCase) String() string {
+	s, g := c.service, c.goal
+	text := fmt.Sprintf("--rate %.4g --capacity %.4g --latency %v --errors %.4g --black-holes %.4g --outage %v --deadline %v", s.Rate, s.Capacity, s.Latency, s.Errors, s.BlackHole, s.Outage, c.deadline)
+	for _, f := range []struct {
+		name string
+		set  bool
+		v    any
+	}{{"success", g.Success > 0, g.Success}, {"through", g.Through > 0, g.Through}, {"p99", g.P99 > 0, g.P99}, {"recovery", g.Recovery > 0, g.Recovery}, {"load", g.Amplification > 0, g.Amplification}} {
+		if f.set {
+			text += fmt.Sprintf(" --%s %v", f.name, f.v)
+		}
+	}
+	return text
+}
+
+// drawLawCase draws a service with at most this rate of calls, and a goal.
+func drawLawCase(random *rand.Rand, maxRate float64) lawCase {
+	between := func(lo, hi float64) float64 { return lo * math.Pow(hi/lo, random.Float64()) }
+	rounded := func(v float64) float64 {
+		p := math.Pow(10, math.Floor(math.Log10(v))-1)
+		return math.Round(v/p) * p
+	}
+	duration := func(lo, hi time.Duration) time.Duration {
+		return time.Duration(rounded(between(lo.Seconds(), hi.Seconds())) * float64(time.Second)).Round(time.Millisecond)
+	}
+	pick := func(list ...float64) float64 { return list[random.IntN(len(list))] }
+	s := advise.Service{
+		Rate: rounded(between(0.5, maxRate)), Latency: duration(5*time.Millisecond, 3*time.Second),
+		Errors: 0.01, BlackHole: 0.001, Outage: duration(5*time.Second, 90*time.Second),
+	}
+	s.Capacity = s.Rate * rounded(between(1.05, 4))
+	if random.IntN(3) > 0 {
+		s.Errors = rounded(between(0.001, 0.2))
+	}
+	if random.IntN(3) == 0 {
+		s.BlackHole = rounded(between(0.0001, 0.05))
+	}
+	c := lawCase{service: s, deadline: time.Duration(pick(5, 10, 30, 30, 60, 120)) * time.Second}
+	for c.deadline < 2*s.Latency {
+		c.deadline *= 2
+	}
+	g := &c.goal
+	success := func() { g.Success = pick(0.5, 0.9, 0.95, 0.99, 0.99, 0.995, 0.999, 0.9999) }
+	switch random.IntN(8) {
+	case 0, 1, 2:
+		success()
+	case 3, 4:
+		g.Through = pick(0.1, 0.3, 0.5, 0.9, 0.99)
+	case 5:
+		g.P99 = time.Duration(rounded(between(2, 30) * float64(s.Latency))).Round(time.Millisecond)
+	case 6:
+		success()
+		g.Recovery = time.Duration(pick(2, 5, 10, 30)) * time.Second
+	case 7:
+		success()
+		g.Amplification = pick(1.05, 1.1, 1.2, 1.5, 2)
+	}
+	return c
+}
+
+// naivePolicies are the policies that people use without a search.
+func naivePolicies(deadline time.Duration) (list []sim.Contestant) {
+	texts := []string{"fixed(0s) attempts=1", "fixed(1s) attempts=3", "exponential(1s) jitter=full attempts=5"}
+	for name := range retry.Presets {
+		texts = append(texts, name)
+	}
+	for _, text := range texts {
+		p := retry.Must(text).Policy()
+		if p.TotalTimeout == 0 || p.TotalTimeout > deadline {
+			p.TotalTimeout = deadline
+		}
+		list = append(list, sim.Contestant{Name: text, Policy: p})
+	}
+	return list
+}
+
+// randomPolicy draws a policy that ends at the deadline.
+func randomPolicy(random *rand.Rand, n int, deadline time.Duration, hedges bool) sim.Contestant {
+	between := func(lo, hi time.Duration) time.Duration {
+		return time.Duration(float64(lo) * math.Pow(float64(hi)/float64(lo), random.Float64())).Round(time.Millisecond)
+	}
+	one := func(list ...string) string { return list[random.IntN(len(list))] }
+	base := between(2*time.Millisecond, deadline)
+	text := fmt.Sprintf(one("fixed(%v)", "exponential(%v)", "exponential(%v)"), base) + one("", " jitter=full", " jitter=equal", " jitter=20%")
+	if random.IntN(8) == 0 {
+		text = fmt.Sprintf("decorrelated(%v..%v)", base, max(base+time.Millisecond, min(3*base, deadline)))
+	}
+	text += fmt.Sprintf(" attempts=%d total-timeout=%v", int(math.Round(math.Pow(20, random.Float64()))), deadline)
+	if random.IntN(3) > 0 {
+		text += fmt.Sprintf(" attempt-timeout=%v", between(2*time.Millisecond, deadline))
+	}
+	text += one("", "", " budget=refund(1,0.1,10)", " budget=refund(1,0.3,10)", " budget=ratio(0.2)")
+	if hedges && random.IntN(2) == 0 {
+		text += one(" hedge=p95/5%", " hedge=p90/10%", " hedge=p75/25%", " hedge=p50/50%")
+	}
+	c := sim.Contestant{Name: fmt.Sprintf("%d: %s", n, text), Policy: retry.Must(text).Policy()}
+	if random.IntN(6) == 0 {
+		c.Name, c.Breaker = c.Name+" and a breaker", new(breaker.Config)
+	}
+	return c
+}
+
+// measureAll simulates contestants in the scenarios of the cases, for ten times as long
+// as the cases say, with seeds that the advice does not use.
+func measureAll(t *testing.T, cases []advise.Case, list []sim.Contestant) (results [][]sim.Result) {
+	t.Helper()
+	for _, c := range cases {
+		s, seeds := c.Scenario, 40
+		if s.Name == "ordinary" {
+			s.Duration *= 10
+			s.Bucket *= 10
+			seeds = 6
+		}
+		report, err := sim.Run(t.Context(), s, list, sim.Options{Seed: 1 << 40, Seeds: seeds})
+		if err != nil {
+			t.Fatal(err)
+		}
+		results = append(results, report.Results)
+	}
+	return results
+}
+
+// shortfall returns how far the results of contestant i are from the goals, as the
+// largest value over the parts: in points of success, or as a share of a time or load. It
+// is positive if a part is missed. sure is the same with the worse ends of the intervals.
+func shortfall(cases []advise.Case, results [][]sim.Result, i int) (short, sure float64) {
+	short, sure = math.Inf(-1), math.Inf(-1)
+	add := func(v, half float64) { short, sure = max(short, v), max(sure, v+half) }
+	for n, c := range cases {
+		r, g := &results[n][i], c.Goal
+		if g.Success > 0 {
+			add(g.Success-r.Success.Mean, r.Success.Half)
+		}
+		if g.Through > 0 {
+			add(g.Through-r.OutageSuccess.Mean, r.OutageSuccess.Half)
+		}
+		if g.P99 > 0 {
+			v := r.P99.Mean/g.P99.Seconds() - 1
+			if r.Success.Mean < 0.99 {
+				v = max(v, 0) + 1 - r.Success.Mean
+			}
+			add(v, r.P99.Half/g.P99.Seconds())
+		}
+		if g.Amplification > 0 {
+			add(r.Amplification.Mean/g.Amplification-1, r.Amplification.Half/g.Amplification)
+		}
+		if g.Recovery > 0 {
+			if r.NeverRecovers > 0 {
+				add(10*r.NeverRecovers, 0)
+			} else {
+				add(r.Recovery.Mean/g.Recovery.Seconds()-1, r.Recovery.Half/g.Recovery.Seconds())
+			}
+		}
+	}
+	return short, sure
+}
+
+// TestTheAdviceIsNeverWorseThanANaivePolicy draws services, and compares the advice with
+// naive policies in simulations that are ten times as long, and of other seeds. Goals
+// that the advice calls unreachable are tried by random policies.
+func TestTheAdviceIsNeverWorseThanANaivePolicy(t *testing.T) {
+	t.Parallel()
+	number, policies, maxRate := *lawServices, *lawRandom, 40.0
+	if number == 0 {
+		number, policies, maxRate = 2, 50, 1.5
+	}
+	random := rand.New(rand.NewPCG(*lawSeed, 43))
+	counts := map[string]int{}
+	for n := range *lawFirst + number {
+		c := drawLawCase(random, maxRate)
+		if n < *lawFirst {
+			continue
+		}
+		for _, finding := range checkLaw(t, n, c, policies) {
+			kind, _, _ := strings.Cut(finding, ":")
+			counts[kind]++
+			t.Errorf("service %d: %s\n  %s", n, c, finding)
+		}
+		counts["services"]++
+	}
+	t.Logf("counts: %v", counts)
+}
+
+// checkLaw returns everything that is wrong with the advice for a service.
+func checkLaw(t *testing.T, n int, c lawCase, policies int) (findings []string) {
+	t.Helper()
+	add := func(format string, args ...any) { findings = append(findings, fmt.Sprintf(format, args...)) }
+	cases := c.service.Cases(c.goal)
+	a, err := advise.For(t.Context(), advise.Request{Cases: cases, Deadline: c.deadline}, advise.Options{Seed: uint64(n)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	advised := sim.Contestant{Name: "advised", Policy: retry.Must(a.Policy).Policy()}
+	if a.Breaker {
+		advised.Breaker = new(breaker.Config)
+	}
+	list := append([]sim.Contestant{advised}, naivePolicies(c.deadline)...)
+	results := measureAll(t, cases, list)
+	own, _ := shortfall(cases, results, 0)
+	day := results[0][0].Success
+	t.Logf("service %d: %s\n  %s breaker=%v reached=%v day=%.5f short=%.4f %.1fM events losses=%+v misses=%+v", n, c, a.Policy, a.Breaker, a.Reached, day.Mean, own, float64(a.Events)/1e6, a.Losses, a.Misses)
+	said := len(a.Losses) > 0
+	for i := 1; i < len(list); i++ {
+		other, sure := shortfall(cases, results, i)
+		gain := results[0][i].Success.Mean - day.Mean
+		switch {
+		case sure <= 0 && own > 0.002 && !a.Reached:
+			add("false unreachable: %s reaches the goal (%.4f), the advice does not (%.4f)", list[i].Name, other, own)
+		case own > 0 && other < own-0.01 && gain > -0.01:
+			add("goal: %s is nearer to the goal (%.4f) than the advice (%.4f), and its ordinary day is %+.4f", list[i].Name, other, own, gain)
+		}
+		if gain > 0.01 && !said {
+			add("day: %s has %.4f on an ordinary day, the advice %.4f, and does not say so", list[i].Name, results[0][i].Success.Mean, day.Mean)
+		}
+	}
+	for i, o := range a.Outcomes {
+		r := &results[i][0]
+		for _, p := range []struct {
+			what      string
+			got, want sim.Estimate
+		}{{"success", o.Success, r.Success}, {"through", o.OutageSuccess, r.OutageSuccess}} {
+			if math.Abs(p.got.Mean-p.want.Mean) > 3.29/1.96*(p.got.Half+p.want.Half)+0.002 {
+				add("promise: %s: %s %.5f ± %.5f, simulated %.5f ± %.5f", o.Scenario, p.what, p.got.Mean, p.got.Half, p.want.Mean, p.want.Half)
+			}
+		}
+	}
+	if a.Reached && own > 0.002 {
+		add("promise: it says that the goal is reached, and it misses it by %.4f", own)
+	}
+	if !a.Reached {
+		if best, found := refute(t, cases, c, policies); found {
+			add("false unreachable: %s", best)
+		}
+	}
+	return findings
+}
+
+// refute looks for a random policy that reaches the goal.
+func refute(t *testing.T, cases []advise.Case, c lawCase, policies int) (string, bool) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(7, uint64(policies)))
+	var list []sim.Contestant
+	for n := range policies {
+		list = append(list, randomPolicy(random, n, c.deadline, c.goal.P99 > 0))
+	}
+	// The policies that miss the goal clearly in one run are left out.
+	goals := slices.DeleteFunc(slices.Clone(cases), func(c advise.Case) bool { return c.Goal == (advise.Goal{}) })
+	for _, seeds := range []int{1, 4} {
+		for _, one := range goals {
+			if len(list) == 0 {
+				return "", false
+			}
+			report, err := sim.Run(t.Context(), one.Scenario, list, sim.Options{Seed: 1 << 41, Seeds: seeds})
+			if err != nil {
+				t.Fatal(err)
+			}
+			kept := list[:0:0]
+			for i := range list {
+				if short, _ := shortfall([]advise.Case{one}, [][]sim.Result{{report.Results[i]}}, 0); short < 0.02/float64(seeds) {
+					kept = append(kept, list[i])
+				}
+			}
+			list = kept
+		}
+	}
+	if len(list) == 0 {
+		return "", false
+	}
+	list = list[:min(len(list), 20)]
+	results := measureAll(t, cases, list)
+	for i := range list {
+		if short, sure := shortfall(cases, results, i); sure <= 0 {
+			return fmt.Sprintf("%s reaches the goal (%.4f), its ordinary day has %.4f", list[i].Name, short, results[0][i].Success.Mean), true
+		}
+	}
+	return "", false
+}

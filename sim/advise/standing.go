@@ -1,0 +1,150 @@
+package advise
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/tideover/tideover/sim"
+)
+
+// standing is the result of a candidate.
+type standing struct {
+	candidate
+	results  []sim.Result // of each scenario; empty for a scenario that was left out
+	misses   []Miss
+	distance float64 // from the goal
+	margin   float64 // by how much all parts of the goal are exceeded, as a logarithm; negative if one is missed
+	day      float64 // share of the calls that succeed on an ordinary day
+	calls    float64 // calls of all runs of the ordinary day
+	harm     float64 // how many fewer calls succeed than with one patient attempt, the sum over the other scenarios
+	never    float64 // share of the runs without a recovery, the sum over the scenarios
+	load     float64 // attempts per call, 1 at least, the mean over the scenarios
+	slow     float64 // p99 in seconds, the mean over the scenarios
+}
+
+// reached reports whether the candidate reaches the goal.
+func (st *standing) reached() bool { return len(st.misses) == 0 }
+
+// criterion is a property of a standing of which less is better. Values that
+// differ by at most the tolerance are equal.
+type criterion struct {
+	of        func(*standing) float64
+	tolerance func(*standing) float64
+}
+
+// constant returns a tolerance that is the same for every standing.
+func constant(v float64) func(*standing) float64 {
+	return func(*standing) float64 { return v }
+}
+
+var (
+	toGoal = criterion{func(st *standing) float64 { return st.distance }, constant(0.01)}
+	onDay  = criterion{func(st *standing) float64 { return -st.day }, (*standing).dayNoise}
+
+	// later are the criteria for candidates that are equal on the goal and on an
+	// ordinary day.
+	later = []criterion{
+		{func(st *standing) float64 { return st.never }, constant(0.05)},
+		{func(st *standing) float64 { return st.harm }, constant(0.005)},
+		{func(st *standing) float64 { return float64(st.jitterless() + st.untimed()) }, constant(0)},
+		{func(st *standing) float64 { return st.load }, constant(sameLoad)},
+		{func(st *standing) float64 { return math.Log(math.Max(st.slow, 1e-9)) }, constant(sameShare)},
+		{func(st *standing) float64 { return float64(st.parts()) }, constant(0)},
+		{func(st *standing) float64 { return float64(st.policy.Attempts) }, constant(0)},
+	}
+)
+
+// dayNoise returns by how much the success of two candidates on an ordinary day may
+// differ without a meaning: a fifth of a per cent, and the noise of the runs.
+func (st *standing) dayNoise() float64 {
+	return 0.002 + 1.96*math.Sqrt(st.day*(1-st.day)/math.Max(st.calls, 1))
+}
+
+// preferred returns the index of the best standing. It is the only place that says
+// which of two policies is better:
+//
+//   - A policy that reaches the goal is better than one that does not.
+//   - Of those that reach it, the one is better with which more calls succeed on an
+//     ordinary day. If none reaches it, the ordinary day comes first and the distance
+//     from the goal second: a goal that is missed anyway is worth no harm.
+//   - Then the criteria later decide.
+//
+// At each step, all that are equal to the best within the tolerance stay. So the
+// result does not depend on the order, and differences below the noise decide nothing.
+func preferred(list []standing) int {
+	return choose(list, slices.ContainsFunc(list, func(st standing) bool { return st.reached() }))
+}
+
+// nearest returns the index of the standing that is nearest to the goal, whatever it costs.
+func nearest(list []standing) int { return choose(list, true) }
+
+func choose(list []standing, goalFirst bool) int {
+	criteria := append([]criterion{onDay, toGoal}, later...)
+	if goalFirst {
+		criteria[0], criteria[1] = toGoal, onDay
+	}
+	left := make([]int, len(list))
+	for i := range left {
+		left[i] = i
+	}
+	for _, c := range criteria {
+		least := slices.MinFunc(left, func(a, b int) int { return cmp.Compare(c.of(&list[a]), c.of(&list[b])) })
+		most := c.of(&list[least]) + c.tolerance(&list[least])
+		left = slices.DeleteFunc(left, func(i int) bool { return c.of(&list[i]) > most })
+	}
+	return slices.MinFunc(left, func(a, b int) int { return compareSettings(list[a].candidate, list[b].candidate) })
+}
+
+// compareSettings orders candidates with the same results, so that the advice does
+// not depend on the seed more than necessary.
+func compareSettings(a, b candidate) int {
+	// Without an attempt timeout, an attempt ends at the total timeout.
+	timeout := func(c candidate) int64 { return int64(cmp.Or(c.policy.AttemptTimeout, c.policy.TotalTimeout)) }
+	return cmp.Or(
+		cmp.Compare(a.policy.Jitter.Lo, b.policy.Jitter.Lo), // full jitter spreads best
+		cmp.Compare(timeout(b), timeout(a)),                 // a long timeout does the least harm
+		cmp.Compare(a.policy.Base, b.policy.Base),
+		cmp.Compare(a.String(), b.String()),
+	)
+}
+
+// jitterless returns 1 if the candidate retries without jitter, else 0.
+func (c candidate) jitterless() int {
+	if c.policy.Attempts > 1 && !c.policy.Random() {
+		return 1
+	}
+	return 0
+}
+
+// untimed returns 1 if a call that is never answered gets no retry, else 0.
+func (c candidate) untimed() int {
+	if c.policy.Attempts > 1 && c.policy.AttemptTimeout == 0 {
+		return 1
+	}
+	return 0
+}
+
+// inOrder returns the standings in the order of preference.
+func inOrder(list []standing, choose func([]standing) int) (out []standing) {
+	rest := slices.Clone(list)
+	for len(rest) > 0 {
+		i := choose(rest)
+		out = append(out, rest[i])
+		rest = slices.Delete(rest, i, i+1)
+	}
+	return out
+}
+
+// survivors returns the n best standings. If none reaches the goal, half of them are
+// the nearest to the goal: one of these may lead to a policy that reaches it.
+func survivors(list []standing, n int) []standing {
+	order := inOrder(list, preferred)
+	if n >= len(order) {
+		return order
+	}
+	if order[0].reached() {
+		return order[:n]
+	}
+	return slices.Concat(order[:n/2], inOrder(order[n/2:], nearest)[:n-n/2])
+}
