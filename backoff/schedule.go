@@ -105,7 +105,9 @@ func (s *Schedule) draw(retry int, prev time.Duration, u uint64) time.Duration {
 
 // Random reports whether delays are random. If not, the caller may pass 0
 // instead of a random number.
-func (s Schedule) Random() bool { return s.Kind == Decorrelated || s.Jitter != None }
+func (s Schedule) Random() bool {
+	return s.Kind == Decorrelated && s.Base < s.Cap || s.Jitter != None
+}
 
 // Range returns the shortest and the longest delay that [Schedule.Delay] can
 // return for the same arguments.

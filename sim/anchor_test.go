@@ -110,14 +110,14 @@ func TestAnchorLayers(t *testing.T) {
 	wantNear(t, "time of a call that fails", r.GiveUp, 0.064+0.63, 0.01)
 
 	budget := contestant(t, "fixed(10ms) attempts=4 budget=refund(1,0.1,10)")
-	budget.prepaid = true
+	budget.Prepaid = true
 	r = run(t, s, 2, budget)[0]
 	wantNear(t, "amplification with a budget of 10 %", r.Amplification, 1.331, 0.03)
 }
 
 func TestAnchorTokenBucket(t *testing.T) {
 	bucket := contestant(t, "fixed(10ms) attempts=4 budget=refund(1,0.1,5)")
-	bucket.prepaid = true
+	bucket.Prepaid = true
 	tests := []struct {
 		c             Contestant
 		success, load [3]float64

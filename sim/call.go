@@ -328,7 +328,7 @@ func (w *serviceModel) finishCall(id uint32, why retry.Reason) {
 	w.abandonJobs(c)
 	w.leaveBacklog(c)
 	if w.accounts != nil {
-		w.accounts[id].End(ok && !w.callers[c.caller].prepaid)
+		w.accounts[id].End(ok && !w.callers[c.caller].Prepaid)
 	}
 	c.gen++
 	parent := c.parent

@@ -24,9 +24,9 @@ type Contestant struct {
 	// schedule.
 	Delay func(s retry.State, o retry.Outcome, u uint64) time.Duration
 
-	// prepaid makes the budget work as in the published simulations: every call
-	// adds its credit when it begins, and no retry is refunded.
-	prepaid bool
+	// Prepaid makes the budget work like the token buckets of published simulations:
+	// every call adds its credit when it begins, and no retry is refunded.
+	Prepaid bool
 
 	// literal makes the caller wait exactly as long as the server's Retry-After,
 	// without the random time that the library adds.
@@ -42,6 +42,7 @@ type Contestant struct {
 func (c Contestant) Validate() error {
 	errs := validate.Problems{c.Policy.Validate(), c.Policy.Refuse("the simulator", "reset-after")}
 	errs.Check(c.Name != "", "name: is empty")
+	errs.Check(!c.Prepaid || c.Policy.Budget.Kind != limit.NoBudget, "prepaid: the policy has no budget")
 	if c.Breaker != nil {
 		errs.Field("breaker", c.Breaker.Validate())
 	}
@@ -115,7 +116,7 @@ func (r *caller) account(process uint32) limit.Call {
 		return limit.Call{}
 	}
 	b := &r.budgets[process]
-	if r.prepaid {
+	if r.Prepaid {
 		first := b.Begin()
 		first.End(true)
 	}

@@ -155,11 +155,13 @@ const (
 	SayBacklog RetryAfter = "backlog" // a random time within the time needed to serve all refused calls
 )
 
-// RateLimit is a [limit.Rate] in front of a service.
+// RateLimit is a [limit.Rate] in front of a service, or a counter of calls in windows
+// that are aligned to the clock, as many public APIs have it.
 type RateLimit struct {
-	Rate       float64    `json:"rate" yaml:"rate"`                         // calls per second
-	Burst      int        `json:"burst,omitempty" yaml:"burst"`             // calls at once after a pause; 0 means 1
-	RetryAfter RetryAfter `json:"retry-after,omitempty" yaml:"retry-after"` // sent with refusals
+	Rate       float64       `json:"rate" yaml:"rate"`                         // calls per second
+	Burst      int           `json:"burst,omitempty" yaml:"burst"`             // calls at once after a pause; 0 means 1
+	Window     time.Duration `json:"window,omitempty" yaml:"window"`           // if set, Rate times Window calls are admitted in each window, at any time in it; not with Burst
+	RetryAfter RetryAfter    `json:"retry-after,omitempty" yaml:"retry-after"` // sent with refusals
 
 	// foreseen is how many calls the backlog contains before any call has arrived,
 	// as in the published simulation. 0 means that the backlog contains only calls

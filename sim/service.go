@@ -11,8 +11,8 @@ import (
 // service is the state of a service.
 type service struct {
 	Service
-	caller int // index in serviceModel.callers, if it calls another service
-	rate   *limit.Rate
+	caller int         // index in serviceModel.callers, if it calls another service
+	rate   *limit.Rate // nil for a limit with windows
 	faults
 
 	workers    int // present number of workers
@@ -20,6 +20,9 @@ type service struct {
 	queued     int
 	waiting    jobList
 	byPriority *priorityQueue // instead of waiting, for an order by priority
+
+	window   int64 // number of the window of the rate limit
+	admitted int   // calls in that window, and those that were refused
 
 	backlog      int // calls that the rate limit has refused and not yet admitted
 	work, wasted int64
@@ -104,7 +107,7 @@ func (w jobServer) receiveJob(id uint32) {
 	case v.blackhole > 0 && j.stream.unit(forBlackHole, 0) < v.blackhole:
 		w.calls[j.call].jobs[j.slot] = none
 		w.freeJobs = append(w.freeJobs, id)
-	case v.rate != nil && !v.rate.AllowAt(time.Duration(w.queue.now)):
+	case v.Limit != nil && !v.underLimit(time.Duration(w.queue.now)):
 		w.refuseOverLimit(id)
 	default:
 		w.admitCall(v, &w.calls[j.call])
@@ -114,6 +117,27 @@ func (w jobServer) receiveJob(id uint32) {
 		}
 		w.enqueue(id)
 	}
+}
+
+// underLimit reports whether the rate limit admits a call now, and counts the call.
+func (v *service) underLimit(now time.Duration) bool {
+	if v.Limit.Window == 0 {
+		return v.rate.AllowAt(now)
+	}
+	if n := int64(now / v.Limit.Window); n != v.window {
+		v.window, v.admitted = n, 0
+	}
+	v.admitted++
+	return v.admitted <= v.Limit.perWindow()
+}
+
+// untilNext returns the time until the rate limit admits the next call.
+func (v *service) untilNext(now time.Duration) time.Duration {
+	if v.Limit.Window > 0 {
+		return v.Limit.Window - now%v.Limit.Window
+	}
+	after, _ := v.rate.ReserveAt(now)
+	return after
 }
 
 // admitCall removes an admitted call from the backlog.
@@ -155,7 +179,7 @@ func (w jobServer) refuseOverLimit(id uint32) {
 	switch v.Limit.RetryAfter {
 	case SayNothing:
 	case SayNext:
-		after, _ = v.rate.ReserveAt(time.Duration(w.queue.now))
+		after = v.untilNext(time.Duration(w.queue.now))
 	case SayBacklog:
 		all := float64(v.backlog) / v.Limit.Rate * float64(time.Second)
 		after = time.Duration(j.stream.unit(forRetryAfter, 0)*all) + 1

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -272,5 +273,27 @@ func TestCapacityIsExact(t *testing.T) {
 		if low, high := test.latency.Seconds()*math.Ln2*0.9, test.latency.Seconds()*math.Ln2*1.2; test.capacity*test.latency.Seconds() >= 1 && (r.P50.Mean < low || r.P50.Mean > high) {
 			t.Errorf("%+v: the median latency of an idle service is %v s, want between %v and %v", test, r.P50.Mean, low, high)
 		}
+	}
+}
+
+// A limit with windows admits all its calls at the begin of a window, and the Retry-After is the begin of the
+// next window.
+func TestFixedWindows(t *testing.T) {
+	t.Parallel()
+	s := Scenario{
+		Name: "windows", Duration: 30 * second, Drain: 10 * second, Bucket: second,
+		Clients: Clients{Count: 25, Arrivals: Herd, Start: 14 * second},
+		Services: []Service{{
+			Name: "service", Latency: Latency{Distribution: Constant, Mean: ms},
+			Limit: &RateLimit{Rate: 1, Window: 10 * second, RetryAfter: SayNext},
+		}},
+	}
+	literal := contestant(t, "fixed(1s) attempts=3")
+	literal.literal = true
+	r := run(t, s, 2, literal)[0]
+	// Ten calls are admitted in the window of second 14, ten at second 20, and five at second 30.
+	got := []float64{r.Series.Goodput[14], r.Series.Goodput[20], r.Series.Goodput[30]}
+	if want := []float64{10, 10, 5}; !slices.Equal(got, want) || r.Success.Mean != 1 {
+		t.Errorf("successes at 14 s, 20 s and 30 s: %v, want %v; %v", got, want, r.Series.Goodput)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -311,12 +312,20 @@ func (r RateLimit) check(p *problems, at string) {
 	} else if err := r.config().Validate(); err != nil {
 		p.add(at+"rate", "%w", err)
 	}
+	if r.Window != 0 {
+		p.checkDuration(at+"window", r.Window, false)
+		p.check(r.Burst == 0, at+"burst", "not with a window, which admits all its calls at once")
+		p.check(r.Window < 0 || r.perWindow() >= 1, at+"window", "%v admits no call at %v calls per second: use a longer one", r.Window, r.Rate)
+	}
 	switch r.RetryAfter {
 	case SayNothing, SayNext, SayBacklog:
 	default:
 		p.add(at+"retry-after", "%q: want next, backlog or nothing", r.RetryAfter)
 	}
 }
+
+// perWindow returns how many calls a window admits.
+func (r *RateLimit) perWindow() int { return int(math.Round(r.Rate * r.Window.Seconds())) }
 
 // config returns the configuration of the rate limit.
 func (r RateLimit) config() limit.RateConfig {

@@ -64,7 +64,7 @@ func (w *contest) handleLoss(x *rival, who uint32, due uint8) retry.Reason {
 
 // finish ends a call. A reason of 0 means success.
 func (w *contest) finish(x *rival, why retry.Reason) {
-	x.account.End(x.won && !w.policy.prepaid)
+	x.account.End(x.won && !w.policy.Prepaid)
 	w.recordEnd(0, w.queue.now, why)
 }
 

@@ -89,7 +89,8 @@ func (s *search) outcomes(st standing) (list []Outcome) {
 }
 
 // shortfalls sets the field Best of each miss: the best value that any of the
-// candidates reaches, even if the candidate misses other parts of the goal.
+// candidates reaches, even if the candidate misses other parts of the goal. Candidates
+// with few runs do not count.
 func (s *search) shortfalls(misses []Miss, all []standing) []Miss {
 	for i := range misses {
 		m := &misses[i]
@@ -99,7 +100,7 @@ func (s *search) shortfalls(misses []Miss, all []standing) []Miss {
 		a := aims[slices.IndexFunc(aims, func(a aim) bool { return a.name == m.Goal })]
 		for _, st := range all {
 			got := a.of(&st.results[n])
-			if got.N == 0 || a.name == "recovery" && st.results[n].NeverRecovers > 0 {
+			if got.N < fewSeeds || a.name == "recovery" && st.results[n].NeverRecovers > 0 {
 				continue
 			}
 			if a.least {

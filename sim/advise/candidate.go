@@ -30,6 +30,10 @@ func (c candidate) String() string {
 // text returns the text form of the policy, without a cap that none of its delays reaches.
 func (c candidate) text() string {
 	p := c.policy
+	if p.Kind == backoff.Exponential && p.Cap == p.Base && p.Jitter.Hi <= 1 { // the delay never grows
+		p.Schedule = backoff.Schedule{Base: p.Base, Jitter: p.Jitter}
+		return p.String()
+	}
 	if p.Kind != backoff.Decorrelated { // which needs a cap
 		p.Cap = 0
 		if _, longest := p.Bounds(p.Attempts - 1); longest > c.policy.Cap {

@@ -14,6 +14,7 @@ func TestTheTextOfACandidateHasNoCapThatIsNeverReached(t *testing.T) {
 		{"exponential(4s..16s) jitter=full attempts=5", "exponential(4s..16s) jitter=full attempts=5"},
 		{"exponential(4s..16s) jitter=50% attempts=4", "exponential(4s..16s) jitter=50% attempts=4"},
 		{"decorrelated(1s..15s) attempts=2", "decorrelated(1s..15s) attempts=2"},
+		{"exponential(4s..4s) jitter=full attempts=5", "fixed(4s) jitter=full attempts=5"},
 		{"fixed(0s) total-timeout=30s", "fixed(0s) total-timeout=30s"},
 	} {
 		p, err := retry.Parse(tt.policy)

@@ -58,8 +58,9 @@ type Miss struct {
 	Scenario string       `json:"scenario"`
 	Want     float64      `json:"want"` // times in seconds
 	Got      sim.Estimate `json:"got"`
-	Never    float64      `json:"never,omitempty"` // recovery: share of the seeds in which the service did not recover
-	Best     float64      `json:"best"`            // the best value of any candidate, even if it misses other parts
+	Never    float64      `json:"never,omitempty"`   // recovery: share of the seeds in which the service did not recover
+	Success  float64      `json:"success,omitempty"` // p99: share of the calls that succeed, if that is below 99 %
+	Best     float64      `json:"best"`              // the best value of any candidate, even if it misses other parts
 }
 
 // check returns the parts of the goal that a result misses, and its distance
@@ -70,8 +71,8 @@ type Miss struct {
 // success, the value is the share of calls that fail.
 //
 // The margin is the smallest logarithm of the factor by which a value is better than
-// its goal.
-func (g Goal) check(scenario string, r *sim.Result) (misses []Miss, distance, margin float64) {
+// its goal. A margin below least is a miss.
+func (g Goal) check(scenario string, r *sim.Result, least float64) (misses []Miss, distance, margin float64) {
 	margin = math.Inf(1)
 	for _, a := range g.aims() {
 		got := a.of(r)
@@ -95,15 +96,31 @@ func (g Goal) check(scenario string, r *sim.Result) (misses []Miss, distance, ma
 			d = 5
 		}
 		margin = math.Min(margin, -d)
-		if d > 1e-9 {
+		if d += least; d > 1e-9 {
 			m := Miss{Goal: a.name, Scenario: scenario, Want: a.want, Got: got}
 			if a.name == "recovery" {
 				m.Never = r.NeverRecovers
+			}
+			if a.name == "p99" && r.Success.Mean < 0.99 {
+				m.Success = r.Success.Mean
 			}
 			misses, distance = append(misses, m), distance+d
 		}
 	}
 	return misses, distance, margin
+}
+
+// uncertain reports whether the mean of the measure reaches the goal, so that only
+// the interval misses it.
+func (m *Miss) uncertain() bool {
+	switch {
+	case m.Got.N == 0 || m.Never > 0 || m.Success > 0:
+		return false
+	case m.Goal == "success" || m.Goal == "through":
+		return m.Got.Mean >= m.Want
+	default:
+		return m.Got.Mean <= m.Want
+	}
 }
 
 // fewSeeds is the least number of runs whose interval counts.

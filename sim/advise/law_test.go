@@ -36,6 +36,15 @@ type lawCase struct {
 func (c lawCase) String() string {
 	s, g := c.service, c.goal
 	text := fmt.Sprintf("--rate %.4g --capacity %.4g --latency %v --errors %.4g --black-holes %.4g --outage %v --deadline %v", s.Rate, s.Capacity, s.Latency, s.Errors, s.BlackHole, s.Outage, c.deadline)
+	if s.Shape != "" {
+		text += " --shape " + string(s.Shape)
+	}
+	if s.Queue > 0 {
+		text += fmt.Sprintf(" --queue %d", s.Queue)
+	}
+	if s.Shedding {
+		text += " --shedding"
+	}
 	for _, f := range []struct {
 		name string
 		set  bool
@@ -70,6 +79,13 @@ func drawLawCase(random *rand.Rand, maxRate float64) lawCase {
 	if random.IntN(3) == 0 {
 		s.BlackHole = rounded(between(0.0001, 0.05))
 	}
+	if random.IntN(2) == 0 {
+		s.Shape = []sim.Distribution{sim.Constant, sim.Lognormal}[random.IntN(2)]
+	}
+	if random.IntN(4) == 0 {
+		s.Queue = 1 + random.IntN(50)
+	}
+	s.Shedding = random.IntN(4) == 0
 	c := lawCase{service: s, deadline: time.Duration(pick(5, 10, 30, 30, 60, 120)) * time.Second}
 	for c.deadline < 2*s.Latency {
 		c.deadline *= 2
@@ -109,6 +125,15 @@ func naivePolicies(deadline time.Duration) (list []sim.Contestant) {
 	return list
 }
 
+// parse parses a policy. A [retry.Runner] refuses hedges, so retry.Must would too.
+func parse(text string) retry.Policy {
+	p, err := retry.Parse(text)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
 // randomPolicy draws a policy that ends at the deadline.
 func randomPolicy(random *rand.Rand, n int, deadline time.Duration, hedges bool) sim.Contestant {
 	between := func(lo, hi time.Duration) time.Duration {
@@ -128,11 +153,16 @@ func randomPolicy(random *rand.Rand, n int, deadline time.Duration, hedges bool)
 	if hedges && random.IntN(2) == 0 {
 		text += one(" hedge=p95/5%", " hedge=p90/10%", " hedge=p75/25%", " hedge=p50/50%")
 	}
-	c := sim.Contestant{Name: fmt.Sprintf("%d: %s", n, text), Policy: retry.Must(text).Policy()}
+	c := sim.Contestant{Name: fmt.Sprintf("%d: %s", n, text), Policy: parse(text)}
 	if random.IntN(6) == 0 {
 		c.Name, c.Breaker = c.Name+" and a breaker", new(breaker.Config)
 	}
 	return c
+}
+
+// goalCases returns the ordinary day and the cases that have a goal.
+func goalCases(cases []advise.Case) []advise.Case {
+	return slices.DeleteFunc(slices.Clone(cases), func(c advise.Case) bool { return c.Goal == (advise.Goal{}) && c.Scenario.Name != "ordinary" })
 }
 
 // measureAll simulates contestants in the scenarios of the cases, for ten times as long
@@ -140,11 +170,11 @@ func randomPolicy(random *rand.Rand, n int, deadline time.Duration, hedges bool)
 func measureAll(t *testing.T, cases []advise.Case, list []sim.Contestant) (results [][]sim.Result) {
 	t.Helper()
 	for _, c := range cases {
-		s, seeds := c.Scenario, 40
+		s, seeds := c.Scenario, 24
 		if s.Name == "ordinary" {
 			s.Duration *= 10
 			s.Bucket *= 10
-			seeds = 6
+			seeds = 4
 		}
 		report, err := sim.Run(t.Context(), s, list, sim.Options{Seed: 1 << 40, Seeds: seeds})
 		if err != nil {
@@ -195,7 +225,7 @@ func shortfall(cases []advise.Case, results [][]sim.Result, i int) (short, sure 
 // that the advice calls unreachable are tried by random policies.
 func TestTheAdviceIsNeverWorseThanANaivePolicy(t *testing.T) {
 	t.Parallel()
-	number, policies, maxRate := *lawServices, *lawRandom, 40.0
+	number, policies, maxRate := *lawServices, *lawRandom, 3.0
 	if number == 0 {
 		number, policies, maxRate = 2, 50, 1.5
 	}
@@ -225,11 +255,12 @@ func checkLaw(t *testing.T, n int, c lawCase, policies int) (findings []string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	advised := sim.Contestant{Name: "advised", Policy: retry.Must(a.Policy).Policy()}
+	advised := sim.Contestant{Name: "advised", Policy: parse(a.Policy)}
 	if a.Breaker {
 		advised.Breaker = new(breaker.Config)
 	}
 	list := append([]sim.Contestant{advised}, naivePolicies(c.deadline)...)
+	cases = goalCases(cases)
 	results := measureAll(t, cases, list)
 	own, _ := shortfall(cases, results, 0)
 	day := results[0][0].Success
@@ -241,14 +272,18 @@ func checkLaw(t *testing.T, n int, c lawCase, policies int) (findings []string) 
 		switch {
 		case sure <= 0 && own > 0.002 && !a.Reached:
 			add("false unreachable: %s reaches the goal (%.4f), the advice does not (%.4f)", list[i].Name, other, own)
-		case own > 0 && other < own-0.01 && gain > -0.01:
+		case own > 0 && other < own-max(0.01, own/50) && gain > -0.005:
 			add("goal: %s is nearer to the goal (%.4f) than the advice (%.4f), and its ordinary day is %+.4f", list[i].Name, other, own, gain)
 		}
 		if gain > 0.01 && !said {
 			add("day: %s has %.4f on an ordinary day, the advice %.4f, and does not say so", list[i].Name, results[0][i].Success.Mean, day.Mean)
 		}
 	}
-	for i, o := range a.Outcomes {
+	for _, o := range a.Outcomes {
+		i := slices.IndexFunc(cases, func(c advise.Case) bool { return c.Scenario.Name == o.Scenario })
+		if i < 0 {
+			continue
+		}
 		r := &results[i][0]
 		for _, p := range []struct {
 			what      string

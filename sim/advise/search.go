@@ -19,6 +19,7 @@ type search struct {
 	naive       []candidate
 	known       map[candidate]standing // every candidate that was simulated, with its last standing
 	patient     []float64              // for each case, the success of one attempt that waits until the deadline
+	least       float64                // the margin that a candidate must have to reach the goal
 	fresh       uint64                 // added to the seed, so that a later comparison does not use the seeds of an earlier one
 	runs        int
 	events      int
@@ -31,7 +32,7 @@ var rungs = []struct{ seeds, keep int }{{1, 40}, {2, 16}, {4, 8}}
 
 // climb compares the candidates in rounds until a few are left, and returns
 // those, the best first. The first round leaves out the scenarios without a goal.
-func (s *search) climb(ctx context.Context, _ []standing) ([]standing, error) {
+func (s *search) climb(ctx context.Context) ([]standing, error) {
 	list := unique(append(s.searchSpace.candidates(), s.naive...))
 	s.estimateRuns(len(list))
 	for i, rung := range rungs {
@@ -142,6 +143,7 @@ func (s *search) refine(ctx context.Context, standings []standing) ([]standing, 
 // compareWithNaive compares the best standings with the naive policies, with new seeds.
 func (s *search) compareWithNaive(ctx context.Context, standings []standing) ([]standing, error) {
 	s.fresh = 1 << 32
+	defer func() { s.fresh = 0 }()
 	return s.rank(ctx, unique(append(candidatesOf(survivors(standings, finalists)), s.naive...)), s.options.Seeds)
 }
 
@@ -178,27 +180,41 @@ const (
 	dayFactor   = 10
 )
 
-// check measures candidates for the last time, with seeds that no comparison has
-// used.
-func (s *search) check(ctx context.Context, list ...candidate) ([]standing, error) {
-	s.fresh = 3 << 32
-	return s.measure(ctx, list, func(c *Case) (sim.Scenario, int) {
-		scenario := c.Scenario
-		if c.hasEnd() || len(scenario.Services) == 0 || scenario.Clients.Arrivals == sim.Herd {
-			return scenario, checkFactor * s.options.Seeds
+// check measures a candidate for the last time, with seeds that no comparison has
+// used. If only the intervals miss the goal, it measures with more seeds.
+func (s *search) check(ctx context.Context, c candidate) (st standing, err error) {
+	s.fresh, s.least = 3<<32, 0
+	for _, times := range []int{1, 4} {
+		list, err := s.measure(ctx, []candidate{c}, func(c *Case) (sim.Scenario, int) {
+			scenario := c.Scenario
+			if c.hasEnd() || len(scenario.Services) == 0 || scenario.Clients.Arrivals == sim.Herd {
+				return scenario, times * checkFactor * s.options.Seeds
+			}
+			scenario.Duration *= dayFactor
+			scenario.Bucket *= dayFactor
+			return scenario, times * max(s.options.Seeds*checkFactor/dayFactor, fewSeeds)
+		})
+		if err != nil {
+			return st, err
 		}
-		scenario.Duration *= dayFactor
-		scenario.Bucket *= dayFactor
-		return scenario, max(s.options.Seeds*checkFactor/dayFactor, fewSeeds)
-	})
+		st = list[0]
+		if st.reached() || slices.ContainsFunc(st.misses, func(m Miss) bool { return !m.uncertain() }) {
+			break
+		}
+	}
+	return st, nil
 }
 
 // decide measures the best of the candidates, all of which it gets in the order of
 // preference, for the last time. It goes on with others, as long as one of them may be
 // better than the best so far. It returns what it has measured, the best first.
-func (s *search) decide(ctx context.Context, standings []standing) ([]standing, error) {
-	checked, err := s.check(ctx, standings[0].candidate)
-	if err != nil {
+func (s *search) decide(ctx context.Context, standings []standing) (checked []standing, err error) {
+	measure := func(c candidate) error {
+		st, err := s.check(ctx, c)
+		checked = inOrder(append(checked, st), preferred)
+		return err
+	}
+	if err := measure(standings[0].candidate); err != nil {
 		return nil, err
 	}
 	for range maxChecked - 1 {
@@ -206,21 +222,20 @@ func (s *search) decide(ctx context.Context, standings []standing) ([]standing, 
 		if !found {
 			break
 		}
-		more, err := s.check(ctx, next)
-		if err != nil {
+		if err := measure(next); err != nil {
 			return nil, err
 		}
-		checked = inOrder(append(checked, more...), preferred)
 	}
 	kindest := standings[choose(standings, false)]
-	if kindest.day > checked[0].day+kindest.dayNoise() && !slices.ContainsFunc(checked, func(st standing) bool { return st.candidate == kindest.candidate }) {
-		more, err := s.check(ctx, kindest.candidate)
-		if err != nil {
-			return nil, err
-		}
-		checked = inOrder(append(checked, more...), preferred)
+	if kindest.day > checked[0].day+kindest.dayNoise() && !contains(checked, kindest.candidate) {
+		err = measure(kindest.candidate)
 	}
-	return checked, nil
+	return checked, err
+}
+
+// contains reports whether one of the standings is that of the candidate.
+func contains(list []standing, c candidate) bool {
+	return slices.ContainsFunc(list, func(st standing) bool { return st.candidate == c })
 }
 
 // maxChecked is the largest number of candidates in the last measurement.
@@ -233,8 +248,7 @@ func (s *search) rival(checked, standings []standing) (candidate, bool) {
 	best := checked[0]
 	var rivals []standing
 	for _, st := range standings {
-		known := slices.ContainsFunc(checked, func(other standing) bool { return other.candidate == st.candidate })
-		if !known && preferred([]standing{best, st}) == 1 {
+		if !contains(checked, st.candidate) && preferred([]standing{best, st}) == 1 {
 			rivals = append(rivals, st)
 		}
 	}
@@ -294,7 +308,7 @@ func (s *search) measure(ctx context.Context, list []candidate, how func(*Case) 
 			days++
 		}
 		for i := range report.Results {
-			standings[i].add(n, c, s.patient[n], s.isDay(c), &report.Results[i])
+			standings[i].add(n, c, s.patient[n], s.least, s.isDay(c), &report.Results[i])
 		}
 	}
 	for i := range standings {
@@ -308,8 +322,8 @@ func (s *search) measure(ctx context.Context, list []candidate, how func(*Case) 
 }
 
 // add adds the result of case n.
-func (st *standing) add(n int, c *Case, patient float64, day bool, r *sim.Result) {
-	misses, distance, margin := c.Goal.check(c.Scenario.Name, r)
+func (st *standing) add(n int, c *Case, patient, least float64, day bool, r *sim.Result) {
+	misses, distance, margin := c.Goal.check(c.Scenario.Name, r, least)
 	st.misses = append(st.misses, misses...)
 	st.distance += distance
 	st.margin = math.Min(st.margin, margin)

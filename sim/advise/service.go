@@ -12,13 +12,17 @@ import (
 
 // Service describes a service and its callers.
 type Service struct {
-	Rate      float64       // calls per second
-	Capacity  float64       // calls per second that it can serve; 0 means twice the rate
-	Latency   time.Duration // mean duration of a call without queueing
-	Processes int           // number of processes that call it, each with its own budget and breaker; 0 means 10
-	Errors    float64       // share of the calls that fail on a normal day; 0 means 1 %
-	BlackHole float64       // share of the calls that are never answered; 0 means 0.1 %
-	Outage    time.Duration // how long it may be down; 0 means 30s
+	Rate      float64          // calls per second
+	Capacity  float64          // calls per second that it can serve; 0 means twice the rate
+	Latency   time.Duration    // mean duration of a call without queueing
+	Shape     sim.Distribution // of the latency; empty means exponential
+	Sigma     float64          // of a lognormal shape: standard deviation of the logarithm; 0 means 1
+	Queue     int              // calls that may wait, others are rejected; 0 means any number
+	Shedding  bool             // the service drops a queued call whose caller no longer waits
+	Processes int              // number of processes that call it, each with its own budget and breaker; 0 means 10
+	Errors    float64          // share of the calls that fail on a normal day; 0 means 1 %
+	BlackHole float64          // share of the calls that are never answered; 0 means 0.1 %
+	Outage    time.Duration    // how long it may be down; 0 means 30s
 }
 
 // Validate reports everything that is wrong with the service, each problem with
@@ -30,6 +34,14 @@ func (s Service) Validate() error {
 	p.Check(s.Capacity == 0 || s.Capacity > s.Rate,
 		"capacity: %v is not above the rate of %v: no policy helps a service with too little capacity", s.Capacity, s.Rate)
 	p.Check(s.Latency > 0 && s.Latency <= time.Hour, "latency: %v is not above 0 and at most an hour", s.Latency)
+	p.Check(s.Queue >= 0, "queue: %d is negative", s.Queue)
+	switch s.Shape {
+	case "", sim.Constant, sim.Exponential, sim.Lognormal:
+	default:
+		p.Add("shape: %q: want constant, exponential or lognormal", s.Shape)
+	}
+	p.Check(s.Sigma >= 0 && s.Sigma <= 10, "sigma: %v is not between 0 and 10", s.Sigma)
+	p.Check(s.Sigma == 0 || s.Shape == sim.Lognormal, "sigma: only the shape lognormal has one")
 	p.Check(s.Processes >= 0 && s.Processes <= 1_000_000, "processes: %d is not between 1 and 1000000", s.Processes)
 	p.Check(s.Errors >= 0 && s.Errors <= 0.9, "errors: %v is not a share up to 0.9", s.Errors)
 	p.Check(s.BlackHole >= 0 && s.BlackHole <= 0.9, "black-holes: %v is not a share up to 0.9", s.BlackHole)
@@ -84,10 +96,18 @@ func (s Service) scenario(name, about string, failing time.Duration, failures ..
 		Clients: sim.Clients{Count: 20 * s.Processes, Arrivals: sim.Open, Rate: s.Rate, Sharing: 20},
 		Services: []sim.Service{{
 			Name: "service", Workers: max(1, int(math.Round(s.Capacity*s.Latency.Seconds()))), Capacity: s.Capacity,
-			Latency: sim.Latency{Distribution: sim.Exponential, Mean: s.Latency},
+			Latency: s.latency(), Queue: s.Queue, Deadlines: s.Shedding,
 		}},
 		Failures: failures,
 	}
+}
+
+func (s Service) latency() sim.Latency {
+	l := sim.Latency{Distribution: cmp.Or(s.Shape, sim.Exponential), Mean: s.Latency, Sigma: s.Sigma}
+	if l.Distribution == sim.Lognormal {
+		l.Sigma = cmp.Or(l.Sigma, 1)
+	}
+	return l
 }
 
 // lasting returns the duration of a scenario whose failures end at the time failing:

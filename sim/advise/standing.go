@@ -42,6 +42,10 @@ var (
 	toGoal = criterion{func(st *standing) float64 { return st.distance }, constant(0.01)}
 	onDay  = criterion{func(st *standing) float64 { return -st.day }, (*standing).dayNoise}
 
+	// aboutOnDay is onDay for goals that no candidate reaches: candidates whose days
+	// differ by less than a point are compared by their distance from the goal.
+	aboutOnDay = criterion{onDay.of, func(st *standing) float64 { return math.Max(st.dayNoise(), 0.009) }}
+
 	// later are the criteria for candidates that are equal on the goal and on an
 	// ordinary day.
 	later = []criterion{
@@ -67,7 +71,8 @@ func (st *standing) dayNoise() float64 {
 //   - A policy that reaches the goal is better than one that does not.
 //   - Of those that reach it, the one is better with which more calls succeed on an
 //     ordinary day. If none reaches it, the ordinary day comes first and the distance
-//     from the goal second: a goal that is missed anyway is worth no harm.
+//     from the goal second: a goal that is missed anyway is worth no harm beyond a
+//     fraction of a point.
 //   - Then the criteria later decide.
 //
 // At each step, all that are equal to the best within the tolerance stay. So the
@@ -80,10 +85,11 @@ func preferred(list []standing) int {
 func nearest(list []standing) int { return choose(list, true) }
 
 func choose(list []standing, goalFirst bool) int {
-	criteria := append([]criterion{onDay, toGoal}, later...)
+	first := []criterion{aboutOnDay, toGoal}
 	if goalFirst {
-		criteria[0], criteria[1] = toGoal, onDay
+		first = []criterion{toGoal, onDay}
 	}
+	criteria := slices.Concat(first, later)
 	left := make([]int, len(list))
 	for i := range left {
 		left[i] = i

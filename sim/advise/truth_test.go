@@ -70,7 +70,7 @@ func simulateLong(t *testing.T, s sim.Scenario, a *advise.Advice) sim.Result {
 
 func simulate(t *testing.T, s sim.Scenario, a *advise.Advice, seeds int) sim.Result {
 	t.Helper()
-	c := sim.Contestant{Name: "advised", Policy: retry.Must(a.Policy).Policy()}
+	c := sim.Contestant{Name: "advised", Policy: parse(a.Policy)}
 	if a.Breaker {
 		c.Breaker = new(breaker.Config)
 	}

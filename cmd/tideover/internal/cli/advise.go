@@ -45,6 +45,11 @@ fixed(1s) attempts=3, as exponential(1s) jitter=full attempts=5, as each preset,
 as your own policies (--policy), on the goal and on an ordinary day. If the goal
 forces a loss on an ordinary day, the first line says how large it is.
 
+--show DIR writes the scenarios, with the advised policy and naive ones, to files that
+"tideover sim" reads: see what the advice is based on, and compare policies of your
+own. The built-in scenarios of "tideover sim" are other services, so the advice is not
+the best policy there.
+
 The budget and the breaker of a policy belong to one process: each process has its
 own, and the simulation has --processes of them.
 
@@ -72,6 +77,7 @@ Exit codes:
 const adviseExample = `  tideover advise --rate 200 --latency 100ms --success 99.9%
   tideover advise --rate 200 --capacity 300 --latency 100ms --errors 2% --success 99.9% --recovery 10s --load 1.2
   tideover advise --rate 20 --latency 2s --outage 5s --deadline 1m --through 99%
+  tideover advise --rate 200 --latency 100ms --success 99% --policy "fixed(1s) attempts=3" --show mine
   tideover advise contention --success 99%
   tideover advise my-service.yaml --success 99% --json | jq -r .policy`
 
@@ -82,6 +88,8 @@ type adviseOptions struct {
 	goal     advise.Goal
 	deadline duration
 	policies []string // the caller's own
+	show     string   // folder for the scenarios
+	html     string   // folder for the pages
 	options  advise.Options
 }
 
@@ -100,6 +108,10 @@ func newAdvise(io Streams) *cobra.Command {
 	f.Float64Var(&o.service.Rate, "rate", 0, "calls per second")
 	f.Float64Var(&o.service.Capacity, "capacity", 0, "calls per second that the service can do (default twice the rate)")
 	f.Var((*duration)(&o.service.Latency), "latency", "mean response time of the healthy service")
+	f.StringVar((*string)(&o.service.Shape), "shape", "", "distribution of the response time: constant, exponential or lognormal (default exponential)")
+	f.Float64Var(&o.service.Sigma, "sigma", 0, "of a lognormal response time: the standard deviation of the logarithm (default 1)")
+	f.IntVar(&o.service.Queue, "queue", 0, "calls that may wait at the service; it rejects others (default any number)")
+	f.BoolVar(&o.service.Shedding, "shedding", false, "the service drops waiting calls whose caller no longer waits")
 	f.IntVar(&o.service.Processes, "processes", 0, "processes that call it, each with its own budget and breaker (default 10)")
 	f.Var((*fraction)(&o.service.Errors), "errors", "share of calls that fail on an ordinary day (default 1%)")
 	f.Var((*fraction)(&o.service.BlackHole), "black-holes", "share of calls that are never answered (default 0.1%)")
@@ -116,13 +128,17 @@ func newAdvise(io Streams) *cobra.Command {
 	f.Uint64Var(&o.options.Seed, "seed", 0, "seed of the random numbers; the same seed gives the same advice")
 	f.IntVar(&o.options.Seeds, "seeds", 0, "runs of each finalist (default 8; 400 in scenarios with writers, which have few calls)")
 	f.IntVar(&o.options.Workers, "workers", 0, "number of processors to use (default: all)")
+	f.StringVar(&o.show, "show", "", "also write each scenario, with the advice, to a file in `DIR` that \"tideover sim\" reads")
+	f.StringVar(&o.html, "html", "", "also write an HTML page for each scenario to `DIR`, as \"tideover sim --html\" does")
 	f.BoolVarP(&o.json, "json", "j", false, "print JSON")
+	_ = cmd.MarkFlagDirname("show")
+	_ = cmd.MarkFlagDirname("html")
 	setGroupedHelp(cmd, "The service", "The goal")
 	return cmd
 }
 
 var (
-	serviceFlags = []string{"rate", "capacity", "latency", "processes", "errors", "black-holes", "outage"}
+	serviceFlags = []string{"rate", "capacity", "latency", "shape", "sigma", "queue", "shedding", "processes", "errors", "black-holes", "outage"}
 	goalFlags    = []string{"success", "p99", "recovery", "load", "through"}
 )
 
@@ -138,6 +154,9 @@ func (o *adviseOptions) run(ctx context.Context, cmd *cobra.Command, args []stri
 	if err != nil {
 		return err
 	}
+	if err := o.makeFolders(); err != nil {
+		return err
+	}
 	progress := newSimProgress(o.io.Err, 0)
 	progress.about, o.options.Progress = "about ", progress.step
 	a, err := advise.For(ctx, advise.Request{Cases: cases, Deadline: time.Duration(o.deadline), Policies: own}, o.options)
@@ -145,7 +164,8 @@ func (o *adviseOptions) run(ctx context.Context, cmd *cobra.Command, args []stri
 	if err != nil {
 		return err
 	}
-	err = o.printRendered(a, func(s *screen) []string { return adviceLines(a, s) })
+	files := o.writeFiles(ctx, cases, a)
+	err = errors.Join(files, o.printRendered(a, func(s *screen) []string { return adviceLines(a, s) }))
 	if err == nil && !a.Reached {
 		return exitError{Code: codeMissed}
 	}

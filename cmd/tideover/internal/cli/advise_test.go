@@ -4,11 +4,15 @@ package cli
 
 import (
 	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/tideover/tideover/retry"
+	"github.com/tideover/tideover/sim"
 	"github.com/tideover/tideover/sim/advise"
 )
 
@@ -142,5 +146,39 @@ func TestAdviseTakesZeroAsNone(t *testing.T) {
 	var a advise.Advice
 	if err := json.Unmarshal([]byte(got.out), &a); err != nil || got.code != 0 || a.Outcomes[0].Success.Mean != 1 {
 		t.Errorf("%v: %+v", err, got)
+	}
+}
+
+func TestAdviseShowsItsScenarios(t *testing.T) {
+	t.Parallel()
+	dir, pages := filepath.Join(t.TempDir(), "show"), t.TempDir()
+	got := tideover(t, append(smallService, "--success", "98%", "--shape", "lognormal", "--queue", "20", "--shedding",
+		"--policy", "fixed(2s) attempts=2", "--show", dir, "--html", pages, "--json")...)
+	var a advise.Advice
+	if err := json.Unmarshal([]byte(got.out), &a); err != nil || got.code != 0 {
+		t.Fatalf("%v: %+v", err, got)
+	}
+	for _, o := range a.Outcomes {
+		shown := tideover(t, "sim", filepath.Join(dir, o.Scenario+".yaml"), "--json")
+		var r sim.Report
+		if err := json.Unmarshal([]byte(shown.out), &r); err != nil || shown.code != 0 {
+			t.Fatalf("%v: %+v", err, shown)
+		}
+		if r.Results[0].Name != "advised" || r.Results[0].Policy != a.Policy || len(r.Results) != 5 {
+			t.Errorf("%s: the first policy of %d is %s, want the advised one, %s", o.Scenario, len(r.Results), r.Results[0].Policy, a.Policy)
+		}
+		// The same scenario gives the same success, but for the noise of five short runs.
+		if diff := math.Abs(r.Results[0].Success.Mean - o.Success.Mean); diff > 3*(r.Results[0].Success.Half+o.Success.Half)+0.01 {
+			t.Errorf("%s: success %v with sim, %v with advise", o.Scenario, r.Results[0].Success, o.Success)
+		}
+		if page, err := os.ReadFile(filepath.Join(pages, o.Scenario+".html")); err != nil || !strings.Contains(string(page), "advised") {
+			t.Errorf("%s: no page: %v", o.Scenario, err)
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "ordinary.yaml"))
+	for _, want := range []string{"distribution: lognormal", "queue: 20", "deadlines: true", "own-1: fixed(2s) attempts=2 total-timeout=30s"} {
+		if err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%v: nothing about %q in\n%s", err, want, text)
+		}
 	}
 }

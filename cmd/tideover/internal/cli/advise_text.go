@@ -55,8 +55,12 @@ func adviceVerdict(a *advise.Advice) string {
 	return text + "."
 }
 
-// perProcessLines says which parts of the policy each process has for itself.
+// perProcessLines says which parts of the policy each process has for itself, and which not all
+// programs support.
 func perProcessLines(policy string, breaker bool) []string {
+	if strings.Contains(policy, "hedge=") {
+		return []string{"Not every program supports a hedge, see docs/policy.md. Each process has its own limit of hedges, its own budget and its own breaker, if any."}
+	}
 	switch hasBudget := strings.Contains(policy, "budget="); {
 	case hasBudget && breaker:
 		return []string{"Each process has its own budget and its own breaker."}
@@ -93,6 +97,8 @@ func describeMiss(m *advise.Miss) string {
 	switch {
 	case m.Goal == "recovery" && m.Never > 0:
 		text = fmt.Sprintf("%s: goal is recovery within %s, but the service never recovers in %s of the runs", m.Scenario, formatMeasure(m.Goal, m.Want), percent(m.Never))
+	case m.Success > 0:
+		return fmt.Sprintf("%s: goal is %s, got %s, but only %s of the calls succeed, and 99 %% must", m.Scenario, describeGoal(m), formatEstimate(m.Goal, m.Got), percent(m.Success))
 	case m.Got.N == 0:
 		return fmt.Sprintf("%s: goal is %s, but no call succeeds", m.Scenario, describeGoal(m))
 	}

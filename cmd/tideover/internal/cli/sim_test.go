@@ -242,6 +242,7 @@ func TestSimRefuses(t *testing.T) {
 			"mine.yaml:10:37: failures[0].until: 1s is not after", "mine.yaml:12:10: policies.naive:", "> 12 |   naive: fxed(100ms)",
 		}},
 		{"no such scenario", []string{"herdd"}, 125, []string{`unknown scenario "herdd"; did you mean "herd"?`}},
+		{"a file that does not exist", []string{"herdd.yaml"}, 125, []string{"scenario herdd.yaml: no such file"}},
 		{"a name that is like none", []string{"xyzzyxyzzy"}, 125, []string{`unknown scenario "xyzzyxyzzy": want one of `, "; or name a file"}},
 		{"a name that is like a part of the message", []string{"or-a-file"}, 125, []string{`unknown scenario "or-a-file": want one of `}},
 		{"a folder", []string{t.TempDir()}, 125, []string{"is a folder"}},

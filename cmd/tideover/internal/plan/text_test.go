@@ -107,3 +107,14 @@ func TestList(t *testing.T) {
 	}
 	testfile.Golden(t, "testdata/presets.txt", b.Bytes())
 }
+
+func TestADecorrelatedDelayBetweenEqualLimitsHasNoJitter(t *testing.T) {
+	t.Parallel()
+	const note = "These delays have no jitter"
+	for text, want := range map[string]bool{"decorrelated(20s..20s) attempts=3": true, "decorrelated(20s..21s) attempts=3": false, "decorrelated(20s..20s)": false} {
+		p := parse(t, Options{}, text)[0]
+		if got := strings.Contains(strings.Join(p.Notes(), " "), note); got != want {
+			t.Errorf("%s: says that there is no jitter: %v, want %v", text, got, want)
+		}
+	}
+}

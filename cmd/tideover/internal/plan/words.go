@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/backoff"
 	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/retry"
@@ -16,12 +17,20 @@ import (
 // show.
 func (p *Plan) Notes() []string {
 	var notes []string
-	for _, n := range []string{p.waits(), p.longest(), p.timeout(), p.throttled(), p.server(), p.budget(), p.hedge(), p.reset()} {
+	for _, n := range []string{p.waits(), p.constantDelay(), p.longest(), p.timeout(), p.throttled(), p.server(), p.budget(), p.hedge(), p.reset()} {
 		if n != "" {
 			notes = append(notes, n)
 		}
 	}
 	return notes
+}
+
+// constantDelay says that a schedule that is random by its name is not.
+func (p *Plan) constantDelay() string {
+	if len(p.Retries) == 0 || p.Policy.Kind != backoff.Decorrelated || p.Policy.Random() {
+		return ""
+	}
+	return fmt.Sprintf("These delays have no jitter: a decorrelated delay is random between its base and its cap, and both are %s. Raise the cap.", textfmt.ShortDuration(p.Policy.Base))
 }
 
 // waits describes the sum of the waits.

@@ -66,6 +66,7 @@ func (r *reader) policy(at strictyaml.Place, name, text string, f *File) *sim.Co
 // equipment is a policy in a file that is written as a map, with an optional breaker.
 type equipment struct {
 	Policy  string
+	Prepaid bool
 	Breaker *breaker.Config
 }
 
@@ -82,9 +83,9 @@ func (r *reader) equipped(name string, at strictyaml.Place, f *File) {
 		return
 	}
 	c := r.policy(here, name, e.Policy, f)
-	if c != nil && e.Breaker != nil {
+	if c != nil && (e.Breaker != nil || e.Prepaid) {
 		r.places[contestant(len(f.Policies)-1)] = at
-		c.Breaker = e.Breaker
+		c.Breaker, c.Prepaid = e.Breaker, e.Prepaid
 	}
 }
 

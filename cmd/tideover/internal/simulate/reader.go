@@ -118,15 +118,17 @@ func (f File) YAML() string {
 		b.WriteString(policiesKey + ":\n")
 	}
 	for _, c := range f.Policies {
-		if c.Breaker == nil {
+		if c.Breaker == nil && !c.Prepaid {
 			fmt.Fprintf(&b, "  %s: %s\n", yamlText(c.Name), yamlText(c.Policy.String()))
 			continue
 		}
 		fmt.Fprintf(&b, "  %s:\n", yamlText(c.Name))
-		writeFields(&b, reflect.ValueOf(equipment{Policy: c.Policy.String()}), "    ")
-		if *c.Breaker != (breaker.Config{}) {
+		writeFields(&b, reflect.ValueOf(equipment{Policy: c.Policy.String(), Prepaid: c.Prepaid}), "    ")
+		switch {
+		case c.Breaker == nil:
+		case *c.Breaker != breaker.Config{}:
 			writeValue(&b, "breaker", reflect.ValueOf(c.Breaker), "    ")
-		} else {
+		default:
 			b.WriteString("    breaker: {}\n")
 		}
 	}

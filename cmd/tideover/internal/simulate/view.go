@@ -85,15 +85,19 @@ func (v *View) noRecovery() string {
 	case len(v.Scenario.Failures) == 0:
 		return "There is no row for the recovery, because nothing fails in this scenario."
 	default:
-		return "There is no row for the recovery, because a failure lasts until the last call has started."
+		return "There is no row for the recovery, because the last failure ends after the last call has started, or never."
 	}
 }
 
-// settles reports whether there are failures, and all of them end while calls still start. If all
-// calls arrive at once, see [View.crowd], it does not matter when the failures end.
+// settles reports whether there are failures that end, and all of these end while calls still
+// start. Failures that never end, such as a usual share of errors, do not matter. If all calls
+// arrive at once, see [View.crowd], it does not matter when the failures end.
 func (v *View) settles() bool {
-	lasts := func(f sim.Failure) bool { return v.until(f) >= v.Scenario.Duration && !v.crowd() }
-	return len(v.Scenario.Failures) > 0 && !slices.ContainsFunc(v.Scenario.Failures, lasts)
+	end := time.Duration(0)
+	for _, f := range v.Scenario.Failures {
+		end = max(end, f.Until)
+	}
+	return end > 0 && (end < v.Scenario.Duration || v.crowd())
 }
 
 // until returns when a failure ends: at the end of the run if it has no end of its own.

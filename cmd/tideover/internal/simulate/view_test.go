@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -313,4 +314,33 @@ func TestDescribe(t *testing.T) {
 		}
 	}
 	testfile.Golden(t, "testdata/describe.txt", []byte(b.String()))
+}
+
+// A usual share of errors never ends, and does not hide the recovery from an outage.
+func TestAPermanentFailureDoesNotHideTheRecovery(t *testing.T) {
+	t.Parallel()
+	minute := time.Minute
+	outage := func(until time.Duration) sim.Failure {
+		return sim.Failure{Kind: sim.Outage, From: time.Second, Until: until}
+	}
+	usual := sim.Failure{Kind: sim.Errors, Share: 0.01}
+	for _, tt := range []struct {
+		what     string
+		failures []sim.Failure
+		want     bool
+	}{
+		{"nothing", nil, false},
+		{"only usual errors", []sim.Failure{usual}, false},
+		{"an outage", []sim.Failure{outage(minute / 2)}, true},
+		{"an outage and usual errors", []sim.Failure{usual, outage(minute / 2)}, true},
+		{"an outage to the end", []sim.Failure{usual, outage(minute)}, false},
+	} {
+		v := madeUp([]float64{1, 1, 1, 1, 1})
+		v.Scenario.Duration, v.Scenario.Failures, v.Scenario.Clients.Arrivals = minute, tt.failures, sim.Open
+		v.Scenario.Writers, v.Scenario.Group = nil, nil
+		has := slices.ContainsFunc(v.rows(), func(m *measure) bool { return m.name == "recovery" })
+		if has != tt.want || has == (v.noRecovery() != "") {
+			t.Errorf("%s: has a row for the recovery: %v, want %v; the sentence is %q", tt.what, has, tt.want, v.noRecovery())
+		}
+	}
 }

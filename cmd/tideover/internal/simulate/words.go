@@ -140,6 +140,9 @@ func service(v sim.Service) string {
 	text += "."
 	if l := v.Limit; l != nil {
 		text += fmt.Sprintf(" It accepts %s calls per second", number(l.Rate))
+		if l.Window > 0 {
+			text += fmt.Sprintf(", counted in windows of %s", textfmt.ShortDuration(l.Window))
+		}
 		if l.RetryAfter != sim.SayNothing {
 			text += " and sends Retry-After to the others"
 		}
