@@ -148,14 +148,14 @@ func For(ctx context.Context, r Request, o Options) (*Advice, error) {
 	}
 	r.Deadline = cmp.Or(r.Deadline, DefaultDeadline)
 	space := newSearchSpace(r.Cases, r.Deadline)
-	s := &search{request: r, options: o, searchSpace: space, naive: space.naive(r.Policies), known: map[candidate]standing{}}
+	s := &search{request: r, options: o, searchSpace: space, naive: space.naive(r.Policies), known: map[candidate]standing{}, stretch: 1}
 	s.options.Seeds = cmp.Or(o.Seeds, defaultSeeds*space.times)
 	checked, finalists, err := s.find(ctx)
 	if err != nil {
 		return nil, err
 	}
 	advised := checked[0]
-	s.fresh = 2 << 32
+	s.fresh, s.stretch = 2<<32, 1
 	best, others, err := s.compareWithout(ctx, advised.candidate)
 	if err != nil {
 		return nil, err
@@ -188,6 +188,12 @@ func (s *search) find(ctx context.Context) (checked, finalists []standing, err e
 	// If the last measurement shows that the goal is missed after all, the search goes on
 	// for policies that reach it with a margin.
 	for _, s.least = range []float64{0, safeMargin} {
+		if s.least > 0 {
+			s.stretch = s.neededStretch(finalists[0])
+			if finalists, err = s.rank(ctx, candidatesOf(survivors(finalists, fewest)), s.options.Seeds); err != nil {
+				return nil, nil, err
+			}
+		}
 		more, err := s.explore(ctx, finalists)
 		if err == nil {
 			finalists, err = s.compareWithNaive(ctx, more)
@@ -204,7 +210,7 @@ func (s *search) find(ctx context.Context) (checked, finalists []standing, err e
 		if err != nil {
 			return nil, nil, err
 		}
-		if checked = inOrder(append(checked, list...), preferred); checked[0].reached() || !s.looksReachable(finalists) {
+		if checked = inOrder(append(checked, list...), preferred); checked[0].reached() || !looksReachable(finalists) {
 			break
 		}
 		s.fresh = 0
@@ -216,7 +222,10 @@ func (s *search) find(ctx context.Context) (checked, finalists []standing, err e
 // first result misses the goal: a fifth fewer failures, or times that are a fifth shorter.
 const safeMargin = 0.2
 
-// looksReachable reports whether at least one of the standings reaches the goal.
-func (s *search) looksReachable(list []standing) bool {
-	return slices.ContainsFunc(list, func(st standing) bool { return st.reached() })
+// looksReachable reports whether at least one of the standings reaches the goal, or may
+// reach it with more runs.
+func looksReachable(list []standing) bool {
+	return slices.ContainsFunc(list, func(st standing) bool {
+		return !slices.ContainsFunc(st.misses, func(m Miss) bool { return !m.uncertain() })
+	})
 }

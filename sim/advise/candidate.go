@@ -239,6 +239,9 @@ func (f searchSpace) longestAttempt() time.Duration {
 	return max(f.deadline/2, min(4*f.response, f.deadline*3/4))
 }
 
+// mostAttempts is the largest number of attempts that the search tries.
+const mostAttempts = 30
+
 // mutant returns a candidate that differs from c in one or two settings, at random.
 func (f searchSpace) mutant(c candidate, random *rand.Rand) candidate {
 	scaled := func(d, least, most time.Duration) time.Duration {
@@ -257,7 +260,7 @@ func (f searchSpace) mutant(c candidate, random *rand.Rand) candidate {
 		switch kind {
 		case 0:
 			if p.Attempts > 1 {
-				p.Attempts = max(2, int(math.Round(float64(p.Attempts)*math.Exp(random.NormFloat64()/2))))
+				p.Attempts = min(max(2, int(math.Round(float64(p.Attempts)*math.Exp(random.NormFloat64()/2)))), mostAttempts)
 			}
 		case 1:
 			if p.Attempts > 1 {

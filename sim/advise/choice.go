@@ -120,8 +120,8 @@ func (f searchSpace) around(c candidate) (list []variant) {
 	}
 	if c.policy.Attempts > 1 {
 		attempts := func(c candidate) string { return strconv.Itoa(c.policy.Attempts) }
-		for _, n := range []int{c.policy.Attempts - 1, c.policy.Attempts + 1, 2 * c.policy.Attempts} {
-			if n > 1 {
+		for _, n := range []int{c.policy.Attempts / 2, c.policy.Attempts - 1, c.policy.Attempts + 1, 2 * c.policy.Attempts} {
+			if n > 1 && n <= max(mostAttempts, c.policy.Attempts) {
 				change("attempts", attempts, func(c *candidate) { c.policy.Attempts = n })
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/tideover/tideover/sim"
 )
@@ -20,6 +21,7 @@ type search struct {
 	known       map[candidate]standing // every candidate that was simulated, with its last standing
 	patient     []float64              // for each case, the success of one attempt that waits until the deadline
 	least       float64                // the margin that a candidate must have to reach the goal
+	stretch     time.Duration          // factor for the length of an ordinary day
 	fresh       uint64                 // added to the seed, so that a later comparison does not use the seeds of an earlier one
 	runs        int
 	events      int
@@ -105,6 +107,10 @@ func (s *search) explore(ctx context.Context, standings []standing) ([]standing,
 				list = append(list, c)
 			}
 		}
+		for _, v := range s.searchSpace.around(parents[0].candidate) {
+			list = append(list, v.candidate)
+		}
+		list = unique(slices.DeleteFunc(list, func(c candidate) bool { return contains(parents, c) }))
 		children, err := s.screen(ctx, append(list, candidatesOf(parents)...), rungs[1].seeds*s.searchSpace.times)
 		if err != nil {
 			return nil, err
@@ -186,13 +192,10 @@ func (s *search) check(ctx context.Context, c candidate) (st standing, err error
 	s.fresh, s.least = 3<<32, 0
 	for _, times := range []int{1, 4} {
 		list, err := s.measure(ctx, []candidate{c}, func(c *Case) (sim.Scenario, int) {
-			scenario := c.Scenario
-			if c.hasEnd() || len(scenario.Services) == 0 || scenario.Clients.Arrivals == sim.Herd {
-				return scenario, times * checkFactor * s.options.Seeds
+			if !c.canLast() {
+				return c.Scenario, times * checkFactor * s.options.Seeds
 			}
-			scenario.Duration *= dayFactor
-			scenario.Bucket *= dayFactor
-			return scenario, times * max(s.options.Seeds*checkFactor/dayFactor, fewSeeds)
+			return stretched(c, dayFactor), times * max(s.options.Seeds*checkFactor/dayFactor, fewSeeds)
 		})
 		if err != nil {
 			return st, err
@@ -203,6 +206,34 @@ func (s *search) check(ctx context.Context, c candidate) (st standing, err error
 		}
 	}
 	return st, nil
+}
+
+// canLast reports whether the case can be longer without being another case: nothing in
+// it ends, and calls arrive all the time.
+func (c *Case) canLast() bool {
+	return !c.hasEnd() && len(c.Scenario.Services) > 0 && c.Scenario.Clients.Arrivals != sim.Herd
+}
+
+// stretched returns the scenario of the case, longer by the factor if it can be.
+func stretched(c *Case, factor time.Duration) sim.Scenario {
+	s := c.Scenario
+	if c.canLast() {
+		s.Duration *= factor
+		s.Bucket = cmp.Or(s.Bucket, sim.DefaultBucket) * factor
+	}
+	return s
+}
+
+// neededStretch returns the factor for the length of an ordinary day with which the runs
+// of a finalist have enough calls for the goal of success: ten failures are allowed.
+func (s *search) neededStretch(finalist standing) time.Duration {
+	need := 1.0
+	for i, c := range s.request.Cases {
+		if r := finalist.results[i]; c.canLast() && c.Goal.Success > 0 {
+			need = math.Max(need, 10/(1-c.Goal.Success)/(r.Calls.Mean*float64(r.Calls.N)))
+		}
+	}
+	return time.Duration(math.Min(math.Ceil(need), dayFactor))
 }
 
 // decide measures the best of the candidates, all of which it gets in the order of
@@ -226,9 +257,8 @@ func (s *search) decide(ctx context.Context, standings []standing) (checked []st
 			return nil, err
 		}
 	}
-	kindest := standings[choose(standings, false)]
-	if kindest.day > checked[0].day+kindest.dayNoise() && !contains(checked, kindest.candidate) {
-		err = measure(kindest.candidate)
+	if kind := standings[kindest(standings)]; kind.day > checked[0].day+kind.dayNoise() && !contains(checked, kind.candidate) {
+		err = measure(kind.candidate)
 	}
 	return checked, err
 }
@@ -264,7 +294,7 @@ func (s *search) rival(checked, standings []standing) (candidate, bool) {
 
 // rank simulates candidates in all scenarios, and returns them in order.
 func (s *search) rank(ctx context.Context, list []candidate, seeds int) ([]standing, error) {
-	return s.measure(ctx, list, func(c *Case) (sim.Scenario, int) { return c.Scenario, seeds })
+	return s.measure(ctx, list, func(c *Case) (sim.Scenario, int) { return stretched(c, s.stretch), seeds })
 }
 
 // screen is rank without the scenarios that have no goal and are no ordinary day.
@@ -273,7 +303,7 @@ func (s *search) screen(ctx context.Context, list []candidate, seeds int) ([]sta
 		if c.Goal == (Goal{}) && !s.isDay(c) {
 			return c.Scenario, 0
 		}
-		return c.Scenario, seeds
+		return stretched(c, s.stretch), seeds
 	})
 }
 

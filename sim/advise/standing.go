@@ -78,17 +78,25 @@ func (st *standing) dayNoise() float64 {
 // At each step, all that are equal to the best within the tolerance stay. So the
 // result does not depend on the order, and differences below the noise decide nothing.
 func preferred(list []standing) int {
-	return choose(list, slices.ContainsFunc(list, func(st standing) bool { return st.reached() }))
+	if slices.ContainsFunc(list, func(st standing) bool { return st.reached() }) {
+		return choose(list, toGoal, onDay)
+	}
+	return kindest(list)
 }
 
-// nearest returns the index of the standing that is nearest to the goal, whatever it costs.
-func nearest(list []standing) int { return choose(list, true) }
+// kindest returns the index of the standing that does the least harm.
+func kindest(list []standing) int { return choose(list, aboutOnDay, toGoal) }
 
-func choose(list []standing, goalFirst bool) int {
-	first := []criterion{aboutOnDay, toGoal}
-	if goalFirst {
-		first = []criterion{toGoal, onDay}
-	}
+// nearest returns the index of the standing that is nearest to the goal, whatever it
+// costs. Of those that look equal it is the one with the most attempts: if a goal allows
+// one failure in ten thousand calls, short runs of many candidates have none.
+func nearest(list []standing) int {
+	return choose(list, toGoal, criterion{func(st *standing) float64 { return -float64(st.policy.Attempts) }, constant(0)}, onDay)
+}
+
+// choose returns the index of the best standing by the criteria first and then by the
+// criteria later.
+func choose(list []standing, first ...criterion) int {
 	criteria := slices.Concat(first, later)
 	left := make([]int, len(list))
 	for i := range left {
