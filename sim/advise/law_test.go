@@ -275,6 +275,9 @@ func checkLaw(t *testing.T, n int, c lawCase, policies int) (findings []string) 
 		case own > 0 && other < own-max(0.01, own/50) && gain > -0.005:
 			add("goal: %s is nearer to the goal (%.4f) than the advice (%.4f), and its ordinary day is %+.4f", list[i].Name, other, own, gain)
 		}
+		if own > 0 && other < own-max(0.01, own/50) && gain <= -0.005 {
+			t.Logf("service %d: least harm: %s is nearer to the goal (%.4f) than the advice (%.4f), but its ordinary day is %+.4f", n, list[i].Name, other, own, gain)
+		}
 		if gain > 0.01 && !said {
 			add("day: %s has %.4f on an ordinary day, the advice %.4f, and does not say so", list[i].Name, results[0][i].Success.Mean, day.Mean)
 		}

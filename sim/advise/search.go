@@ -257,8 +257,9 @@ func (s *search) decide(ctx context.Context, standings []standing) (checked []st
 			return nil, err
 		}
 	}
-	if kind := standings[kindest(standings)]; kind.day > checked[0].day+kind.dayNoise() && !contains(checked, kind.candidate) {
-		err = measure(kind.candidate)
+	// The advice says by how much more calls would succeed with this one.
+	if best := standings[choose(standings, onDay)]; best.day > checked[0].day+best.dayNoise() && !contains(checked, best.candidate) {
+		err = measure(best.candidate)
 	}
 	return checked, err
 }

@@ -43,8 +43,8 @@ var (
 	onDay  = criterion{func(st *standing) float64 { return -st.day }, (*standing).dayNoise}
 
 	// aboutOnDay is onDay for goals that no candidate reaches: candidates whose days
-	// differ by less than a point are compared by their distance from the goal.
-	aboutOnDay = criterion{onDay.of, func(st *standing) float64 { return math.Max(st.dayNoise(), 0.009) }}
+	// differ by less than half a point are compared by their distance from the goal.
+	aboutOnDay = criterion{onDay.of, func(st *standing) float64 { return math.Max(st.dayNoise(), 0.005) }}
 
 	// later are the criteria for candidates that are equal on the goal and on an
 	// ordinary day.
@@ -81,11 +81,8 @@ func preferred(list []standing) int {
 	if slices.ContainsFunc(list, func(st standing) bool { return st.reached() }) {
 		return choose(list, toGoal, onDay)
 	}
-	return kindest(list)
+	return choose(list, aboutOnDay, toGoal)
 }
-
-// kindest returns the index of the standing that does the least harm.
-func kindest(list []standing) int { return choose(list, aboutOnDay, toGoal) }
 
 // nearest returns the index of the standing that is nearest to the goal, whatever it
 // costs. Of those that look equal it is the one with the most attempts: if a goal allows
