@@ -72,6 +72,8 @@ type searchSpace struct {
 	response time.Duration // mean duration with queueing: it grows as the rate comes close to the capacity
 	outage   time.Duration // length of the longest failure that ends; 0 if none ends
 	deadline time.Duration // longest wait of a caller
+	queue    time.Duration // longest mean time in a queue that nothing limits
+	load     float64       // calls per second as a share of the capacity; 0 if there is no limit
 	goals    Goal          // the goals of all cases; only which of them are set matters
 	writers  bool
 	times    int // factor for the number of runs: more for writers, which call only once each
@@ -97,6 +99,9 @@ func newSearchSpace(cases []Case, deadline time.Duration) searchSpace {
 			}
 			if v.Workers > 0 {
 				f.response = max(f.response, v.Latency.Mean+wait)
+			}
+			if v.Workers > 0 && v.Queue == 0 && !v.Deadlines && v.MaxRate() > s.Clients.Rate {
+				f.queue, f.load = max(f.queue, wait), max(f.load, s.Clients.Rate/v.MaxRate())
 			}
 		}
 		for _, failure := range s.Failures {
@@ -237,6 +242,20 @@ func (f searchSpace) policy(attempts int, base, timeout time.Duration) retry.Pol
 // never answered must leave time for another attempt.
 func (f searchSpace) longestAttempt() time.Duration {
 	return max(f.deadline/2, min(4*f.response, f.deadline*3/4))
+}
+
+// unstable reports whether the retries of the candidate may overload the service on an
+// ordinary day, for ever: the queue becomes longer than the attempt timeout by chance,
+// and the retries of the attempts that time out are more than the capacity. The time in a
+// queue exceeds n times its mean in about exp(-n) of the time, so sixteen times the mean
+// is exceeded once in years. A budget does not prevent that: its tokens are enough for
+// the retries of one long queue.
+func (f searchSpace) unstable(c candidate) bool {
+	p := &c.policy
+	if p.Attempts == 1 || p.AttemptTimeout == 0 || p.AttemptTimeout > 16*f.queue {
+		return false
+	}
+	return float64(min(p.Attempts, int(f.deadline/p.AttemptTimeout)+1))*f.load > 0.98
 }
 
 // mostAttempts is the largest number of attempts that the search tries.

@@ -96,7 +96,7 @@ const (
 func (s *search) explore(ctx context.Context, standings []standing) ([]standing, error) {
 	random := rand.New(rand.NewPCG(s.options.Seed, uint64(len(s.known))))
 	for range generations {
-		if standings[preferred(standings)].reached() {
+		if best := standings[preferred(standings)]; best.reached() && !best.unstable {
 			return standings, nil
 		}
 		parents := survivors(standings, fewest)
@@ -258,7 +258,8 @@ func (s *search) decide(ctx context.Context, standings []standing) (checked []st
 		}
 	}
 	// The advice says by how much more calls would succeed with this one.
-	if best := standings[choose(standings, onDay)]; best.day > checked[0].day+best.dayNoise() && !contains(checked, best.candidate) {
+	best := slices.MaxFunc(standings, func(a, b standing) int { return cmp.Compare(a.day, b.day) })
+	if best.day > standings[0].day+0.001 && !contains(checked, best.candidate) {
 		err = measure(best.candidate)
 	}
 	return checked, err
@@ -321,7 +322,7 @@ func (s *search) measure(ctx context.Context, list []candidate, how func(*Case) 
 	standings := make([]standing, len(list))
 	for i, c := range list {
 		contestants[i] = c.contestant()
-		standings[i] = standing{candidate: c, results: make([]sim.Result, len(s.request.Cases)), margin: math.Inf(1)}
+		standings[i] = standing{candidate: c, unstable: s.searchSpace.unstable(c), results: make([]sim.Result, len(s.request.Cases)), margin: math.Inf(1)}
 	}
 	cases, days := 0.0, 0.0
 	for n := range s.request.Cases {

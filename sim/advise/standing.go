@@ -21,6 +21,7 @@ type standing struct {
 	never    float64 // share of the runs without a recovery, the sum over the scenarios
 	load     float64 // attempts per call, 1 at least, the mean over the scenarios
 	slow     float64 // p99 in seconds, the mean over the scenarios
+	unstable bool    // its retries may overload the service on an ordinary day, see searchSpace.unstable
 }
 
 // reached reports whether the candidate reaches the goal.
@@ -42,6 +43,9 @@ var (
 	toGoal = criterion{func(st *standing) float64 { return st.distance }, constant(0.01)}
 	onDay  = criterion{func(st *standing) float64 { return -st.day }, (*standing).dayNoise}
 
+	stability    = criterion{func(st *standing) float64 { return float64(boolToInt(st.unstable)) }, constant(0)}
+	toStableGoal = criterion{func(st *standing) float64 { return st.distance + 10*float64(boolToInt(st.unstable)) }, toGoal.tolerance}
+
 	// aboutOnDay is onDay for goals that no candidate reaches: candidates whose days
 	// differ by less than half a point are compared by their distance from the goal.
 	aboutOnDay = criterion{onDay.of, func(st *standing) float64 { return math.Max(st.dayNoise(), 0.005) }}
@@ -60,15 +64,19 @@ var (
 )
 
 // dayNoise returns by how much the success of two candidates on an ordinary day may
-// differ without a meaning: a fifth of a per cent, and the noise of the runs.
+// differ without a meaning: a fifth of a per cent, and the noise of the runs. The
+// noise of a difference is smaller than that of a value, because all candidates get the
+// same calls.
 func (st *standing) dayNoise() float64 {
-	return 0.002 + 1.96*math.Sqrt(st.day*(1-st.day)/math.Max(st.calls, 1))
+	return 0.002 + math.Sqrt(st.day*(1-st.day)/math.Max(st.calls, 1))
 }
 
 // preferred returns the index of the best standing. It is the only place that says
 // which of two policies is better:
 //
-//   - A policy that reaches the goal is better than one that does not.
+//   - A policy that reaches the goal is better than one that does not. A policy whose
+//     retries may overload the service on an ordinary day comes after all others, even if
+//     the runs of the search do not show it: the overload may be an hour away.
 //   - Of those that reach it, the one is better with which more calls succeed on an
 //     ordinary day. If none reaches it, the ordinary day comes first and the distance
 //     from the goal second: a goal that is missed anyway is worth no harm beyond a
@@ -78,10 +86,13 @@ func (st *standing) dayNoise() float64 {
 // At each step, all that are equal to the best within the tolerance stay. So the
 // result does not depend on the order, and differences below the noise decide nothing.
 func preferred(list []standing) int {
-	if slices.ContainsFunc(list, func(st standing) bool { return st.reached() }) {
+	switch {
+	case slices.ContainsFunc(list, func(st standing) bool { return st.reached() && !st.unstable }):
+		return choose(list, toStableGoal, onDay)
+	case slices.ContainsFunc(list, func(st standing) bool { return st.reached() }):
 		return choose(list, toGoal, onDay)
 	}
-	return choose(list, aboutOnDay, toGoal)
+	return choose(list, stability, aboutOnDay, toGoal)
 }
 
 // nearest returns the index of the standing that is nearest to the goal, whatever it
@@ -120,20 +131,21 @@ func compareSettings(a, b candidate) int {
 	)
 }
 
-// jitterless returns 1 if the candidate retries without jitter, else 0.
-func (c candidate) jitterless() int {
-	if c.policy.Attempts > 1 && !c.policy.Random() {
+func boolToInt(b bool) int {
+	if b {
 		return 1
 	}
 	return 0
 }
 
+// jitterless returns 1 if the candidate retries without jitter, else 0.
+func (c candidate) jitterless() int {
+	return boolToInt(c.policy.Attempts > 1 && !c.policy.Random())
+}
+
 // untimed returns 1 if a call that is never answered gets no retry, else 0.
 func (c candidate) untimed() int {
-	if c.policy.Attempts > 1 && c.policy.AttemptTimeout == 0 {
-		return 1
-	}
-	return 0
+	return boolToInt(c.policy.Attempts > 1 && c.policy.AttemptTimeout == 0)
 }
 
 // inOrder returns the standings in the order of preference.
