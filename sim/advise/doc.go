@@ -22,6 +22,7 @@
 // One function, preferred, says which policy is better:
 //
 //   - It reaches the goal.
+//   - Its retries can't keep the service in an overload that begins by chance.
 //   - On an ordinary day, more calls succeed.
 //   - The service recovers, and in the other scenarios no fewer calls succeed than with
 //     a single attempt that waits until the deadline.

@@ -17,7 +17,7 @@ import (
 	"github.com/tideover/tideover/sim/advise"
 )
 
-var services = flag.Int("services", 4, "number of services whose advice is compared with longer simulations")
+var services = flag.Int("services", 2, "number of services whose advice is compared with longer simulations")
 
 // TestThePromisesHold compares what the advice promises with simulations of
 // other seeds that are ten times as long.

@@ -29,13 +29,14 @@ them. To use scenarios of your own, name them as for "tideover sim"; the goal th
 applies to each of them.
 
 Policies that reach the goal are ranked in this order:
-  1. on an ordinary day, the most calls succeed
-  2. does no harm: the service recovers, and in the other scenarios no fewer calls
+  1. its retries can't keep the service in an overload that begins by chance
+  2. on an ordinary day, the most calls succeed
+  3. does no harm: the service recovers, and in the other scenarios no fewer calls
      succeed than with one attempt that waits until the deadline
-  3. has jitter and an attempt timeout
-  4. puts the least load on the service
-  5. has the fastest slow calls (p99)
-  6. is the simplest
+  4. has jitter and an attempt timeout
+  5. puts the least load on the service
+  6. has the fastest slow calls (p99)
+  7. is the simplest
 If no policy reaches the goal, the one that does the least harm is printed: on an
 ordinary day, no policy lets more calls succeed. The text says what it misses, by how
 much, and the best value that any policy reached there.
