@@ -30,7 +30,7 @@ PEERS      = $(shell $(TESTED) | grep -E '$(OTHERS)')
 TEST       = TIDEOVER_TEST_COMMAND=$(CURDIR)/$(BIN) GOGC=400 $(GO) test -vet=off
 export GORACE ?= atexit_sleep_ms=0
 
-.PHONY: help run test test-race test-more stress vet bench bench-durable bench-waiting bench-gateway bench-cluster anchors mutate science lint fuzz build clean crash faults damage crash-cluster soak soak-page interop suites man docs licenses release release-check advice
+.PHONY: help run test test-race test-more stress vet bench bench-durable bench-waiting bench-gateway bench-cluster bench-contend anchors mutate science lint fuzz build clean crash faults damage crash-cluster soak soak-page interop suites man docs licenses release release-check advice
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -83,6 +83,9 @@ bench-gateway: ## the gateway beside proxies; ROUNDS, SECONDS; writes docs/gatew
 
 bench-cluster: ## the engine on three servers that sync each message
 	$(GO) test ./engine/jetstream/clustertest -run '^$$' -bench ThreeNodes -benchtime 100000x -count 3 -timeout 1h
+
+bench-contend: ## writers that collide on PostgreSQL, SQLite and JetStream, beside a loop that waits 10 ms
+	@bash bench/durable/contend.sh
 
 crash: ## thousands of runs, the process killed again and again, on a good disk and on one with slow and failing syncs
 	$(GO) test ./engine -run TestKilledAgainAndAgain -v -timeout 2h -crash.runs $(RUNS) -crash.kills $(KILLS)

@@ -47,9 +47,8 @@ func TestAConfigIsRefusedWithAllItsProblems(t *testing.T) {
 		}
 	}
 	for text, word := range map[string]string{
-		"contention attempts=unlimited": "limit on attempts",
-		"fixed(0s) attempts=3":          "base above zero",
-		"contention reset-after=1m":     "reset-after",
+		"fixed(0s) attempts=3":      "base above zero",
+		"contention reset-after=1m": "reset-after",
 
 		"decorrelated(10ms..1s) attempts=3": "decorrelated",
 	} {
@@ -139,7 +138,7 @@ func TestThePaceFollowsWhatIsMeasured(t *testing.T) {
 
 func TestAWriterWaitsInAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, err := contend.New(contend.Config{Scale: 1}, contend.WithRand(func() uint64 { return 0 }))
+		w, err := contend.New(contend.Config{Policy: parse(t, "contention"), Scale: 1}, contend.WithRand(func() uint64 { return 0 }))
 		if err != nil {
 			t.Fatal(err)
 		}

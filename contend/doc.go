@@ -3,7 +3,7 @@
 // that accepts conditional writes: compare-and-set, an expected sequence, a
 // serialisable transaction, a ballot.
 //
-//	var writer = contend.Must("contention")
+//	var writer = contend.Must(contend.Config{}) // shared by all goroutines of the process
 //
 //	n, err := contend.Do(ctx, writer, func(ctx context.Context, try contend.Try) (int, error) {
 //		doc, version := store.Get(key)                  // the present value
@@ -24,8 +24,16 @@
 //	contend.WithConflicts(func(err error) bool { return errors.Is(err, jetstream.ErrKeyExists) })
 //
 // A conflict uses one attempt of the policy, and the policy decides the wait
-// after it ([retry.Decide]). The preset contention makes 7 attempts with 0.63
-// to 0.945 s of waits.
+// after it ([retry.Decide]). The default makes attempts for 30 seconds. The
+// preset contention makes 7 attempts with 0.63 to 0.945 s of waits.
+//
+// # Turns
+//
+// Proposals of one Writer that have lost make their attempts one at a time: they
+// would only conflict with each other. So share one Writer among all goroutines
+// that write to a store. A Writer may be used for many values: a proposal for a
+// value without conflicts does not wait for others, and none waits for more than
+// 200 attempts. A policy with an attempt timeout takes no turns.
 //
 // An error with a mark of package retry follows the mark: [retry.After] and
 // [retry.Throttled] are retried, [retry.Permanent] is not. Every other error
@@ -61,9 +69,10 @@
 // attempts take 4 ms, but hardly those whose attempts take 200 ms: they start
 // again while the winner is still writing. [Config].Scale sets the base as a
 // multiple of the measured duration of an attempt; [Config.For] documents the
-// rule and its bounds. With ten writers that start at once, five acceptors and
+// rule and its bounds. The default has a Scale. With ten writers that start at once, five acceptors and
 // 50 ms between them, all ten succeeded in none of 100 groups with the fixed
-// base, and in all 100 with Scale 1.5; at 1 ms there is no difference.
+// base of the preset, and in all 100 with Scale 1.5 and with the default; at 1 ms
+// there is no difference.
 // TestScaleReachesDevicesThatAreFarAway repeats this measurement.
 //
 // # What it is not for

@@ -102,9 +102,9 @@ func ExampleUpdate() {
 }
 
 // The base of the waits follows the measured duration: attempts that take 200
-// ms get waits from 200 ms on, and the cap grows with them.
+// ms get waits from 100 ms on, and the cap grows with them.
 func ExampleConfig_For() {
-	far := contend.Config{Scale: 1}
+	var far contend.Config
 	var pace contend.Pace
 	fmt.Println(far.For(pace.Attempt()))
 	for range 3 {
@@ -112,6 +112,6 @@ func ExampleConfig_For() {
 	}
 	fmt.Println(far.For(pace.Attempt()))
 	// Output:
-	// exponential(10ms..1s) max-doublings=6 jitter=+50% attempts=7 total-timeout=30s
-	// exponential(200ms..20s) max-doublings=6 jitter=+50% attempts=7 total-timeout=30s
+	// exponential(1ms..32ms) factor=1.5 jitter=full attempts=unlimited total-timeout=30s
+	// exponential(100ms..3.2s) factor=1.5 jitter=full attempts=unlimited total-timeout=30s
 }

@@ -145,7 +145,8 @@ func share(c contend.Config, hop time.Duration, devices int) int {
 }
 
 func TestScaleReachesDevicesThatAreFarAway(t *testing.T) {
-	fixed, scaled := contend.Config{}, contend.Config{Scale: 1.5}
+	p := parse(t, "contention")
+	fixed, scaled := contend.Config{Policy: p}, contend.Config{Policy: p, Scale: 1.5}
 	for _, tt := range []struct {
 		hop         time.Duration
 		devices     int
@@ -160,6 +161,9 @@ func TestScaleReachesDevicesThatAreFarAway(t *testing.T) {
 		t.Logf("%d devices at %v: all commit in %d %% of the groups with a fixed base, in %d %% with a scaled one", tt.devices, tt.hop, before, after)
 		if before > tt.most || after < tt.least {
 			t.Errorf("%d devices at %v: %d and %d, want at most %d and at least %d", tt.devices, tt.hop, before, after, tt.most, tt.least)
+		}
+		if got := share(contend.Config{}, tt.hop, tt.devices); got != 100 {
+			t.Errorf("%d devices at %v: all commit in %d %% of the groups with the default, want 100 %%", tt.devices, tt.hop, got)
 		}
 	}
 }

@@ -114,5 +114,5 @@ func (u Update[S, T]) timeForLastRead(err error, w *Writer) time.Duration {
 	if !ok || !e.Unsure || e.Err.Reason != retry.StopAttempts || u.Mine == nil {
 		return 0
 	}
-	return w.config.policy().TotalTimeout - e.Err.Elapsed
+	return w.config.Policy.TotalTimeout - e.Err.Elapsed
 }

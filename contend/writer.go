@@ -20,6 +20,7 @@ type Writer struct {
 	conflicts []func(error) bool
 	random    func() uint64
 	runner    *retry.Runner
+	turns     turns
 
 	mu   sync.Mutex
 	pace Pace
@@ -32,8 +33,9 @@ func New(c Config, opts ...Option) (*Writer, error) {
 	if err = errors.Join(c.Validate(), err); err != nil {
 		return nil, fmt.Errorf("contend.New: %w", oneline.Error(err))
 	}
+	c = c.filled()
 	w := &Writer{config: c, conflicts: s.conflicts, random: s.random}
-	p := c.policy()
+	p := c.Policy
 	own := append(s.runner, retry.WithRand(s.random), retry.WithClassifier(w.outcome))
 	if c.Scale > 0 {
 		p.Cap = math.MaxInt64 // the scaled policy has its own cap
@@ -119,6 +121,18 @@ func (w *Writer) observe(took time.Duration) {
 	w.pace.Observe(took)
 }
 
+// enter waits for the turn of a proposal. An attempt timeout would end that wait, so a policy with
+// one takes no turns.
+func (w *Writer) enter(ctx context.Context, first bool) (leave func(lost bool)) {
+	if w.config.Policy.AttemptTimeout > 0 {
+		return func(bool) {}
+	}
+	w.mu.Lock()
+	pace := w.pace.Attempt()
+	w.mu.Unlock()
+	return w.turns.enter(ctx, first, pace)
+}
+
 // Do makes attempts until one succeeds or the policy gives up; the error is
 // then an [*Error]. The attempt runs on the caller's goroutine, with a context
 // that ends with it; Do always waits for it to return.
@@ -146,8 +160,15 @@ type proposal struct {
 	try     Try
 }
 
+var errTurn = errors.New("another proposal of this writer had the turn")
+
 // attempt makes one attempt, and records in p.try how it ended.
 func (p *proposal) attempt(ctx context.Context) error {
+	leave := p.w.enter(ctx, p.try.Number == 0)
+	if leave == nil {
+		return Lost(nil, errTurn) // nothing was written; the runner reports why the context has ended
+	}
+	defer func() { leave(p.try.Lost != nil) }()
 	p.try.Number++
 	start := clock.Now()
 	err := p.propose(ctx, p.try)

@@ -54,11 +54,7 @@ func TestALoserTriesAgainUntilItWins(t *testing.T) {
 func TestAfterSixRetriesItGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		propose, tries := losing(99)
-		w, err := contend.New(contend.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = w.Do(t.Context(), propose)
+		err := contend.Must("contention").Do(t.Context(), propose)
 		if want := "max proposal retries exceeded: lost to another writer's value: wrong last sequence"; err == nil || err.Error() != want {
 			t.Errorf("error %q, want %q", err, want)
 		}
