@@ -11,7 +11,7 @@ import (
 // attempts one after the other. A proposal that has lost waits for its turn. The first attempt of a
 // proposal does not, unless another proposal has the turn and the last such attempt was lost: a
 // Writer may be used for many values, and those without conflicts must not wait for one that has
-// them.
+// them, or at most once.
 type turns struct {
 	mu        sync.Mutex
 	taken     bool
@@ -46,7 +46,9 @@ func (t *turns) enter(ctx context.Context, first bool, pace time.Duration) (leav
 	case <-turn:
 		return t.pass
 	case <-limit.C:
-		leave = func(bool) {}
+		if leave = func(bool) {}; first {
+			leave = t.note
+		}
 	case <-ctx.Done():
 	}
 	if !t.withdraw(turn) { // it was its turn just now
