@@ -257,6 +257,17 @@ func (s *search) decide(ctx context.Context, standings []standing) (checked []st
 			return nil, err
 		}
 	}
+	if !checked[0].reached() {
+		// The order of the search is not exact enough for a goal that is missed: the last
+		// measurement compares several, with the same seeds.
+		for _, st := range inOrder(standings, preferred)[:min(len(standings), closeRivals)] {
+			if !contains(checked, st.candidate) {
+				if err := measure(st.candidate); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
 	// The advice says by how much more calls would succeed with this one.
 	best := slices.MaxFunc(standings, func(a, b standing) int { return cmp.Compare(a.day, b.day) })
 	if best.day > standings[0].day+0.001 && !contains(checked, best.candidate) {
@@ -269,6 +280,10 @@ func (s *search) decide(ctx context.Context, standings []standing) (checked []st
 func contains(list []standing, c candidate) bool {
 	return slices.ContainsFunc(list, func(st standing) bool { return st.candidate == c })
 }
+
+// closeRivals is how many of the finalists are measured for the last time if the goal is
+// missed.
+const closeRivals = 5
 
 // maxChecked is the largest number of candidates in the last measurement.
 const maxChecked = 8
