@@ -159,21 +159,29 @@ const (
 	reserveBytes = 1 << 20
 )
 
-// keepReserve creates the reserve file, unless it exists. If there is no space, it removes the
-// incomplete file and does nothing more.
+// keepReserve creates the reserve file, unless it exists. If there is too little space, it makes a
+// smaller one, so that the next start on a full disk has a reserve again.
 func keepReserve(dir string) {
 	path := filepath.Join(dir, reserveName)
 	if n, err := fileSize(path); err != nil || n >= reserveBytes {
 		return
 	}
+	for n := int64(reserveBytes); n >= reserveBytes/16 && !writeReserve(path, n); n /= 2 {
+	}
+}
+
+// writeReserve writes a reserve file of n bytes, and reports whether there was space for it.
+func writeReserve(path string, n int64) bool {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
-		return
+		return false
 	}
-	_, err = io.CopyN(f, rand.Reader, reserveBytes) // some file systems do not allocate space for zeros
+	_, err = io.CopyN(f, rand.Reader, n) // some file systems do not allocate space for zeros
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		os.Remove(path) //nolint:errcheck // if the file stays, it still reserves some space
+		return false
 	}
+	return true
 }
 
 // freeReserve removes the reserve file, and reports whether it existed.

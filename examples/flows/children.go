@@ -23,7 +23,7 @@ func (s *service) survey(review *engine.Workflow) func(*engine.Flow, Survey) (st
 		}
 		stars, err := engine.Children[Review, int](f, "review", review, inputs, engine.Parallel(8))
 		if err != nil {
-			return "", err // the other children are canceled
+			return "", err // no further child begins, and those that have begun have ended
 		}
 		sum := 0
 		for _, n := range stars {

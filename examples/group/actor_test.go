@@ -78,7 +78,7 @@ func TestAllPathsLeadToOneDelay(t *testing.T) {
 	for _, u := range []uint64{0, 1 << 63, 1<<64 - 1} {
 		synctest.Test(t, func(t *testing.T) {
 			p, _ := retry.Preset("contention")
-			s := newFakeWire(t, contend.Config{}, u)
+			s := newFakeWire(t, contend.Config{Policy: p}, u)
 			defer s.Stop()
 			attempt, delay := 0, time.Duration(0)
 			want := func(by path) {
@@ -172,7 +172,7 @@ func TestAWaitingActorAnswersAndStopsAtOnce(t *testing.T) {
 
 func TestAProposalThatIsNeverAnsweredTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newFakeWire(t, contend.Config{}, 0)
+		s := newFakeWire(t, preset(), 0)
 		defer s.Stop()
 		start := time.Now()
 		_, err := s.Update(t.Context(), "x")
@@ -203,7 +203,7 @@ func TestAnAttemptThatIsNotAnsweredIsTriedAgain(t *testing.T) {
 
 func TestReconnectedDeviceAsksAtOnceAndThenRegularly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newFakeWire(t, contend.Config{}, 0)
+		s := newFakeWire(t, preset(), 0)
 		defer s.Stop()
 		start := time.Now()
 		s.connected(0)
@@ -221,7 +221,7 @@ func TestReconnectedDeviceAsksAtOnceAndThenRegularly(t *testing.T) {
 // A change that lost is rebuilt on the winning one, and so is its welcome.
 func TestALoserIsRebased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newFakeWire(t, contend.Config{}, 0)
+		s := newFakeWire(t, preset(), 0)
 		defer s.Stop()
 		done := make(chan string)
 		go func() { welcome, _ := s.AddMember(t.Context(), "y"); done <- welcome }()
@@ -245,4 +245,10 @@ func TestChangesThatNoMessageCarries(t *testing.T) {
 			t.Errorf("a change of %d bytes is taken", len(text))
 		}
 	}
+}
+
+// preset is the config with the delays of the preset.
+func preset() contend.Config {
+	p, _ := retry.Preset("contention")
+	return contend.Config{Policy: p}
 }
