@@ -86,8 +86,9 @@ func TestPauseOfAWorkflow(t *testing.T) {
 			return must(Open(t.Context(), Config{Log: store.Open(), Workflows: []*Workflow{w, other}, Logger: quiet(), Concurrency: 2}))
 		}
 		e := open()
-		runs := []Started{started(t, e, w, 0), started(t, e, w, 1)}
-		synctest.Wait()
+		runs := []Started{started(t, e, w, 0)}
+		begun.want(t, "a0")
+		runs = append(runs, started(t, e, w, 1))
 		begun.want(t, "a0 a1")
 		check(t, e.PauseWorkflow(t.Context(), "order", "ann"))
 		check(t, e.PauseWorkflow(t.Context(), "order", "bob")) // changes nothing
