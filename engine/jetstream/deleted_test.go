@@ -127,6 +127,47 @@ func TestAStreamThatIsReplacedWhileNobodyOwnsItIsNoticed(t *testing.T) {
 	}
 }
 
+// An owner that accepts a loss records it, and the next one does not need to accept it again.
+func TestALossIsAcceptedOnce(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Shared(t)
+	js := admin(t, nodes)
+	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), Shards: 1}
+	log := openTest(t, cfg)
+	l := mustLease(t, log, 0)
+	appendEntries(t, l, 1, 5)
+	name := l.stream.name
+	release(t, l)
+	info, err := stream{log.c, name}.info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := js.DeleteStream(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(t.Context(), info.Config); err != nil { // as restored from a backup of the empty stream
+		t.Fatal(err)
+	}
+	_, err = log.Lease(t.Context(), 0)
+	wantErr(t, "Lease", err, journal.ErrDamaged, "1 to 5", "--accept-loss")
+
+	accepting := cfg
+	accepting.AcceptLoss = true
+	l = mustLease(t, openTest(t, accepting), 0)
+	wantLoss := func(l *lease) {
+		t.Helper()
+		if list := l.Losses(); len(list) != 1 || list[0].From != 1 || list[0].To != 5 || list[0].Why != journal.WhyAccepted || list[0].At.IsZero() {
+			t.Errorf("Losses() = %+v", list)
+		}
+	}
+	wantLoss(l)
+	appendEntries(t, l, 1, 3)
+	release(t, l)
+	l = mustLease(t, log, 0)
+	wantLoss(l)
+	wantLog(t, l, 1, 3)
+}
+
 func TestEpochsGrowWhenTheBucketHasForgottenThem(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Shared(t)
