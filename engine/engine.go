@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"runtime"
+	"sync"
 
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/engine/move"
@@ -40,6 +41,7 @@ type process struct {
 	functions  places // for calls of functions of flows
 	quarantine quarantine
 	pens       chan struct{} // semaphore: limits how many views are written at the same time
+	encoders   sync.Pool     // encoders of snapshots, which garbage collections remove from it
 
 	members members                                             // nil without a cluster
 	getRun  func(ctx context.Context, id string) (*Info, error) // reads a run from any shard

@@ -268,7 +268,7 @@ func (s *snapshotWriter) write(ctx context.Context, seq uint64, archive []byte, 
 		}
 	}
 	frames := frameSource{s: s}
-	p.blocks, p.size, p.err = store.PutSnapshot(ctx, lease, seq, frames.next)
+	p.blocks, p.size, p.err = store.PutSnapshot(ctx, lease, &s.sh.encoders, seq, frames.next)
 	if p.err != nil {
 		return p
 	}

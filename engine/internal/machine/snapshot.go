@@ -182,7 +182,7 @@ func readFrame(in *bufio.Reader, buf []byte) (kind byte, body []byte, err error)
 // Verify reads a snapshot and checks that it is complete: it checks the checksum of every frame
 // and the order of the frames. It does not decode the runs.
 func Verify(stream io.Reader) error {
-	in := bufio.NewReaderSize(stream, 1<<16)
+	in := bufio.NewReader(stream) // large frames are read without its buffer
 	var buf []byte
 	for n := 0; ; n++ {
 		kind, body, err := readFrame(in, buf)

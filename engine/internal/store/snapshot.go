@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -55,11 +56,16 @@ type Block struct {
 
 // PutSnapshot stores the snapshot of the state after the entry seq. next returns the frames, one
 // after the other, and whether there are more. PutSnapshot returns where the frames are, in the
-// order in which they were written, and the size of the snapshot in bytes.
+// order in which they were written, and the size of the snapshot in bytes. It uses an encoder of
+// encoders, which may be empty: each needs about a megabyte.
 func PutSnapshot(
-	ctx context.Context, lease journal.Lease, seq uint64, next func(context.Context) (frame []byte, more bool, err error),
+	ctx context.Context, lease journal.Lease, encoders *sync.Pool, seq uint64, next func(context.Context) (frame []byte, more bool, err error),
 ) (blocks []Block, size int64, err error) {
-	zip := NewEncoder(nil)
+	zip, ok := encoders.Get().(*zstd.Encoder)
+	if !ok {
+		zip = NewEncoder(nil)
+	}
+	defer encoders.Put(zip)
 	err = lease.Put(ctx, SnapshotName(seq), func(out io.Writer) error {
 		var frame, buf []byte
 		for more := true; more; {
@@ -238,7 +244,7 @@ func WriteState(ctx context.Context, lease journal.Lease, m *machine.Machine, se
 	s := m.Snapshot()
 	defer s.Stop()
 	var frame []byte
-	_, size, err = PutSnapshot(ctx, lease, seq, func(context.Context) (_ []byte, more bool, err error) {
+	_, size, err = PutSnapshot(ctx, lease, new(sync.Pool), seq, func(context.Context) (_ []byte, more bool, err error) {
 		frame, more = s.Next(frame[:0], FrameRuns)
 		return frame, more, s.Err()
 	})
