@@ -121,6 +121,10 @@ func (e *Engine) Wait(ctx context.Context, id string) (*engine.Info, error) {
 		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
 			return run, err
 		}
+		// To describe the run takes long if it has a long history.
+		if s, err := e.Stats(ctx); err == nil && !slices.ContainsFunc(s.Workflows, hasParked) {
+			continue
+		}
 		if run, err = e.Get(ctx, id); err != nil {
 			return nil, err
 		}
@@ -129,6 +133,9 @@ func (e *Engine) Wait(ctx context.Context, id string) (*engine.Info, error) {
 		}
 	}
 }
+
+// hasParked reports whether runs of the workflow wait for a handler or for other code.
+func hasParked(w engine.WorkflowStats) bool { return w.States[engine.StateNeedsHandler] > 0 }
 
 // Crash stops the engine as if its process were killed, and opens it again with the stored log:
 // running attempts are lost. If workflows are given, they replace those of the engine. Handlers must
