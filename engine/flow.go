@@ -245,11 +245,23 @@ func codeOf(err error) string {
 // use the id of what the operation works on, and not a position that may change.
 func ForKey(key string) StepOption {
 	return func(s *stepBuilder) {
-		if key == "" || len(key) > maxKey || strings.ContainsFunc(key, func(r rune) bool { return r < ' ' }) {
-			s.errs = append(s.errs, fmt.Errorf("key: %q must have 1 to %d bytes without control characters", key, maxKey))
-		}
 		s.key = key
+		if key == "" || len(key) > maxKey || hasControl(key) {
+			s.errs = append(s.errs, fmt.Errorf("key: %q must have 1 to %d bytes without control characters", key, maxKey))
+			return
+		}
+		s.keys++
 	}
+}
+
+// hasControl reports whether the text has a control character. It is called for the key of each operation.
+func hasControl(text string) bool {
+	for _, c := range []byte(text) {
+		if c < ' ' {
+			return true
+		}
+	}
+	return false
 }
 
 // maxKey is the length of the longest key, and of the longest code of an error, in bytes.
@@ -282,8 +294,8 @@ func Do[T any](f *Flow, name string, do func(context.Context) (T, error), opts .
 		return v, err
 	}
 	defer f.busy.Store(false)
-	if res := f.stored(&o); res != nil {
-		return decoded[T](res)
+	if f.stored(&o) {
+		return resultOf[T](&o)
 	}
 	g := &opGroup{name: o.identity, def: o.def, n: 1, parallel: 1, do: func(ctx context.Context, _ int) ([]byte, error) { return encoded(do(ctx)) }}
 	if err := f.perform(g); err != nil {
@@ -307,39 +319,55 @@ func encoded[T any](v T, err error) ([]byte, error) {
 	return text, nil
 }
 
-// decoded returns what an operation that has ended returns. Each call decodes it, because the
-// function may change the value.
+// decoded returns what an operation that has ended returns.
 func decoded[T any](res *machine.OpResult) (v T, err error) {
 	if res.Reason != 0 {
 		return v, &OpError{Name: label(res.Name), Code: res.Code, Text: res.Text}
 	}
-	if err := decode(res.Data, &v); err != nil {
-		return v, &OpError{Name: label(res.Name), Code: "result", Text: fmt.Sprintf("its stored result can't be read as %T: %v", v, err)}
-	}
-	return v, nil
+	return decodedData[T](res.Name, res.Data)
 }
 
-// decode is json.Unmarshal, which takes longer than all else that a stored operation costs, with a
-// short way for the most frequent simple values.
-func decode(data []byte, v any) error {
+// resultOf returns what an operation that is stored returns.
+func resultOf[T any](o *operation) (v T, err error) {
+	if o.failure != nil {
+		return decoded[T](o.failure)
+	}
+	return decodedData[T](o.identity, o.data)
+}
+
+// decodedData returns the value that an operation has returned. Each call decodes it, because the
+// function may change the value.
+func decodedData[T any](identity string, data []byte) (v T, err error) {
+	if decodeSimple(data, &v) {
+		return v, nil
+	}
+	other := new(T) // json.Unmarshal needs it on the heap
+	if err := json.Unmarshal(data, other); err != nil {
+		return *other, &OpError{Name: strings.Clone(label(identity)), Code: "result", Text: fmt.Sprintf("its stored result can't be read as %T: %v", v, err)}
+	}
+	return *other, nil
+}
+
+// decodeSimple is json.Unmarshal for the most frequent simple values, for which that takes longer than
+// all else that a stored operation costs. It returns false for others.
+func decodeSimple(data []byte, v any) (ok bool) {
 	switch v := v.(type) {
 	case *int:
-		if n, err := strconv.Atoi(string(data)); err == nil {
+		n, err := strconv.Atoi(string(data))
+		if ok = err == nil; ok {
 			*v = n
-			return nil
 		}
 	case *string:
-		if n := len(data) - 1; n > 0 && data[0] == '"' && bytes.IndexByte(data, '\\') < 0 && utf8.Valid(data) {
+		n := len(data) - 1
+		if ok = n > 0 && data[0] == '"' && bytes.IndexByte(data, '\\') < 0 && utf8.Valid(data); ok {
 			*v = string(data[1:n])
-			return nil
 		}
 	case *bool:
-		if text := string(data); text == "true" || text == "false" {
-			*v = text == "true"
-			return nil
-		}
+		text := string(data)
+		*v = text == "true"
+		ok = *v || text == "false"
 	}
-	return json.Unmarshal(data, v)
+	return ok
 }
 
 // MapError is the error of a [Map] with failed operations.
@@ -470,7 +498,7 @@ func Sleep(f *Flow, name string, d time.Duration, opts ...StepOption) error {
 		return err
 	}
 	defer f.busy.Store(false)
-	if f.stored(&o) != nil {
+	if f.stored(&o) {
 		return nil
 	}
 	return f.perform(&opGroup{name: o.identity, n: 1, parallel: 1, sleep: max(d, 0)})
@@ -510,8 +538,8 @@ func recorded[T any](f *Flow, kind, name string, opts []StepOption, value func()
 		return v, err
 	}
 	defer f.busy.Store(false)
-	if res := f.stored(&o); res != nil {
-		return v, json.Unmarshal(res.Data, &v)
+	if f.stored(&o) {
+		return v, json.Unmarshal(o.data, &v)
 	}
 	v = value()
 	text, err := json.Marshal(v)

@@ -264,8 +264,9 @@ func (g *opGroup) endWith(res machine.OpResult) {
 // operation is an operation that the function calls.
 type operation struct {
 	identity string
-	result   machine.OpResult    // its result, if isStored
-	isStored bool                // it had ended before the call of the function began
+	isStored bool                // it had ended before the call of the function began, or has another name since
+	data     []byte              // its output, if isStored
+	failure  *machine.OpResult   // why it failed, if isStored; nil if it succeeded
 	def      *machine.Definition // nil if it has no attempts
 	parallel int
 	within   time.Duration       // of an await
@@ -277,7 +278,7 @@ type operation struct {
 // operation checks the call of an operation: its name and options, and that the flow is used as
 // it must be. After success the caller must clear Flow.busy.
 func (f *Flow) operation(kind, name string, opts []StepOption) (o operation, err error) {
-	c := f.call
+	c, b := f.call, &f.builder
 	asked := kind
 	kind, undoable := strings.CutSuffix(kind, withUndo)
 	if err := f.enter(); err != nil {
@@ -286,48 +287,42 @@ func (f *Flow) operation(kind, name string, opts []StepOption) (o operation, err
 		}
 		return o, f.misuse(kind+":"+name, err)
 	}
-	s, err := c.workflow.operation(&f.builder, asked, name, opts)
+	key, err := c.workflow.operation(b, asked, name, opts)
 	if err == nil && undoable {
-		o.undo, err = c.workflow.undoOperation(name, s.undo, opts)
+		o.undo, err = c.workflow.undoOperation(name, b.undoPolicy, opts)
 	}
-	if err == nil && s.key != "" {
-		o.identity = kind + ":" + name + "[" + s.key + "]"
-	} else {
-		o.identity = kind + ":" + name
+	var position int
+	if err != nil {
+		o.identity = machine.Identity(kind, name, "")
+	} else if o.identity, o.data, o.failure, position = f.ended.stored.Next(kind, name, key); !f.asked.add(o.identity, position) {
+		err = ErrSameOperation
 	}
-	if err == nil {
-		var position int
-		o.result, position = f.ended.stored.Next(o.identity)
-		if !f.asked.add(o.identity, position) {
-			err = ErrSameOperation
+	if o.isStored = position >= 0; !o.isStored {
+		if res := f.ended.own.get(o.identity); res != nil {
+			if o.isStored, o.data = true, res.Data; res.Reason != 0 {
+				o.failure = res
+			}
 		}
-		o.isStored = position >= 0
 	}
 	if err == nil && hasAttempts(kind) && (!o.isStored || kind != "do") {
-		o.def, err = c.workflow.opDefinition(&f.builder)
+		o.def, err = c.workflow.opDefinition(b)
 	}
 	if err != nil {
 		f.busy.Store(false)
 		return o, f.misuse(o.identity, err)
 	}
 	f.last = o.identity
-	o.parallel, o.within, o.detached, o.labels = cmp.Or(s.parallel, defaultParallel), s.within, s.detached, s.labels
+	o.parallel, o.within, o.detached, o.labels = cmp.Or(b.parallel, defaultParallel), b.within, b.detached, b.labels
 	return o, nil
 }
 
-// stored returns the result of an operation that ended before the call of the function began, or has
-// another name since; nil if there is none. Most operations of a function that is called again have
-// one: they need no opGroup.
-func (f *Flow) stored(o *operation) *machine.OpResult {
+// stored reports whether the operation ended before the call of the function began, or has another name
+// since. Most operations of a function that is called again are stored: they need no opGroup.
+func (f *Flow) stored(o *operation) bool {
 	if o.isStored {
 		f.found++
-		return &o.result
 	}
-	res := f.ended.own.get(o.identity)
-	if res != nil {
-		f.found++
-	}
-	return res
+	return o.isStored
 }
 
 // enter checks that the flow is used as it must be, and marks it as busy. It ends the goroutine if the
@@ -528,16 +523,6 @@ func (f *Flow) checkItems(o *operation, items [][]byte) error {
 	return nil
 }
 
-// opSpec is an operation as its options describe it.
-type opSpec struct {
-	key      string
-	parallel int
-	within   time.Duration
-	detached bool
-	undo     string // policy of the undo
-	labels   func(i int) string
-}
-
 // opKey identifies the definition of an operation in the cache of a workflow.
 type opKey struct {
 	step      string
@@ -550,18 +535,32 @@ type opKey struct {
 // maxCachedOps limits the cache of a workflow. A function that makes policies up has no use of it.
 const maxCachedOps = 1000
 
-// operation checks the name and the options of an operation, and sets b to them: see opDefinition.
-func (w *Workflow) operation(b *stepBuilder, kind, name string, opts []StepOption) (s opSpec, err error) {
+// operation checks the name and the options of an operation, and sets b to them: see opDefinition. It
+// returns the key.
+func (w *Workflow) operation(b *stepBuilder, kind, name string, opts []StepOption) (key string, err error) {
 	if err := checkName(name); err != nil {
-		return s, err
+		return "", err
+	}
+	if !b.isPlain { // else there is nothing to clear, which would take longer than all else here
+		*b = stepBuilder{Step: machine.Step{MaxLost: DefaultMaxLost}, text: DefaultPolicy}
+	}
+	if step := w.opStep(name); b.Name != step {
+		b.Name = step
+	}
+	b.keys = 0
+	for _, opt := range w.opDefaults {
+		opt(b)
+	}
+	for _, opt := range opts {
+		opt(b)
+	}
+	if b.keys > 0 {
+		key = b.key
+	}
+	if b.isPlain = b.keys == len(w.opDefaults)+len(opts); b.isPlain {
+		return key, nil
 	}
 	base, _ := strings.CutSuffix(kind, withUndo)
-	*b = stepBuilder{Step: machine.Step{Name: w.opStep(name), MaxLost: DefaultMaxLost}, text: DefaultPolicy}
-	for _, list := range [...][]StepOption{w.opDefaults, opts} {
-		for _, opt := range list {
-			opt(b)
-		}
-	}
 	switch {
 	case len(b.Needs) > 0:
 		err = errors.New("after: an operation begins when the function calls it")
@@ -582,11 +581,10 @@ func (w *Workflow) operation(b *stepBuilder, kind, name string, opts []StepOptio
 	}
 	if err != nil || len(b.errs) > 0 {
 		if err := errors.Join(append(b.errs, err)...); err != nil {
-			return s, err
+			return "", err
 		}
 	}
-	s.key, s.parallel, s.within, s.detached, s.undo, s.labels = b.key, b.parallel, b.within, b.detached, b.undoPolicy, b.labels
-	return s, nil
+	return key, nil
 }
 
 // hasAttempts reports whether operations of this kind have attempts, and so a definition.
@@ -601,6 +599,7 @@ func (w *Workflow) opDefinition(b *stepBuilder) (def *machine.Definition, err er
 		if def = w.cachedOp(key); def != nil {
 			return def, nil
 		}
+		b.isPlain = false
 		if b.Policy, err = retry.Parse(b.text); err != nil {
 			return nil, fmt.Errorf("policy: %w", err)
 		}

@@ -97,7 +97,7 @@ func (q *Question) check(within time.Duration) error {
 		return fmt.Errorf("default: %q is not one of the choices %s", q.Default, strings.Join(q.Choices, ", "))
 	}
 	for i, c := range q.Choices {
-		if strings.TrimSpace(c) == "" || len(c) > maxChoice || strings.ContainsFunc(c, func(r rune) bool { return r < ' ' }) {
+		if strings.TrimSpace(c) == "" || len(c) > maxChoice || hasControl(c) {
 			return fmt.Errorf("choices: %q must have 1 to %d bytes without control characters", c, maxChoice)
 		}
 		if slices.Contains(q.Choices[:i], c) {

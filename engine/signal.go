@@ -36,8 +36,8 @@ func Await[T any](f *Flow, name string, opts ...StepOption) (v T, err error) {
 		return v, err
 	}
 	defer f.busy.Store(false)
-	if res := f.stored(&o); res != nil {
-		return decoded[T](res)
+	if f.stored(&o) {
+		return resultOf[T](&o)
 	}
 	g := &opGroup{name: o.identity, n: 1, parallel: 1, sleep: o.within, isAwait: true}
 	if err := f.perform(g); err != nil {
@@ -66,7 +66,7 @@ type SignalOption func(*signal) error
 // that does not know whether a signal has arrived can send it again.
 func ID(id string) SignalOption {
 	return func(s *signal) error {
-		if id == "" || len(id) > maxSignalID || strings.ContainsFunc(id, func(r rune) bool { return r < ' ' }) {
+		if id == "" || len(id) > maxSignalID || hasControl(id) {
 			return fmt.Errorf("id: %.200q must have 1 to %d bytes without control characters", id, maxSignalID)
 		}
 		s.ID = id

@@ -92,7 +92,9 @@ type stepBuilder struct {
 	concurrency int
 	version     string
 	text        string        // the policy as text; "" if Policy has it
-	key         string        // of an operation of a flow
+	key         string        // of an operation of a flow; valid if keys is not 0
+	keys        int           // number of valid options ForKey
+	isPlain     bool          // of an operation of a flow: it has no other options than ForKey
 	parallel    int           // of a Map of a flow
 	within      time.Duration // of an Await of a flow
 	detached    bool          // of a Child of a flow

@@ -44,17 +44,32 @@ func (r *Reader) Uvarint() uint64 {
 	return v
 }
 
-// SkipNumbers skips n numbers.
-func (r *Reader) SkipNumbers(n int) {
-	for i, b := range r.Data {
-		if b < 0x80 {
+// CutNumbers returns b without the n numbers at its beginning; nil if it has fewer.
+func CutNumbers(b []byte, n int) []byte {
+	for i, c := range b {
+		if c < 0x80 {
 			if n--; n == 0 {
-				r.Data = r.Data[i+1:]
-				return
+				return b[i+1:]
 			}
 		}
 	}
-	r.Fail()
+	return nil
+}
+
+// CutBytes returns the byte string at the beginning of b, and the rest; nil if it is not complete.
+func CutBytes(b []byte) (v, rest []byte) {
+	if len(b) == 0 {
+		return nil, nil
+	}
+	size, n := uint64(b[0]), 1
+	if size >= 0x80 {
+		size, n = binary.Uvarint(b)
+	}
+	if n <= 0 || size > uint64(len(b)-n) {
+		return nil, nil
+	}
+	b = b[n:]
+	return b[:size:size], b[size:]
 }
 
 // Varint reads a signed number.

@@ -33,6 +33,10 @@ func FuzzReader(f *testing.F) {
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
 	f.Add(codec.AppendBytes(nil, "a text of some length"))
 	f.Fuzz(func(t *testing.T, data []byte) {
+		r := codec.Reader{Data: data}
+		if v, rest := codec.CutBytes(data); !bytes.Equal(v, r.Bytes()) || !bytes.Equal(rest, r.Data) || (rest == nil) != (r.Err != nil) {
+			t.Errorf("CutBytes(%x) = %x, %x; want the rest %x, %v", data, v, rest, r.Data, r.Err)
+		}
 		for name, read := range map[string]func(*codec.Reader){
 			"Uvarint": func(r *codec.Reader) { r.Uvarint() }, "Varint": func(r *codec.Reader) { r.Varint() },
 			"Number": func(r *codec.Reader) { r.Number() }, "Bytes": func(r *codec.Reader) { r.Bytes() },

@@ -3,6 +3,8 @@ package machine
 import (
 	"hash/maphash"
 	"iter"
+	"math/bits"
+	"unsafe"
 
 	"github.com/tideover/tideover/engine/internal/codec"
 )
@@ -16,6 +18,7 @@ type ResultIndex struct {
 	at      []uint32 // offset of each result in encoded; removedResult if it was removed
 	end     uint32   // offset after the last result in at
 	next    int      // position of the result that is probably asked for next
+	hashes  []uint64 // a bit for each hash of an identity in at: a new operation, whose bit is 0, needs no table
 	table   []uint32 // positions plus 1, by the hashes of the identities; nil before it is needed
 }
 
@@ -29,74 +32,95 @@ func (x *ResultIndex) Init(encoded []byte, count int) {
 	*x = ResultIndex{encoded: encoded}
 	if len(encoded) > 0 {
 		x.at = make([]uint32, 0, count)
+		x.hashes = make([]uint64, powerOf2(count/4)) // at least 16 bits for each
 	}
 }
 
-// Next returns the result of an operation that the function asks for, without its number, attempts and
-// times, and its position; -1 if there is none. It is fast if the function asks in the order of the
-// results.
-func (x *ResultIndex) Next(identity string) (o OpResult, position int) {
-	at, isRead := x.end, x.next < len(x.at)
+// powerOf2 returns the smallest power of 2 that is at least n.
+func powerOf2(n int) int { return 1 << bits.Len(uint(max(n-1, 0))) }
+
+// Next returns the identity of an operation that the function asks for, and the position of its result;
+// -1 if there is none. failure is nil if the operation succeeded. identity and data share the memory of
+// the encoded results. It is fast if the function asks in the order of the results.
+func (x *ResultIndex) Next(kind, name, key string) (identity string, data []byte, failure *OpResult, position int) {
+	position = x.next
+	at, isRead := x.end, position < len(x.at)
 	if isRead {
-		at = x.at[x.next]
+		at = x.at[position]
 	}
-	if uint64(at) < uint64(len(x.encoded)) { // it is neither removed nor after the last one
-		in := codec.Reader{Data: x.encoded[at:]}
-		in.SkipNumbers(1)
-		if string(in.Bytes()) == identity {
-			o.Name = identity
-			in.SkipNumbers(4) // attempts and times
-			if o.readOutcome(&in); in.Err == nil {
-				if !isRead {
-					x.added(at, &in)
-				}
-				x.next++
-				return o, x.next - 1
-			}
+	stored, data, failed, end := x.cut(at)
+	if end == 0 || !isIdentity(stored, kind, name, key) {
+		identity = Identity(kind, name, key)
+		if position = x.Find(identity); position < 0 {
+			return identity, nil, nil, -1
 		}
-	}
-	if position = x.Find(identity); position < 0 {
-		return o, -1
+		stored, data, failed, _ = x.cut(x.at[position])
+	} else if !isRead {
+		x.added(stored, end)
 	}
 	x.next = position + 1
-	in := codec.Reader{Data: x.encoded[x.at[position]:]}
-	o.Name = identity
-	skipToOutcome(&in)
-	o.readOutcome(&in)
-	return o, position
+	if failed {
+		failure = new(x.Result(position))
+	}
+	return unsafe.String(unsafe.SliceData(stored), len(stored)), data, failure, position // nothing changes these bytes
 }
 
-// added notes that a result was read from the offset on.
-func (x *ResultIndex) added(at uint32, rest *codec.Reader) {
-	x.at = append(x.at, at)
-	x.end = uint32(len(x.encoded) - len(rest.Data))
+// Identity returns the identity of an operation. The key may be "".
+func Identity(kind, name, key string) string {
+	if key == "" {
+		return kind + ":" + name
+	}
+	return kind + ":" + name + "[" + key + "]"
+}
+
+// isIdentity reports whether b is the identity of the operation, without making it.
+func isIdentity(b []byte, kind, name, key string) bool {
+	n := len(kind) + 1 + len(name)
+	if len(b) < n || string(b[:len(kind)]) != kind || b[len(kind)] != ':' || string(b[len(kind)+1:n]) != name {
+		return false
+	}
+	if b = b[n:]; key == "" {
+		return len(b) == 0
+	}
+	return len(b) == len(key)+2 && b[0] == '[' && string(b[1:len(b)-1]) == key && b[len(b)-1] == ']'
+}
+
+// cut returns parts of the result at an offset, and where it ends; 0 if there is none or it can't be
+// read. It uses no codec.Reader: to change its pointers takes longer while garbage is collected.
+func (x *ResultIndex) cut(at uint32) (name, data []byte, failed bool, end uint32) {
+	b := codec.CutNumbers(x.encoded[min(uint(at), uint(len(x.encoded))):], 1)
+	name, b = codec.CutBytes(b)
+	b = codec.CutNumbers(b, 4) // attempts and times
+	if len(b) == 0 {
+		return nil, nil, false, 0
+	}
+	if failed, b = b[0] != 0, b[1:]; failed {
+		_, b = codec.CutBytes(b)
+		_, b = codec.CutBytes(b)
+	}
+	if data, b = codec.CutBytes(b); b == nil {
+		return nil, nil, false, 0
+	}
+	return name, data, failed, uint32(len(x.encoded) - len(b))
+}
+
+// added notes that the next result was read, with its identity and its end.
+func (x *ResultIndex) added(name []byte, end uint32) {
+	x.at = append(x.at, x.end)
+	x.end = end
+	hash := maphash.Bytes(hashSeed, name)
+	x.hashes[hash/64&uint64(len(x.hashes)-1)] |= 1 << (hash % 64)
 }
 
 // readAll reads all results that were not read yet, without decoding them.
 func (x *ResultIndex) readAll() {
-	for in := (codec.Reader{Data: x.encoded[x.end:]}); len(in.Data) > 0; {
-		if skipResult(&in); in.Err != nil {
+	for {
+		name, _, _, end := x.cut(x.end)
+		if end == 0 {
 			return
 		}
-		x.added(x.end, &in)
+		x.added(name, end)
 	}
-}
-
-// skipToOutcome skips the number, the identity, the attempts and the times of an encoded OpResult.
-func skipToOutcome(in *codec.Reader) {
-	in.SkipNumbers(1)
-	in.Bytes()
-	in.SkipNumbers(4)
-}
-
-// skipResult skips an encoded OpResult.
-func skipResult(in *codec.Reader) {
-	skipToOutcome(in)
-	if in.Byte() != 0 {
-		in.Bytes()
-		in.Bytes()
-	}
-	in.Bytes()
 }
 
 // is reports whether the result at a position has this identity.
@@ -106,21 +130,24 @@ func (x *ResultIndex) is(i int, identity string) bool {
 
 // name returns the identity of the result at a position.
 func (x *ResultIndex) name(i int) []byte {
-	in := codec.Reader{Data: x.encoded[x.at[i]:]}
-	in.Uvarint()
-	return in.Bytes()
+	name, _ := codec.CutBytes(codec.CutNumbers(x.encoded[x.at[i]:], 1))
+	return name
 }
 
-// Find returns the position of the result of an operation; -1 if there is none. After the first call
-// it changes nothing, so that several goroutines can call it.
+// Find returns the position of the result of an operation; -1 if there is none. After a call that has
+// found one it changes nothing, so that several goroutines can call it.
 func (x *ResultIndex) Find(identity string) int {
 	if len(x.encoded) == 0 {
 		return -1
 	}
+	hash := maphash.String(hashSeed, identity)
 	if x.table == nil {
+		if x.readAll(); x.hashes[hash/64&uint64(len(x.hashes)-1)]&(1<<(hash%64)) == 0 {
+			return -1
+		}
 		x.makeTable()
 	}
-	for slot := x.slot(maphash.String(hashSeed, identity)); x.table[slot] != 0; slot = x.slot(slot + 1) {
+	for slot := x.slot(hash); x.table[slot] != 0; slot = x.slot(slot + 1) {
 		if i := int(x.table[slot] - 1); x.is(i, identity) {
 			return i
 		}
@@ -129,12 +156,7 @@ func (x *ResultIndex) Find(identity string) int {
 }
 
 func (x *ResultIndex) makeTable() {
-	x.readAll()
-	size := 4
-	for size < 2*len(x.at) {
-		size *= 2
-	}
-	x.table = make([]uint32, size)
+	x.table = make([]uint32, powerOf2(2*len(x.at)+1)) // one is always 0
 	for i, at := range x.at {
 		if at == removedResult {
 			continue
