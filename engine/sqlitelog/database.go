@@ -65,6 +65,19 @@ const additions = `
 		sum  INTEGER
 	);`
 
+// statements has the statements that create the tables, by the name of the table, as SQLite stores them.
+// A damaged one would make statements fail only later, when the folder has been changed.
+var statements = func() map[string]string {
+	list := map[string]string{}
+	for text := range strings.SplitSeq(schema+additions, ";") {
+		_, text, isTable := strings.Cut(strings.Replace(text, "IF NOT EXISTS ", "", 1), "CREATE TABLE ")
+		if name, _, _ := strings.Cut(text, " "); isTable {
+			list[name] = "CREATE TABLE " + text
+		}
+	}
+	return list
+}()
+
 // connect opens an existing database file and sets the pragmas.
 func connect(path string, flags sqlite.OpenFlags, pragmas ...string) (*sqlite.Conn, error) {
 	conn, err := sqlite.OpenConn(path, flags)
@@ -125,9 +138,6 @@ func prepare(conn *sqlite.Conn, path string, tables bool) error {
 			err = createTables(conn)
 		}
 	}
-	if err == nil {
-		err = checkColumns(conn, path)
-	}
 	if err != nil {
 		return describe(path, err)
 	}
@@ -146,18 +156,6 @@ func createTables(conn *sqlite.Conn) error {
 	}
 	return sqlitex.ExecuteScript(conn, schema+fmt.Sprintf(
 		"PRAGMA application_id = %d; PRAGMA user_version = %d;", applicationID, format), nil)
-}
-
-// checkColumns returns an error if the schema is damaged. Otherwise SQLite would only report later,
-// for each statement, that a column does not exist.
-func checkColumns(conn *sqlite.Conn, path string) error {
-	n, err := number(conn, `SELECT
-		(SELECT count(*) FROM pragma_table_info('log') WHERE name IN ('seq', 'epoch', 'id', 'data')) +
-		(SELECT count(*) FROM pragma_table_info('meta') WHERE name IN ('one', 'epoch', 'first'))`)
-	if err == nil && n != 7 {
-		err = damaged(path, fmt.Errorf("%d of 7 columns are there", n))
-	}
-	return err
 }
 
 func useWAL(conn *sqlite.Conn) error {

@@ -157,6 +157,33 @@ func TestDamageIsAnErrorAndNoPanic(t *testing.T) {
 	}
 }
 
+// The first page has the schema, which SQLite reads as text.
+func TestARefusedOpenOfADamagedFirstPageChangesNothing(t *testing.T) {
+	dir := filled(t, 5, 100)
+	path := filepath.Join(dir, "log.db")
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seed := rand.Uint64()
+	random, refused := rand.New(rand.NewPCG(seed, 0)), 0
+	for range 150 {
+		broken := bytes.Clone(whole)
+		at := random.IntN(pageSize)
+		broken[at] ^= 1 << random.IntN(8)
+		if err := readDamaged(t, dir, broken); err == nil {
+			continue
+		}
+		refused++
+		if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, broken) {
+			t.Errorf("seed %d: a bit at %d: the refused open has changed log.db: %v", seed, at, err)
+		}
+	}
+	if refused == 0 {
+		t.Error("no damage was refused")
+	}
+}
+
 // readDamaged replaces the database and reads all of it.
 func readDamaged(t *testing.T, dir string, database []byte) error {
 	t.Helper()

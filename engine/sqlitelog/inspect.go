@@ -75,11 +75,11 @@ func inspect(dir string, c Config) (s state, err error) {
 
 // checkEntries reads the entries after the last snapshot that is what was stored.
 func (s *state) checkEntries(f *sqlitefile.File, blobs []string, check func([]byte) error) error {
-	roots, err := f.Tables()
+	tables, err := f.Tables()
 	if err != nil {
 		return err
 	}
-	records, err := readRecords(f, roots["blobs"])
+	records, err := readRecords(f, tables["blobs"].Root)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (s *state) checkEntries(f *sqlitefile.File, blobs []string, check func([]by
 		next = max(next, entryOf(name)+1)
 		break
 	}
-	err = f.Rows(roots["log"], int64(next), func(seq int64, row []sqlitefile.Value) error {
+	err = f.Rows(tables["log"].Root, int64(next), func(seq int64, row []sqlitefile.Value) error {
 		if uint64(seq) != next || len(row) < 4 {
 			return fmt.Errorf("%w: entry %d is missing", sqlitefile.ErrDamaged, next)
 		}
@@ -122,12 +122,12 @@ func (s *state) read(f *sqlitefile.File, path string) error {
 	if err != nil {
 		return err
 	}
-	roots, err := f.Tables()
-	meta, log := roots["meta"], roots["log"]
+	tables, err := f.Tables()
+	meta, log := tables["meta"].Root, tables["log"].Root
 	switch {
 	case err != nil:
 		return err
-	case application == 0 && version == 0 && len(roots) == 0:
+	case application == 0 && version == 0 && len(tables) == 0:
 		return nil // a process was killed while it created the tables
 	case application != applicationID:
 		return fmt.Errorf("%w: %s is a database of another program (application id %#x)", ErrForeign, path, application)
@@ -139,10 +139,15 @@ func (s *state) read(f *sqlitefile.File, path string) error {
 	case meta == 0 || log == 0:
 		return damaged(path, errors.New("a table is missing"))
 	}
+	for name, t := range tables {
+		if want, known := statements[name]; known && t.SQL != want {
+			return damaged(path, fmt.Errorf("the table %s was created by %q, not by %q", name, t.SQL, want))
+		}
+	}
 	if err := s.readMeta(f, meta, path); err != nil {
 		return err
 	}
-	if folder := roots["folder"]; folder != 0 {
+	if folder := tables["folder"].Root; folder != 0 {
 		err := f.Rows(folder, 0, func(_ int64, row []sqlitefile.Value) error {
 			if len(row) >= 3 {
 				s.identity, s.owned = uint64(row[1].Int), uint64(row[2].Int)
@@ -269,11 +274,11 @@ func beyond(f *sqlitefile.File) uint64 {
 	if other == nil {
 		return 0
 	}
-	roots, err := other.Tables()
+	tables, err := other.Tables()
 	if err != nil {
 		return 0
 	}
-	_, last, _, err := other.Ends(roots["log"])
+	_, last, _, err := other.Ends(tables["log"].Root)
 	if err != nil {
 		return 0
 	}
@@ -298,11 +303,11 @@ func readView(path string) (identity, last uint64) {
 		return 0, 0
 	}
 	defer f.Close()
-	roots, err := f.Tables()
+	tables, err := f.Tables()
 	if err != nil {
 		return 0, 0
 	}
-	err = f.Rows(roots["meta"], 0, func(key int64, row []sqlitefile.Value) error {
+	err = f.Rows(tables["meta"].Root, 0, func(key int64, row []sqlitefile.Value) error {
 		switch {
 		case len(row) < 2:
 		case key == viewCursor:

@@ -25,7 +25,7 @@ type Reader struct {
 	dir    string
 	live   *sqlite.Conn // keeps a process that uses the folder from removing what is read; nil if there is none
 	file   *sqlitefile.File
-	roots  map[string]uint32
+	tables map[string]sqlitefile.Table
 	state  state
 	blobs  map[string]blobRecord
 	losses []journal.Loss
@@ -91,13 +91,13 @@ func (r *Reader) load(path string) (err error) {
 	if err = r.state.read(r.file, path); err != nil {
 		return err
 	}
-	if r.roots, err = r.file.Tables(); err != nil {
+	if r.tables, err = r.file.Tables(); err != nil {
 		return err
 	}
-	if r.blobs, err = readRecords(r.file, r.roots["blobs"]); err != nil {
+	if r.blobs, err = readRecords(r.file, r.tables["blobs"].Root); err != nil {
 		return err
 	}
-	if root := r.roots["losses"]; root != 0 {
+	if root := r.tables["losses"].Root; root != 0 {
 		err = r.file.Rows(root, 0, func(_ int64, row []sqlitefile.Value) error {
 			if len(row) >= 6 {
 				r.losses = append(r.losses, journal.Loss{
@@ -166,7 +166,7 @@ func (r *Reader) Read(ctx context.Context, from uint64) iter.Seq2[journal.Entry,
 			return
 		}
 		path, next, stop := filepath.Join(r.dir, "log.db"), from, errors.New("stop")
-		err := r.file.Rows(r.roots["log"], int64(from), func(seq int64, row []sqlitefile.Value) error {
+		err := r.file.Rows(r.tables["log"].Root, int64(from), func(seq int64, row []sqlitefile.Value) error {
 			e := journal.Entry{Seq: uint64(seq)}
 			if e.Seq != next || len(row) < 4 || copy(e.ID[:], row[2].Bytes) != len(e.ID) {
 				return damaged(path, fmt.Errorf("entry %d is missing", next))

@@ -58,11 +58,11 @@ func read(path string, from int64) (rows []row, err error) {
 		return nil, err
 	}
 	defer f.Close()
-	roots, err := f.Tables()
+	tables, err := f.Tables()
 	if err != nil {
 		return nil, err
 	}
-	err = f.Rows(roots["t"], from, func(number int64, columns []sqlitefile.Value) error {
+	err = f.Rows(tables["t"].Root, from, func(number int64, columns []sqlitefile.Value) error {
 		if len(columns) != 3 || columns[1].Int != number*7 {
 			return fmt.Errorf("row %d has %v", number, columns[:2])
 		}
@@ -72,7 +72,7 @@ func read(path string, from int64) (rows []row, err error) {
 	if err != nil {
 		return rows, err
 	}
-	first, last, ok, err := f.Ends(roots["t"])
+	first, last, ok, err := f.Ends(tables["t"].Root)
 	if err == nil && from == math.MinInt64 && (ok != (len(rows) > 0) || ok && (first != rows[0].number || last != rows[len(rows)-1].number)) {
 		err = fmt.Errorf("Ends() = %d, %d, %v", first, last, ok)
 	}

@@ -19,17 +19,23 @@ type Value struct {
 	Null  bool
 }
 
-// Tables returns the numbers of the root pages of all tables and indexes, by name.
-func (f *File) Tables() (roots map[string]uint32, err error) {
-	roots = map[string]uint32{}
+// Table is what the schema says about a table or an index.
+type Table struct {
+	Root uint32 // number of the root page
+	SQL  string // the statement that has created it; "" for an index that SQLite has made itself
+}
+
+// Tables returns all tables and indexes, by name.
+func (f *File) Tables() (tables map[string]Table, err error) {
+	tables = map[string]Table{}
 	err = f.Rows(1, math.MinInt64, func(_ int64, columns []Value) error {
-		if len(columns) < 4 {
+		if len(columns) < 5 {
 			return damaged("the schema has too few columns")
 		}
-		roots[string(columns[1].Bytes)] = uint32(columns[3].Int)
+		tables[string(columns[1].Bytes)] = Table{uint32(columns[3].Int), string(columns[4].Bytes)}
 		return nil
 	})
-	return roots, err
+	return tables, err
 }
 
 // page is a page of a tree.
