@@ -44,7 +44,7 @@ var areas = map[string]area{
 		"journal": 0, "internal/codec": 0, "internal/disk": 0, "internal/goroutine": 0, "internal/sqlitefile": 0,
 		"journal/journaltest": 1, "jetstream/natstest": 1, "internal/faultdisk": 1,
 		"internal/machine": 2, "internal/view": 2, "journal/memlog": 2, "sqlitelog": 2, "jetstream": 2,
-		"internal/store": 3,
+		"internal/store": 3, "internal/replay": 3,
 		"move":           4,
 		"":               5,
 		"enginetest":     6, "jetstream/clustertest": 6,

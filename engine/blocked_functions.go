@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tideover/tideover/engine/internal/replay"
 )
 
 const (
@@ -35,6 +37,7 @@ func (d *dispatcher) checkFunctions() {
 		list = append(list, Trouble{What: fmt.Sprintf("run %s: the function of workflow %s is blocked", id, c.workflow.Name()), Since: c.since, Error: text})
 		if !c.blocked {
 			c.blocked = true
+			d.report(replay.Verdict{Failed: text})
 			d.sh.cfg.Logger.Warn("the function of a run is blocked", "run", id.String(), "workflow", c.workflow.Name(), "why", text)
 		}
 	}

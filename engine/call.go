@@ -19,6 +19,7 @@ const (
 	opStartFlow  op = "start-flow"  // start of a workflow as code, which an older release rejects
 	opStartAgain op = "start-again" // start of a child with the origin of another one, which an older release rejects
 	opGet        op = "get"
+	opHistory    op = "history"
 	opHas        op = "has"
 	opWait       op = "wait"
 	opCancel     op = "cancel"
@@ -66,7 +67,7 @@ func startOp(def *machine.Definition) op {
 
 // repeatable has the operations that have the same effect if they are carried out twice.
 var repeatable = map[op]bool{
-	opGet: true, opHas: true, opWait: true, opDefinition: true, opList: true, opGroups: true, opFind: true,
+	opGet: true, opHistory: true, opHas: true, opWait: true, opDefinition: true, opList: true, opGroups: true, opFind: true,
 	opStats: true, opSchedule: true, opSchedules: true, opSignal: true, opKeyed: true, opChildEnded: true, opAdopt: true, opFormerChild: true,
 	opPauseSchedule: true, opResumeSchedule: true, opPauseWorkflow: true, opResumeWorkflow: true,
 }
@@ -129,6 +130,7 @@ type answer struct {
 	Error      *fault          `json:"error,omitempty"`
 	Started    *Started        `json:"started,omitempty"`
 	Info       *Info           `json:"info,omitempty"`
+	History    json.RawMessage `json:"history,omitempty"`
 	Definition json.RawMessage `json:"definition,omitempty"` // as it is stored
 	Page       *Page           `json:"page,omitempty"`
 	Cursors    []string        `json:"cursors,omitempty"`  // of the runs of the page
@@ -155,6 +157,8 @@ func (c *commands) perform(ctx context.Context, asked *call) (a answer, err erro
 		a.Started, err = c.startCalled(ctx, asked.Start)
 	case opGet:
 		a.Info, err = q.get(ctx, id)
+	case opHistory:
+		a.History, err = q.history(ctx, id)
 	case opHas:
 		_, err = q.load(ctx, id)
 	case opWait:

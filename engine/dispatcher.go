@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/replay"
 	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 )
@@ -170,6 +171,7 @@ func (d *dispatcher) parkStep(run *machine.Run, step int) bool {
 	if d.o.isRegistering() {
 		return false
 	}
+	d.report(replay.Verdict{Parked: missingHandler(run, step)})
 	rec := d.o.m.Park(run, step, d.o.turn.now)
 	d.o.turn.must(&rec)
 	return true
@@ -410,7 +412,9 @@ func (d *dispatcher) act() {
 	}
 	d.stops = d.stops[:0]
 	if len(d.errands) > 0 {
-		d.sh.beginErrands(d.errands)
+		if d.sh.replay == nil {
+			d.sh.beginErrands(d.errands)
+		}
 		clear(d.errands)
 		d.errands = d.errands[:0]
 	}

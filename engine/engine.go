@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"sync"
 
+	"github.com/tideover/tideover/engine/internal/replay"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/engine/move"
 )
@@ -40,6 +41,7 @@ type process struct {
 	places     places
 	functions  places // for calls of functions of flows
 	quarantine quarantine
+	replay     *replay.Log   // not nil: the engine only judges how code would continue one run: see replay.go
 	pens       chan struct{} // semaphore: limits how many views are written at the same time
 	encoders   sync.Pool     // encoders of snapshots, which garbage collections remove from it
 
@@ -61,6 +63,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	e := &Engine{done: make(chan struct{})}
 	e.cfg = cfg
+	e.replay, _ = cfg.Log.(*replay.Log)
 	e.getRun, e.askRun, e.cancelRun = e.Get, e.of, e.cancelChain
 	e.router.process = &e.process
 	e.deadlocks.router = &e.router
@@ -82,6 +85,9 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		go e.observe()
 	}
 	go e.run()
+	if e.replay != nil && !e.replay.Run.IsFlow() {
+		e.replay.Report(e.handlers.judgeSteps(e.replay.Run))
+	}
 	return e, nil
 }
 

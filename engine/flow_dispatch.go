@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/replay"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -32,6 +33,9 @@ func (d *dispatcher) callFunction(run *machine.Run, w *Workflow, trial *trial, r
 		sh: d.sh, run: run.ID, workflow: w, number: rec.Attempt, handler: run.Def.Steps[0].Handler, known: d.sh.handlers.version.Load(), task: taskOf(run), version: run.Def.Version, input: run.Input, // nothing changes it
 		results: run.Results(), pending: run.Pending(), count: count, stopped: make(chan struct{}),
 		status: run.Status(), tags: decodeTags(run.Tags()), former: run.FormerChildren(), previous: run.Previous(),
+	}
+	if d.sh.replay != nil {
+		c.previous = machine.ID{} // the engine does not have that run
 	}
 	if run.HasEnded() {
 		c.history = slices.Clip(run.History)
@@ -86,6 +90,10 @@ func (d *dispatcher) continueGroup(c *flowCall, g *opGroup) {
 		return
 	}
 	d.recordStatus(c, run)
+	if d.isHeldBack(g) {
+		d.suspendIdle(c, run)
+		return
+	}
 	for ; g.running < g.parallel && g.next < g.n; g.next++ {
 		i := g.next
 		number, called := g.numbers[i]
@@ -217,6 +225,11 @@ func (d *dispatcher) recordStatus(c *flowCall, run *machine.Run) {
 // these have to wait for long.
 func (d *dispatcher) suspendIdle(c *flowCall, run *machine.Run) {
 	if c.starting > 0 || !c.waits() {
+		return
+	}
+	if next := d.heldBack(c); next != nil {
+		d.suspend(c, run)
+		d.report(replay.Verdict{Next: next})
 		return
 	}
 	for number := range c.ops.numbers {
@@ -443,6 +456,9 @@ func (d *dispatcher) endCall(c *flowCall, end flowEnd) {
 	case end.mismatch != "":
 		d.parkCall(c, run, end.mismatch)
 		return
+	case d.sh.replay != nil:
+		d.report(verdictOf(&end))
+		return
 	case end.undone != nil:
 		d.endUndo(run, end.undone)
 		return
@@ -458,6 +474,7 @@ func (d *dispatcher) endCall(c *flowCall, end flowEnd) {
 
 // parkCall records that the run waits for other code, because that of the call does not fit.
 func (d *dispatcher) parkCall(c *flowCall, run *machine.Run, why string) {
+	d.report(replay.Verdict{Parked: d.sh.errorText(why)})
 	parked := parkedCall{parkReason: parkReason{run.Def.Name, d.sh.errorText(why)}, by: c.workflow}
 	if missing, ok := errors.AsType[*missingWorkflowError](c.firstWrong()); ok {
 		parked.missing = missing.name

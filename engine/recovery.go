@@ -52,6 +52,10 @@ func (r recovery) run(ctx context.Context) error {
 // restore reads the newest snapshot that is not damaged. Without snapshots the state is empty,
 // if the log is complete from its first entry.
 func (r recovery) restore(ctx context.Context) error {
+	if log := r.sh.replay; log != nil {
+		r.o.m = log.Machine
+		return nil
+	}
 	if err := r.checkBlobs(ctx); err != nil {
 		return err
 	}

@@ -208,11 +208,19 @@ func (d *distribution) moveRun(m *Machine, r *Run) error {
 	if k, taken := to.keys[r.Key]; taken && !r.Finished() && !r.Continued() {
 		return keyTwice(r.Key, k, r.ID, r.Def.Name)
 	}
+	if r.IsCold() {
+		r.cold.frame = d.number(frameRef{m, r.cold.frame})
+	}
 	hash := r.Def.hash
 	to.Learn(hash, m)
-	r.Def = to.defs[hash]
+	return to.adopt(r, to.defs[hash])
+}
+
+// adopt adds a run that comes from another machine. def is the run's definition, of this machine.
+func (m *state) adopt(r *Run, def *Definition) error {
+	r.Def = def
 	if r.flow != nil {
-		if err := to.adoptOps(r); err != nil {
+		if err := m.adoptOps(r); err != nil {
 			return err
 		}
 	}
@@ -221,10 +229,7 @@ func (d *distribution) moveRun(m *Machine, r *Run) error {
 	for i := range r.Steps {
 		r.Steps[i].timer, r.Steps[i].queued = noTimer, false
 	}
-	if r.IsCold() {
-		r.cold.frame = d.number(frameRef{m, r.cold.frame})
-	}
-	to.install(r)
+	m.install(r)
 	return nil
 }
 
