@@ -87,6 +87,9 @@ func TestClusterShowsLargeFlows(t *testing.T) {
 					t.Errorf("%s lists %d runs with the tag city=%s", m.log.Member(), len(page.Runs), city)
 				}
 			}
+			if h := must(m.History(t.Context(), ids["city 0"])); len(h) < 2500*len(result) {
+				t.Errorf("%s gets a history of %d bytes", m.log.Member(), len(h))
+			}
 		}
 	})
 }

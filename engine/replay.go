@@ -30,7 +30,7 @@ func (q *queries) history(ctx context.Context, id string) (json.RawMessage, erro
 	if err != nil {
 		return nil, err
 	}
-	now := time.Now()
+	now := time.Now().UTC()
 	h := replay.History{Format: replay.Format, Run: r.ID.String(), Workflow: r.Def.Name, Version: r.Def.Version, State: r.State().String(), At: now}
 	if h.Data, err = machine.Extract(r, now.UnixNano()); err != nil {
 		return nil, fmt.Errorf("history of run %s: %w", id, err)

@@ -112,6 +112,11 @@ func (h History) Replay(t *testing.T, workflows ...*engine.Workflow) (r Replayed
 		return r, fmt.Errorf("%s: the history of run %s has format %d, and this version knows %d: use a newer version of tideover", h.Name, stored.Run, stored.Format, replay.Format)
 	}
 	r.Run, r.Workflow = stored.Run, stored.Workflow
+	defer func() {
+		if p := recover(); p != nil && err == nil {
+			panic(p)
+		} // else a function that blocks has left its goroutine in the bubble
+	}()
 	synctest.Test(t, func(*testing.T) {
 		var v replay.Verdict
 		if v, err = judge(&stored, workflows); err != nil {

@@ -278,6 +278,7 @@ func TestHistoriesThatCanNotBeReplayed(t *testing.T) {
 		return text
 	}
 	panics := engine.MustFlow("order", func(*engine.Flow, int) (int, error) { panic("a bug") })
+	blocks := engine.MustFlow("order", func(*engine.Flow, int) (int, error) { return <-make(chan int), nil })
 	other := engine.MustFlow("other", func(*engine.Flow, int) (int, error) { return 1, nil })
 	for name, tt := range map[string]struct {
 		data []byte
@@ -291,6 +292,7 @@ func TestHistoriesThatCanNotBeReplayed(t *testing.T) {
 		"no data":             {edit("data", ""), x.flow("price"), "the history is damaged"},
 		"another workflow":    {h.Data, other, "file.json: run " + h.Name + ": it is a run of workflow order, which is none of the replayed ones"},
 		"a function's panic":  {h.Data, panics, "the function of order can't be replayed: panic: a bug"},
+		"a blocked function":  {h.Data, blocks, "the function of order can't be replayed: it has neither called an operation nor returned for 1m"},
 		"a flow made of data": {dataFlow(t), other, "workflow data is described by data, which its runs keep: there is no code to replay"},
 	} {
 		_, err := enginetest.History{Name: "file.json", Data: tt.data}.Replay(t, tt.w)

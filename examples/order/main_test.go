@@ -38,6 +38,12 @@ func TestOrderSurvivesACrash(t *testing.T) {
 	}, order)
 }
 
+// The files have the histories of runs that this version of the workflow has started.
+func TestDeploy(t *testing.T) {
+	histories := enginetest.Histories(t, "testdata/*.json")
+	enginetest.Replay(t, histories, order)
+}
+
 // The following functions are the other snippets of docs/workflows.md.
 
 type Article struct{ ID string }

@@ -151,6 +151,7 @@ func (a *router) routes() []route {
 		{"POST", "runs/retry", a.runs.bulk(control.BulkRetry)},
 		{"POST", "runs/cancel", a.runs.bulk(control.BulkCancel)},
 		{"GET", "runs/{id}", getOne(a.runs.runs.Lookup)},
+		{"GET", "runs/{id}/history", getOne(a.runs.runs.History)},
 		{"GET", "runs/{id}/result", a.runs.result},
 		{"GET", "runs/{id}/events", a.events.follow},
 		{"GET", "runs/{id}/output", a.runs.output},

@@ -128,6 +128,8 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		{"POST", "runs", `{"workflow": "echo", "input": {"a": 1}, "key": "k", "in": "1h"}`, 200},
 		{"GET", "runs/" + good, "", 200},
 		{"GET", "runs/" + bad, "", 200},
+		{"GET", "runs/" + good + "/history", "", 200},
+		{"GET", "runs/" + waiting + "/history", "", 200},
 		{"GET", "runs/" + good + "/result", "", 200},
 		{"GET", "runs/" + bad + "/result", "", 409},
 		{"GET", "runs/" + waiting + "/result", "", 202},

@@ -13,6 +13,7 @@ import (
 var testedElsewhere = map[string]string{
 	"workflows.md: tideover signal":                         "TestSignalsAndAnswers",
 	"workflows.md: tideover callback":                       "TestCallbackOfTheCommand",
+	"workflows.md: tideover show":                           "TestShowHistory",
 	"../README.md: tideover advise":                         "TestAdvise",
 	"advise.md: tideover advise":                            "TestAdvise",
 	"chaos.md: tideover chaos --quiet 503":                  "TestRecipeTwoRetries",

@@ -34,6 +34,11 @@ line or the request. Of a long output, the beginning and the end are stored. Wit
 If a retry of the run has executed a step again, --output prints the output of the last
 execution. --operation selects another one; its number is in .steps[].number of --json.
 
+With --history it prints what the run has stored, as a line of JSON; several runs can be
+given then. In a Go test, enginetest.Replay reads this, and tells whether new code of the
+workflow would park the run. It has the data of the run: its input, results, errors and
+signals.
+
 RUN is an id, the beginning of one, or the key of the run. With --json, names that end
 in _ns are in nanoseconds.`
 
@@ -42,11 +47,12 @@ const showExample = `  tideover show 01k9v3q0h2f8
   tideover show order-4711 --output
   tideover show order-4711 --output --step fetch --attempt 2
   tideover show order-4711 --output --step fetch --operation 1
+  tideover show order-4711 order-4712 --history > testdata/order.json
   tideover show order-4711 --json | jq '.steps[].attempts[] | select(.error)'`
 
 func newShow(io Streams) *cobra.Command {
 	o := newRemote(io)
-	var showsOutput bool
+	var showsOutput, showsHistory bool
 	var which control.OutputQuery
 	show := query(&o, func(ctx context.Context, c *client.Client, args []string) (*engine.Info, error) {
 		return c.Get(ctx, args[0])
@@ -56,14 +62,21 @@ func newShow(io Streams) *cobra.Command {
 		return c.Output(ctx, which)
 	}, renderOutput)
 	cmd := &cobra.Command{
-		Use:               "show [flags] RUN",
-		Short:             "Show a run with its history, or the output of an attempt",
-		Long:              showLong,
-		Example:           showExample,
-		Args:              exactlyOne("run"),
+		Use:     "show [flags] RUN...",
+		Short:   "Show a run with its history, or the output of an attempt",
+		Long:    showLong,
+		Example: showExample,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if showsHistory {
+				return atLeastOne("run")(cmd, args)
+			}
+			return exactlyOne("run")(cmd, args)
+		},
 		ValidArgsFunction: single(o.completeRuns()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch flags := cmd.Flags(); {
+			case showsOutput && showsHistory:
+				return errors.New("--output and --history: give one of them")
 			case showsOutput && flags.Changed("attempt") && which.Attempt < 1:
 				return fmt.Errorf("--attempt: %d is not the number of an attempt: want 1 or more", which.Attempt)
 			case showsOutput && flags.Changed("operation") && which.Operation < 1:
@@ -74,6 +87,8 @@ func newShow(io Streams) *cobra.Command {
 				return showOutput(cmd, args)
 			case flags.Changed("step") || flags.Changed("operation") || flags.Changed("attempt"):
 				return errors.New("--step, --operation and --attempt need --output")
+			case showsHistory:
+				return o.printHistories(cmd, args)
 			}
 			return show(cmd, args)
 		},
@@ -82,7 +97,24 @@ func newShow(io Streams) *cobra.Command {
 	cmd.Flags().StringVar(&which.Step, "step", "", "with --output: the `STEP` or operation, STEP#INDEX for an item of for-each, undo:STEP for an undo; default the one that failed or ran last")
 	cmd.Flags().IntVar(&which.Operation, "operation", 0, "with --output and --step: the number `N` of the execution, if a retry has executed the step again; default the last")
 	cmd.Flags().IntVar(&which.Attempt, "attempt", 0, "with --output: the number `N` of the attempt; default the last that has ended")
+	cmd.Flags().BoolVar(&showsHistory, "history", false, "print the histories of the runs as JSON, for enginetest.Replay")
 	return o.command(cmd, serverHelp(exitUnknownRun))
+}
+
+// printHistories prints the histories of runs, each as a line of JSON.
+func (r *remote) printHistories(cmd *cobra.Command, runs []string) error {
+	return r.withClient(cmd, func(ctx context.Context, c *client.Client) error {
+		for _, run := range runs {
+			h, err := c.History(ctx, run)
+			if err == nil {
+				err = r.printJSON(h)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // renderOutput returns the output of an attempt as lines, without escape sequences and with other

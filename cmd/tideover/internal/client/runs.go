@@ -32,6 +32,11 @@ func (c runCalls) Get(ctx context.Context, id string) (*engine.Info, error) {
 	return get[*engine.Info](ctx, c.connection, pathOf("runs", id), nil)
 }
 
+// History returns the history of a run as JSON: see [engine.Engine.History].
+func (c runCalls) History(ctx context.Context, id string) (json.RawMessage, error) {
+	return get[json.RawMessage](ctx, c.connection, pathOf("runs", id, "history"), nil)
+}
+
 // Output returns the output of an attempt of a run.
 func (c runCalls) Output(ctx context.Context, q control.OutputQuery) (control.Output, error) {
 	return get[control.Output](ctx, c.connection, pathOf("runs", q.Run, "output"), queryOf(map[string]any{"step": q.Step, "operation": q.Operation, "attempt": q.Attempt}))

@@ -77,6 +77,16 @@ func (r *Runs) Lookup(ctx context.Context, text string) (*engine.Info, error) {
 	return r.engine.Get(ctx, id)
 }
 
+// History returns the history of the run that text names, as in [Runs.Find]: see
+// [engine.Engine.History].
+func (r *Runs) History(ctx context.Context, text string) (json.RawMessage, error) {
+	id, err := r.Find(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	return r.engine.History(ctx, id)
+}
+
 // Wait waits until a run has ended, and returns the run.
 func (r *Runs) Wait(ctx context.Context, id string) (*engine.Info, error) {
 	return r.engine.Wait(ctx, id)
