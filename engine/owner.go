@@ -126,6 +126,9 @@ func (o *owner) finish() error {
 func (o *owner) delay() time.Duration {
 	wait := min(time.Minute, o.purgeEvery(), o.sh.snapshots.maxAge())
 	wait = min(wait, o.sh.views.delay(), o.sh.snapshots.delay())
+	if o.sh.replay != nil && len(o.sh.dispatcher.flows) == 0 {
+		wait = longReplay
+	}
 	if o.sh.dispatcher.more || o.sh.dispatcher.unchecked > 0 && !o.stopping {
 		wait = 0
 	}

@@ -38,6 +38,10 @@ func (q *queries) history(ctx context.Context, id string) (json.RawMessage, erro
 	return plainjson.Marshal(h)
 }
 
+// longReplay is how long the owner of a replayed run waits, at most, while the run only sleeps: a sleep
+// for a year takes no more turns than one for a minute.
+const longReplay = 365 * 24 * time.Hour
+
 // report reports how code would continue the run of a replay.
 func (d *dispatcher) report(v replay.Verdict) {
 	if log := d.sh.replay; log != nil {

@@ -15,7 +15,10 @@ import (
 	"github.com/tideover/tideover/engine/enginetest"
 )
 
-var replaySeeds = flag.Uint64("replay.seeds", 2, "flows of TestReplayJudgesAsTheEngine")
+var (
+	replaySeeds = flag.Uint64("replay.seeds", 2, "flows of TestReplayJudgesAsTheEngine")
+	replayFirst = flag.Uint64("replay.first", 4, "seed of the first flow of TestReplayJudgesAsTheEngine")
+)
 
 // judged is what an engine did with a run after a deploy.
 type judged struct {
@@ -31,10 +34,10 @@ type judged struct {
 // Replay says about the histories that these runs had before.
 func TestReplayJudgesAsTheEngine(t *testing.T) {
 	for seed := range *replaySeeds {
-		t.Run(fmt.Sprint(1+seed), func(t *testing.T) {
+		t.Run(fmt.Sprint(*replayFirst+seed), func(t *testing.T) {
 			t.Parallel()
 			x := &editTest{parked: map[string]map[int]bool{}, open: map[string]bool{}}
-			x.Rand, x.log.runs = rand.New(rand.NewPCG(1+seed, 43)), map[string][]effect{}
+			x.Rand, x.log.runs = rand.New(rand.NewPCG(*replayFirst+seed, 43)), map[string][]effect{}
 			var list []judged
 			years := 10 * 365 * day
 			enginetest.TestConfig(t, engine.Config{Retention: years, DeadRetention: years}, func(t *testing.T, e *enginetest.Engine) {
@@ -53,7 +56,7 @@ func (x *editTest) editAndNote(p *editedFlow) (list []judged) {
 	t := x.t
 	x.deploys = append(x.deploys, p)
 	mustDo(t, x.e.Register(x.workflow(p, 0)))
-	for range 8 {
+	for range 6 {
 		w, _ := x.e.Workflow("edited")
 		for range 6 {
 			id := startFlow(t, x.e, w, 0)

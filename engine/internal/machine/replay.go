@@ -3,14 +3,16 @@ package machine
 import (
 	"bytes"
 	"fmt"
-	"slices"
 )
 
 // Extract returns a snapshot that has only this run, for Reopen. It has no arguments of steps and no
 // run that follows, because a call of the function needs neither. The run must be a copy.
 func Extract(r *Run, now int64) (out []byte, err error) {
-	def := *r.Def
-	def.OnEnd, def.Steps, def.runs = nil, slices.Clone(def.Steps), 0
+	def, err := ParseDefinition(r.Def.text) // the owner of the shard uses r.Def
+	if err != nil {
+		return nil, err
+	}
+	def.OnEnd = nil
 	for i := range def.Steps {
 		def.Steps[i].Args = nil
 	}
@@ -19,8 +21,8 @@ func Extract(r *Run, now int64) (out []byte, err error) {
 	}
 	m := New()
 	m.at = now
-	m.define(&def)
-	if err := m.adopt(r, &def); err != nil {
+	m.define(def)
+	if err := m.adopt(r, def); err != nil {
 		return nil, err
 	}
 	s := m.Snapshot()
