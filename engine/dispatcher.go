@@ -209,8 +209,9 @@ const checkedAtOnce = 1000
 
 // callChanged calls functions again that were suspended, because their code may be other code
 // now. Of the runs with the same definition that may wait for ever, it calls one: that shows what the
-// code has removed. It calls all runs that wait in a removed operation. It checks some runs in each
-// turn. Runs that begin later, which are behind the others, need no check.
+// code has removed and renamed. It calls all runs that wait in a removed operation, or in a renamed
+// one whose signal has come. It checks some runs in each turn. Runs that begin later, which are behind
+// the others, need no check.
 func (d *dispatcher) callChanged() {
 	all := d.o.m.All()
 	d.unchecked = min(d.unchecked, len(all))
@@ -220,22 +221,25 @@ func (d *dispatcher) callChanged() {
 		if !run.IsSuspended() || !d.sh.handlers.hasCode(run, 0) {
 			continue
 		}
-		if d.waitsInRemoved(run) || run.WaitsForEver() && !d.probed[run.Def] {
+		if d.waitsInChanged(run) || run.WaitsForEver() && !d.probed[run.Def] {
 			d.probed[run.Def], d.probes[run.ID] = true, true
 			d.o.m.CallAgain(run)
 		}
 	}
 }
 
-// waitsInRemoved reports whether the run waits in an operation that its function has removed, as far
-// as that is known.
-func (d *dispatcher) waitsInRemoved(run *machine.Run) bool {
+// waitsInChanged reports whether the run waits in an operation that its function has removed, or has
+// renamed to that of a signal which the run has got, as far as that is known.
+func (d *dispatcher) waitsInChanged(run *machine.Run) bool {
 	w := d.sh.handlers.function(run.Def.Steps[0].Handler, run.Def.Name)
-	removed := d.sh.handlers.removedOps(w)
-	if len(removed) == 0 {
+	said := d.sh.handlers.editsOf(w)
+	if len(said.removed)+len(said.renamed) == 0 {
 		return false
 	}
-	waits, err := d.o.m.WaitsIn(run, func(name string) bool { return slices.Contains(removed, baseName(name)) })
+	waits, err := d.o.m.WaitsIn(run, func(name string, kept []string) bool {
+		name = baseName(name)
+		return slices.Contains(said.removed, name) || slices.ContainsFunc(kept, func(signal string) bool { return slices.Contains(said.earlierNames(signal), name) })
+	})
 	if err != nil {
 		d.sh.health.logError("a run can't be read to call its function again", "run", run.ID, "error", err)
 	}
@@ -244,7 +248,7 @@ func (d *dispatcher) waitsInRemoved(run *machine.Run) bool {
 
 // resumed calls the function of a run again that was paused when callChanged checked it.
 func (d *dispatcher) resumed(run *machine.Run) {
-	if run.IsSuspended() && d.sh.handlers.hasCode(run, 0) && (run.WaitsForEver() || d.waitsInRemoved(run)) {
+	if run.IsSuspended() && d.sh.handlers.hasCode(run, 0) && (run.WaitsForEver() || d.waitsInChanged(run)) {
 		d.o.m.CallAgain(run)
 	}
 }

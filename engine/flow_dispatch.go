@@ -103,6 +103,7 @@ func (d *dispatcher) continueGroup(c *flowCall, g *opGroup) {
 		var rec machine.Record
 		switch {
 		case called:
+			d.deliverKept(run, number, g.identity(i))
 		case g.child != nil:
 			number = d.callChild(g, run, i)
 		default:
@@ -135,6 +136,17 @@ func (d *dispatcher) continueGroup(c *flowCall, g *opGroup) {
 		return
 	}
 	d.suspendIdle(c, run)
+}
+
+// deliverKept gives an operation that waits for a signal by its earlier name one that the run has got
+// by the name which the function gives the operation now: see Renamed.
+func (d *dispatcher) deliverKept(run *machine.Run, number int, identity string) {
+	if run.Identity(number) == identity || d.sh.checkMembers(machine.ChildFormat) != nil {
+		return
+	}
+	if rec, ok := d.o.m.DeliverKept(run, number, identity, d.o.turn.now); ok {
+		d.o.turn.must(&rec)
+	}
 }
 
 // setResult sets the result of an operation that has ended.

@@ -6,8 +6,10 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -19,7 +21,7 @@ import (
 )
 
 var (
-	editRuns  = flag.Int("edits.runs", 40, "runs of TestEditsOfAFlow")
+	editRuns  = flag.Int("edits.runs", 40, "runs of TestEditsOfAFlow that are in flight at each edit")
 	editSeeds = flag.Uint64("edits.seeds", 2, "flows of TestEditsOfAFlow")
 	editFirst = flag.Uint64("edits.first", 1, "seed of the first flow of TestEditsOfAFlow")
 )
@@ -36,11 +38,10 @@ type editedOp struct {
 type editedFlow struct {
 	stages [][][]editedOp
 
-	// What the code says about edits. If all is set, it says Added of all operations.
-	added   map[int]bool // by id
+	// What the code says about edits, by id. That of the cleanup of an operation is negative.
+	added   map[int]bool
 	renamed map[int]bool
 	removed map[int][]string // names
-	all     bool
 }
 
 func (p *editedFlow) clone() *editedFlow {
@@ -178,10 +179,12 @@ func (x *edits) edit(p *editedFlow, what string) (declared, forgotten *editedFlo
 	case "add":
 		o := x.op()
 		next.put(s, b, i, o)
-		say = func(to *editedFlow) { to.added[o.id] = true }
+		say = func(to *editedFlow) { to.added[o.id], to.added[-o.id] = true, true }
 	case "remove":
 		o := next.take(s, b, i)
-		say = func(to *editedFlow) { to.removed[o.id] = append(slices.Clone(o.names), o.name, cleanupOf(o)) }
+		say = func(to *editedFlow) {
+			to.removed[o.id], to.removed[-o.id] = append(slices.Clone(o.names), o.name), []string{cleanupOf(o)}
+		}
 	case "rename":
 		o := &next.stages[s][b][i]
 		o.names = append(slices.Clip(o.names), o.name)
@@ -197,7 +200,7 @@ func (x *edits) edit(p *editedFlow, what string) (declared, forgotten *editedFlo
 			for _, stage := range [][][]editedOp{to.stages[s], to.stages[other]} {
 				for _, b := range stage {
 					for _, o := range b {
-						to.added[o.id] = true
+						to.added[o.id], to.added[-o.id] = true, true
 					}
 				}
 			}
@@ -206,7 +209,7 @@ func (x *edits) edit(p *editedFlow, what string) (declared, forgotten *editedFlo
 		o := next.take(s, b, i)
 		to := x.IntN(len(next.stages))
 		next.stages[to] = append(next.stages[to], []editedOp{o})
-		say = func(to *editedFlow) { to.added[o.id] = true }
+		say = func(to *editedFlow) { to.added[o.id], to.added[-o.id] = true, true }
 	}
 	forgotten = next.clone()
 	say(next)
@@ -227,8 +230,11 @@ func (x *edits) workflow(p *editedFlow, deploy int) *engine.Workflow {
 							engine.Renamed(f, name, o.name)
 						}
 					}
-					if p.added[o.id] || p.all {
-						engine.Added(f, o.name, cleanupOf(o))
+					if p.added[o.id] {
+						engine.Added(f, o.name)
+					}
+					if p.added[-o.id] {
+						engine.Added(f, cleanupOf(o))
 					}
 				}
 			}
@@ -306,7 +312,7 @@ func (l *effectLog) fitting(deploys []*editedFlow) map[string]bool {
 	for run, log := range l.runs {
 		first := map[int]bool{}
 		for _, e := range log {
-			if !e.retry && !first[e.id] && e.deploy == last && e.id > 0 && !deploys[last].added[e.id] && !deploys[last].all {
+			if !e.retry && !first[e.id] && e.deploy == last && e.id > 0 && !deploys[last].added[e.id] {
 				runs[run] = true
 			}
 			first[e.id] = true
@@ -346,7 +352,7 @@ func (l *effectLog) judge(run string, deploys []*editedFlow, parked map[int]bool
 			failed = at
 		}
 		p := deploys[e.deploy]
-		isAdded := p.all || p.added[e.id]
+		isAdded := p.added[e.id]
 		first, isKnown := called[e.id]
 		if e.ok {
 			if succeeded[item{e.id, e.item}]++; succeeded[item{e.id, e.item}] > 1 && !isAdded && !mayBeMissing(first) {
@@ -382,17 +388,77 @@ func (l *effectLog) judge(run string, deploys []*editedFlow, parked map[int]bool
 	return wrong
 }
 
+// parkedBefore and parkedAtEnd match the messages of runs that are parked by an edit.
+var (
+	parkedBefore = regexp.MustCompile(`^the run has a stored operation "([^"]+)" that the function did not call before the new operation "([^"]+)": deploy code that calls it, or that says engine.Renamed or engine.Removed; or engine.Added, to execute "([^"]+)" now;`)
+	parkedAtEnd  = regexp.MustCompile(`^the run has a stored operation "([^"]+)" that the function did not call: deploy code that calls it, or that says engine.Renamed or engine.Removed;`)
+)
+
+// idOf returns the id of the operation with this name, or that it had before. That of a cleanup is
+// negative.
+func idOf(name string) (id int) {
+	if n, _ := fmt.Sscanf(name, "cleanup[%d]", &id); n == 1 {
+		return -id
+	}
+	_, number, _ := strings.Cut(name, "-")
+	_, _ = fmt.Sscanf(number, "%d", &id)
+	return id
+}
+
+// find returns the operation with this id; nil if the code does not call it.
+func (p *editedFlow) find(id int) *editedOp {
+	for _, stage := range p.stages {
+		for _, b := range stage {
+			for i := range b {
+				if b[i].id == id {
+					return &b[i]
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// follow adds the word to the code that the message of a parked run asks for. The author of the code
+// knows which operations are renamed and removed. It returns false if the code has the word.
+func (p *editedFlow) follow(message string) bool {
+	match := parkedBefore.FindStringSubmatch(message)
+	if match == nil {
+		match = parkedAtEnd.FindStringSubmatch(message)
+	}
+	if match == nil {
+		return false
+	}
+	missing, isNew := match[1], false
+	rename := func(id int) bool {
+		o := p.find(id)
+		if o == nil || len(o.names) == 0 || p.renamed[id] {
+			return false
+		}
+		p.renamed[id] = true
+		return true
+	}
+	id := idOf(missing)
+	switch {
+	case len(match) > 2 && rename(idOf(match[2])), rename(id):
+		return true
+	case p.find(max(id, -id)) == nil:
+		if isNew = !slices.Contains(p.removed[id], missing); isNew {
+			p.removed[id] = append(slices.Clip(p.removed[id]), missing)
+		}
+	case len(match) > 2:
+		id = idOf(match[3])
+		isNew = !p.added[id]
+		p.added[id] = true
+	}
+	return isNew
+}
+
 // kindOf reports whether the operation has effects.
 func kindOf(deploys []*editedFlow, id int) bool {
 	for _, p := range deploys {
-		for _, stage := range p.stages {
-			for _, b := range stage {
-				for _, o := range b {
-					if o.id == id {
-						return hasEffects(o.kind)
-					}
-				}
-			}
+		if o := p.find(id); o != nil {
+			return hasEffects(o.kind)
 		}
 	}
 	return false
@@ -406,7 +472,21 @@ type editTest struct {
 	deploys []*editedFlow
 	ids     []string
 	parked  map[string]map[int]bool // by run: the deploys that parked it
-	open    map[string]bool
+	open    map[string]bool         // runs in flight
+
+	parks    int // how often a run was parked
+	repairs  int // deploys that follow the words of messages
+	inFlight int // runs in flight, of all edits together
+}
+
+// forgetEnded forgets the runs that have ended.
+func (x *editTest) forgetEnded() {
+	x.t.Helper()
+	for id := range x.open {
+		if x.get(id).State == engine.StateSucceeded {
+			delete(x.open, id)
+		}
+	}
 }
 
 // deploy deploys a version, lets time pass, and notes which runs are parked.
@@ -448,6 +528,15 @@ func (x *editTest) get(id string) *engine.Info {
 	return run
 }
 
+// signalName returns the name of the signal for an operation that the run has called by this name:
+// most senders know the deployed code.
+func (x *editTest) signalName(called string) string {
+	if o := x.deploys[len(x.deploys)-1].find(idOf(called)); o != nil && x.IntN(4) > 0 {
+		return o.name
+	}
+	return called
+}
+
 // letTimePass lets time pass. Some runs get the signals that they wait for, and some dead ones are retried.
 //
 // real clock: enginetest.Test runs it in a bubble
@@ -469,16 +558,61 @@ func (x *editTest) letTimePass(d time.Duration) {
 		}
 		for _, s := range run.Steps {
 			if s.Kind == "await" && s.Status == "waiting" {
-				mustDo(x.t, x.e.Signal(x.t.Context(), id, s.Name, 1))
+				mustDo(x.t, x.e.Signal(x.t.Context(), id, x.signalName(s.Name), 1))
 			}
 		}
 	}
 	time.Sleep(time.Minute)
 }
 
+// repair deploys code with the words that the messages of the parked runs ask for, until no run is
+// parked. It returns the code.
+func (x *editTest) repair(p *editedFlow, parked []string) *editedFlow {
+	x.t.Helper()
+	for len(parked) > 0 {
+		next, isNew := p.clone(), false
+		for _, id := range parked {
+			isNew = next.follow(x.get(id).Error) || isNew
+		}
+		if !isNew {
+			x.t.Errorf("%d runs stay parked although the code says what their messages ask for: run %s: %s", len(parked), parked[0], x.get(parked[0]).Error)
+			return p
+		}
+		x.repairs++
+		p = next
+		parked = x.deploy(p)
+		x.parks += len(parked)
+	}
+	return p
+}
+
+// startRuns starts runs in the course of ten hours, until this many are in flight.
+//
+// real clock: enginetest.Test runs it in a bubble
+func (x *editTest) startRuns(inFlight int) {
+	x.t.Helper()
+	w, _ := x.e.Workflow("edited")
+	start := func() {
+		id := startFlow(x.t, x.e, w, 0)
+		x.ids, x.open[id] = append(x.ids, id), true
+	}
+	more := inFlight - len(x.open)
+	for range more {
+		start()
+		time.Sleep(10 * time.Hour / time.Duration(more+1))
+	}
+	x.letTimePass(10 * time.Hour / time.Duration(max(more, 0)+1))
+	synctest.Wait()
+	x.forgetEnded()
+	for len(x.open) < inFlight {
+		start()
+	}
+}
+
 // TestEditsOfAFlow edits random flows 20 times while their runs are in flight. Half of the edits
 // forget what the code must say. A log outside of the engine shows whether wrong code was executed.
-// Each parked run is repaired by a deploy: of the code from before, or with the missing words.
+// Each parked run is repaired by a deploy: of the code from before, or with the missing words, which
+// are those of the edit or those that the message of the run asks for.
 func TestEditsOfAFlow(t *testing.T) {
 	for seed := range *editSeeds {
 		t.Run(fmt.Sprint(*editFirst+seed), func(t *testing.T) {
@@ -495,36 +629,32 @@ func TestEditsOfAFlow(t *testing.T) {
 }
 
 // editAndJudge edits the flow p, and judges the effects.
-//
-// real clock: enginetest.Test runs it in a bubble
 func (x *editTest) editAndJudge(p *editedFlow) {
 	const edits = 20
 	t := x.t
 	x.deploys = append(x.deploys, p)
 	mustDo(t, x.e.Register(x.workflow(p, 0)))
-	forgotten, repaired, parks, inFlight := 0, 0, 0, 0
+	for n := range 4 {
+		x.startRuns((n + 1) * *editRuns / 5)
+	}
+	forgotten := 0
 	for n := range edits {
-		w, _ := x.e.Workflow("edited")
-		more := *editRuns / 2 / edits
-		if n == 0 {
-			more = *editRuns - (edits-1)*more
-		}
-		for range more {
-			id := startFlow(t, x.e, w, n)
-			x.ids, x.open[id] = append(x.ids, id), true
-			time.Sleep(time.Duration(x.IntN(600/more)) * time.Minute)
-		}
-		inFlight += len(x.open)
-		x.letTimePass(time.Hour)
+		x.startRuns(*editRuns)
+		x.inFlight += len(x.open)
 		what := []string{"add", "remove", "rename", "reorder", "branch"}[n%5]
 		declared, without := x.edit(p, what)
+		p = declared
 		if x.IntN(2) == 0 {
 			forgotten++
 			previous := x.deploys[len(x.deploys)-1]
 			fits := x.log.fitting(x.deploys)
 			parked := x.deploy(without)
-			parks += len(parked)
-			if x.IntN(2) == 0 {
+			x.parks += len(parked)
+			switch x.IntN(3) {
+			case 0:
+				p = x.repair(without, parked)
+				continue
+			case 1:
 				for _, id := range x.deploy(previous) {
 					if slices.Contains(parked, id) && fits[id] {
 						t.Errorf("run %s is still parked after a rollback: %s", id, x.get(id).Error)
@@ -532,28 +662,16 @@ func (x *editTest) editAndJudge(p *editedFlow) {
 				}
 			}
 		}
-		if left := x.deploy(declared); len(left) > 0 {
-			parks += len(left)
-			all := declared.clone()
-			all.all = true
-			if left := x.deploy(all); len(left) > 0 {
-				t.Errorf("edit %d (%s): %d runs are parked although the code says everything: %s", n, what, len(left), x.get(left[0]).Error)
-			}
-			repaired += len(left)
-		}
-		p = declared
+		left := x.deploy(p)
+		x.parks += len(left)
+		p = x.repair(p, left)
 	}
 	open := len(x.open)
-	last := p.clone()
-	last.all = true
-	for range 200 {
-		if len(x.open) == 0 {
+	for range 400 {
+		if len(x.open) == 0 || t.Failed() {
 			break
 		}
-		if left := x.deploy(last); len(left) > 0 {
-			t.Errorf("%d runs are parked at the end: %s", len(left), x.get(left[0]).Error)
-			break
-		}
+		p = x.repair(p, x.deploy(p))
 	}
 	if len(x.open) > 0 {
 		t.Errorf("%d runs have not ended", len(x.open))
@@ -565,6 +683,6 @@ func (x *editTest) editAndJudge(p *editedFlow) {
 			t.Errorf("run %s: %s", id, wrong)
 		}
 	}
-	t.Logf("%d runs, about %d of them in flight at each edit, and %d after the last; %d deploys, %d edits without their words; %d times a run was parked, %d times the words were not enough; %d effects",
-		len(x.ids), inFlight/edits, open, len(x.deploys), forgotten, parks, repaired, effects)
+	t.Logf("%d runs, on average %d of them in flight at each of %d edits, and %d after the last; %d deploys, %d edits without their words; %d times a run was parked, %d deploys followed the words of messages; %d effects",
+		len(x.ids), x.inFlight/edits, edits, open, len(x.deploys), forgotten, x.parks, x.repairs, effects)
 }

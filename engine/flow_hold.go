@@ -15,10 +15,12 @@ import (
 // parked, and nothing is executed.
 
 // Renamed says that an operation has another name since an earlier version of the function. Runs
-// with a stored result of the old name use it for the new name. Call it before the operation.
-// A name with a key is written as name[key].
+// with a stored result of the old name use it for the new name. A run that waits for a signal of the
+// old name gets one of either name. Call it at the beginning of the function, without a condition. A
+// name with a key is written as name[key].
 func Renamed(f *Flow, before, now string) {
 	f.renameStored(before, now)
+	f.call.sh.handlers.noteRenamed(f.call.workflow, before, now)
 }
 
 // Removed says that the function does not call operations with these names any more. Their stored

@@ -214,6 +214,103 @@ func TestARunContinuesWhereItsOperationIsRemoved(t *testing.T) {
 	}
 }
 
+// A run that stands in an await which the new code has renamed gets a signal of either name, also one
+// that came before the deploy.
+//
+// real clock: enginetest.Test runs the deploys in a bubble
+func TestARunGetsTheSignalOfItsRenamedAwait(t *testing.T) {
+	version := func(name string, edit func(f *engine.Flow), opts ...engine.StepOption) *engine.Workflow {
+		return engine.MustFlow("stands", func(f *engine.Flow, _ int) (string, error) {
+			edit(f)
+			got, err := engine.Await[string](f, name, opts...)
+			if err != nil {
+				return "", err
+			}
+			next, err := engine.Await[string](f, name, engine.ForKey("next"), engine.Within(time.Hour))
+			if errors.Is(err, engine.ErrNoEvent) {
+				err = nil
+			}
+			return got + next, err
+		})
+	}
+	renamed := func(f *engine.Flow) { engine.Renamed(f, "go", "proceed") }
+	codes := map[string][2]*engine.Workflow{
+		"plain": {version("go", func(*engine.Flow) {}), version("proceed", renamed)},
+		"with a limit": {
+			version("go", func(*engine.Flow) {}, engine.Within(10*day)), version("proceed", renamed, engine.Within(10*day)),
+		},
+		"with a key": {version("go", func(*engine.Flow) {}, engine.ForKey("k")), version("proceed", func(f *engine.Flow) {
+			engine.Renamed(f, "go[k]", "continue[k]")
+			engine.Renamed(f, "continue[k]", "proceed[k]")
+		}, engine.ForKey("k"))},
+	}
+	for kind, code := range codes {
+		for _, signal := range []string{"go", "proceed", "proceed before"} {
+			for _, how := range []string{"crash", "register"} {
+				t.Run(kind+", "+signal+", "+how, func(t *testing.T) {
+					enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+						var ids []string
+						for n := range 20 {
+							ids = append(ids, startFlow(t, e, code[0], n))
+						}
+						time.Sleep(time.Minute)
+						send := func(name string) {
+							for _, id := range ids {
+								mustDo(t, e.Signal(t.Context(), id, name, "came"))
+							}
+						}
+						if signal == "proceed before" {
+							send("proceed")
+						}
+						if how == "crash" {
+							e.Crash(code[1])
+						} else {
+							mustDo(t, e.Register(code[1]))
+						}
+						if kind == "with a limit" { // which ends by itself
+							startFlow(t, e, code[1], 0)
+						}
+						if signal != "proceed before" {
+							send(signal)
+						}
+						for _, id := range ids {
+							wantRun(t, endOfFlow(t, e, id), "succeeded", `"came"`)
+						}
+					}, code[0])
+				})
+			}
+		}
+	}
+}
+
+// A run continues when it is paused and resumed, if the new code has removed the operation in which it
+// stands, and says so only under a condition.
+func TestAPauseShowsWhatIsRemovedUnderACondition(t *testing.T) {
+	version := func(isNew bool) *engine.Workflow {
+		return engine.MustFlow("stands", func(f *engine.Flow, n int) (string, error) {
+			if isNew && n == 1 {
+				engine.Removed(f, "go")
+				return "continued", nil
+			}
+			return engine.Await[string](f, "go")
+		})
+	}
+	old, changed := version(false), version(true)
+	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+		var ids []string
+		for _, n := range []int{0, 1, 0} {
+			ids = append(ids, startFlow(t, e, old, n))
+		}
+		time.Sleep(time.Minute)
+		e.Crash(changed)
+		time.Sleep(day)
+		wantRun(t, flowRun(t, e, ids[1]), "waiting", "")
+		mustDo(t, e.Pause(t.Context(), ids[1], "me"))
+		mustDo(t, e.Resume(t.Context(), ids[1], "me"))
+		wantRun(t, endOfFlow(t, e, ids[1]), "succeeded", "continued")
+	}, old)
+}
+
 // The troubles of the engine count the runs that wait for other code, by workflow and reason.
 func TestTroublesCountParkedRuns(t *testing.T) {
 	version := func(name string) *engine.Workflow {

@@ -16,42 +16,67 @@ import (
 type registry struct {
 	mu        sync.RWMutex
 	handlers  map[string]Handler
-	workflows map[string]*Workflow   // workflows that can be started, by name
-	known     map[string]*Workflow   // the same, and workflows that Replace has removed: runs in progress may need their limits
-	functions map[string]FlowFunc    // functions of flows that are described by data
-	others    map[standIn]*Workflow  // stand for workflows that are not known: see function
-	removed   map[*Workflow][]string // names of operations, without keys, that functions have called Removed with
-	version   atomic.Int64           // increases when something is added
+	workflows map[string]*Workflow  // workflows that can be started, by name
+	known     map[string]*Workflow  // the same, and workflows that Replace has removed: runs in progress may need their limits
+	functions map[string]FlowFunc   // functions of flows that are described by data
+	others    map[standIn]*Workflow // stand for workflows that are not known: see function
+	edits     map[*Workflow]edits   // what functions have said by Removed and Renamed
+	version   atomic.Int64          // increases when something is added
 }
 
-// noteRemoved notes the names of Removed. If there are new ones, runs that wait in such operations
-// are called again: see dispatcher.callChanged.
-func (r *registry) noteRemoved(w *Workflow, names []string) {
-	known := r.removedOps(w)
-	var added []string
-	for _, name := range names {
-		if base := baseName(name); !slices.Contains(known, base) && !slices.Contains(added, base) {
-			added = append(added, base)
+// edits has the names of operations, without keys, that a function has removed and renamed, as far as
+// its calls have said so.
+type edits struct {
+	removed []string
+	renamed [][2]string // earlier and current names
+}
+
+// earlierNames returns the names that an operation had before.
+func (e edits) earlierNames(now string) (list []string) {
+	for _, r := range slices.Backward(e.renamed) {
+		if r[1] == now || slices.Contains(list, r[1]) {
+			list = append(list, r[0])
 		}
 	}
-	if len(added) == 0 {
-		return
+	return list
+}
+
+// noteRemoved notes the names of Removed.
+func (r *registry) noteRemoved(w *Workflow, names []string) {
+	for _, name := range names {
+		if name = baseName(name); !slices.Contains(r.editsOf(w).removed, name) {
+			r.noteEdit(w, func(e *edits) { e.removed = append(slices.Clip(e.removed), name) })
+		}
 	}
+}
+
+// noteRenamed notes the names of Renamed.
+func (r *registry) noteRenamed(w *Workflow, before, now string) {
+	names := [2]string{baseName(before), baseName(now)}
+	if names[0] != names[1] && !slices.Contains(r.editsOf(w).renamed, names) {
+		r.noteEdit(w, func(e *edits) { e.renamed = append(slices.Clip(e.renamed), names) })
+	}
+}
+
+// noteEdit notes what a function has said. Runs that wait in such operations are called again: see
+// dispatcher.callChanged.
+func (r *registry) noteEdit(w *Workflow, note func(*edits)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.removed == nil {
-		r.removed = map[*Workflow][]string{}
+	if r.edits == nil {
+		r.edits = map[*Workflow]edits{}
 	}
-	r.removed[w] = append(slices.Clip(r.removed[w]), added...)
+	e := r.edits[w]
+	note(&e)
+	r.edits[w] = e
 	r.version.Add(1)
 }
 
-// removedOps returns the names of operations, without keys, that the function of the workflow has
-// removed, as far as that is known.
-func (r *registry) removedOps(w *Workflow) []string {
+// editsOf returns what the function of the workflow has said.
+func (r *registry) editsOf(w *Workflow) edits {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return r.removed[w]
+	return r.edits[w]
 }
 
 // standIn identifies a workflow that stands for one which is not known.

@@ -232,10 +232,16 @@ func (c *commands) signal(ctx context.Context, id string, s *signal, once bool) 
 		return nil, fmt.Errorf("signal %s: %w: %q", s.Name, ErrNotFound, id)
 	}
 	err = c.sh.do(ctx, func(t *turn) error {
-		if r, ok := t.o.m.Run(run); ok && r.Continued() {
+		r, ok := t.o.m.Run(run)
+		if ok && r.Continued() {
 			return machine.ErrUnknown // its stored state says what to do
 		}
-		rec, known, err := t.o.m.Signal(&machine.Signal{Run: run, Name: s.Name, ID: s.ID, By: s.By, Data: s.Data}, t.now)
+		sent := &machine.Signal{Run: run, Name: s.Name, ID: s.ID, By: s.By, Data: s.Data}
+		if ok && r.IsFlow() {
+			w := c.sh.handlers.function(r.Def.Steps[0].Handler, r.Def.Name)
+			sent.Former = c.sh.handlers.editsOf(w).earlierNames(s.Name)
+		}
+		rec, known, err := t.o.m.Signal(sent, t.now)
 		if err == nil && !known {
 			t.must(&rec)
 			c.sh.dispatcher.signaled(run, &rec)

@@ -448,16 +448,21 @@ func (r *Run) WaitsForEver() bool {
 	return r.flow != nil && slices.ContainsFunc(r.Steps[1:], func(s StepState) bool { return s.Status == Blocked })
 }
 
-// WaitsIn reports whether the run has an operation that has not ended and whose name, without the
-// index of an item, is one that has reports.
-func (m *Machine) WaitsIn(r *Run, has func(name string) bool) (bool, error) {
+// WaitsIn reports whether the run has an operation that has not ended and that is one which has
+// reports, by its name without the index of an item. kept has the names of the signals that no
+// operation has waited for.
+func (m *Machine) WaitsIn(r *Run, has func(name string, kept []string) bool) (bool, error) {
 	whole, err := m.whole(r)
 	if err != nil {
 		return false, err
 	}
+	var kept []string
+	for _, s := range whole.flow.inbox.read().signals {
+		kept = append(kept, s.name)
+	}
 	return slices.ContainsFunc(whole.flow.ops, func(o op) bool {
 		name, _, _ := strings.Cut(OpName(o.name), "#")
-		return has(name)
+		return has(name, kept)
 	}), nil
 }
 

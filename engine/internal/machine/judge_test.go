@@ -21,6 +21,7 @@ type judge struct {
 	runs map[ID]*judged
 	now  int64 // elapsed time
 
+	former    []string        // of the signal that is being sent: see Signal.Former
 	paused    map[string]bool // workflows
 	inherited map[ID]*judged  // by the run that continues them
 	continued map[ID]ID       // by the run that is continued
@@ -50,6 +51,7 @@ type judged struct {
 	undone    bool
 	undoEnd   Outcome // the outcome after that
 	redo      []int   // operations that a retry calls again, beside those that were undone
+	redoUndos []int   // undos that a retry calls again
 	origin    ID      // whose id is in the idempotency keys; of a run that continues another one, that of the first
 	undos     int     // how often its operations were undone and called again, with the runs that it repeats
 }
@@ -90,6 +92,9 @@ type judgedStep struct {
 	name                      string // of an operation that waits for a child
 	child                     Child
 	isUndo, undoable          bool
+	afterUndo                 bool // it failed since the run undoes its operations
+	afterEnd                  bool // it waited for a child, and failed after the end of the run
+	forgotten                 bool // a retry has taken it back
 }
 
 func (s *judgedStep) isChild() bool { return !s.child.ID.IsZero() }
@@ -194,6 +199,26 @@ func (j *judge) see(rec *Record) {
 	}
 	if live, ok := j.w.m.Run(rec.Run); !ok || live.Outcome != r.outcome || live.HasEnded() != (r.outcomes > 0) {
 		j.t.Fatalf("%+v: %v, want outcome %v, of which there were %d", rec, live, r.outcome, r.outcomes)
+	} else if live.flow != nil {
+		j.sameResults(r, rec, live)
+	}
+}
+
+// sameResults checks that the run has the results of the operations that have ended and that no retry
+// has taken back, and no others, and that it counts its undos.
+func (j *judge) sameResults(r *judged, rec *Record, live *Run) {
+	j.t.Helper()
+	stored := map[int]bool{}
+	for res := range ReadResults(live.Results()) {
+		stored[res.Number] = true
+	}
+	for i := range r.steps {
+		if want := i > 0 && !live.has(i) && !r.steps[i].forgotten; stored[i] != want {
+			j.t.Fatalf("%+v: the run has a result of operation %d: %v, want %v: %+v", rec, i, stored[i], want, r.steps[i])
+		}
+	}
+	if live.Undos() != r.undos || live.AllUndos() != r.allUndos() {
+		j.t.Fatalf("%+v: the run counts %d undos and %d for its next child, want %d and %d", rec, live.Undos(), live.AllUndos(), r.undos, r.allUndos())
 	}
 }
 
@@ -320,6 +345,10 @@ func (j *judge) step(r *judged, rec *Record) {
 		r.failing = r.failing || s.failed && !isOp
 		if !s.failed {
 			wait(rec.Due)
+		} else if r.def.Flow && !isOp && r.undoing {
+			r.redoUndos = readRedo(rec.Data)
+		} else if r.def.Flow && !isOp {
+			r.redo = readRedo(rec.Data)
 		}
 	case Limited:
 		if s.windows++; s.windows > cmp.Or(s.def.Windows, DefaultWindows) {
@@ -458,7 +487,7 @@ func (j *judge) step(r *judged, rec *Record) {
 		}
 		s.running, s.failed = false, true
 		if r.outcome = r.undoEnd; rec.Reason != 0 {
-			r.outcome = Dead
+			r.outcome, r.redoUndos = Dead, readRedo(rec.Data)
 		} else {
 			r.undoing, r.undone = false, true
 		}
@@ -472,6 +501,7 @@ func (j *judge) step(r *judged, rec *Record) {
 	default:
 	}
 	if isOp && (s.complete || s.failed && rec.Kind != Late) {
+		s.afterUndo = s.failed && r.undoing
 		r.steps[0].lost = 0
 		r.steps[0].awaited--
 	}
@@ -488,9 +518,10 @@ func (j *judge) childEnded(r *judged, s *judgedStep, rec *Record) {
 	kept := j.children[logicalOp{rec.Run, s.name}]
 	kept.undos = max(kept.undos, rec.Count)
 	unknown := s.child.Run() != s.child.ID && rec.Reason != 0 // the run has ended before it was known whether its former child continues
-	if child := j.runs[rec.Other]; child != nil && !unknown && (child.outcome == Undecided || (child.outcome == Succeeded) != (rec.Reason == 0)) {
-		j.t.Fatalf("%+v: the child has the outcome %d", rec, child.outcome)
+	if child := j.runs[rec.Other]; child != nil && !unknown && (child.outcome == Undecided || (child.outcome == Succeeded) != (rec.Reason == 0) || rec.Count != child.allUndos()) {
+		j.t.Fatalf("%+v: the child has the outcome %d, and %d undos", rec, child.outcome, child.allUndos())
 	}
+	s.afterEnd = r.outcome != Undecided && rec.Reason != 0
 	if s.complete = rec.Reason == 0; s.complete {
 		j.wantResult(rec, string(rec.Data))
 	}
@@ -504,25 +535,31 @@ func (j *judge) undoing(r *judged, rec *Record) {
 	if r.undoable == 0 || r.undoing || r.undone || r.outcome != Undecided && (r.outcome != Dead || j.running(r) > 0 || r.replaced) {
 		j.t.Fatalf("%+v of a run with outcome %d and %d operations to undo", rec, r.outcome, r.undoable)
 	}
-	if r.outcome == Dead {
+	if r.outcome == Dead { // by hand: its failures stay those that a retry calls again
 		r.revivals++
+	} else {
+		r.redo = readRedo(rec.Data)
 	}
 	r.undoing, r.undoEnd = true, Outcome(rec.Count)
 	r.outcome, r.failing, r.held, r.timeout, r.until = Undecided, false, false, 0, 0
-	for in := (codec.Reader{Data: rec.Data}); len(in.Data) > 0; {
-		r.redo = append(r.redo, in.Number())
-	}
 	for i := range r.steps[1:] {
 		s := &r.steps[i+1]
 		if !s.running && !s.ended() && (!s.isChild() || s.child.Detached) {
-			s.failed = true
-			r.redo = append(r.redo, i+1)
+			s.failed, s.afterUndo = true, true
 		}
 	}
 	if f := &r.steps[0]; !f.running {
 		*f = judgedStep{def: f.def, attempts: f.attempts, due: j.now, parked: f.parked}
 	}
 	r.calendar, r.due = 0, 0
+}
+
+// readRedo decodes the numbers of the operations that a retry calls again.
+func readRedo(data []byte) (numbers []int) {
+	for in := (codec.Reader{Data: data}); len(in.Data) > 0; {
+		numbers = append(numbers, in.Number())
+	}
+	return numbers
 }
 
 // removed is called when a run is removed from memory.
@@ -586,7 +623,7 @@ func (j *judge) calledChild(s *judgedStep, rec *Record) {
 	switch {
 	case kept == nil:
 		j.children[op] = &keptChild{origin: s.child.ID}
-	case s.child.Former.ID.IsZero() || s.child.Former.Origin != kept.origin || s.child.Former.Undos < kept.undos:
+	case s.child.Former.ID.IsZero() || s.child.Former.Origin != kept.origin || s.child.Former.Undos != kept.undos:
 		j.t.Fatalf("%+v: the former child is %+v; want %+v", rec, s.child.Former, *kept)
 	}
 }
@@ -596,9 +633,20 @@ func (j *judge) signaled(r *judged, rec *Record) {
 	j.t.Helper()
 	parts := strings.Split(rec.Text, "\x00")
 	name, id, first := parts[0], parts[1], 0
-	for i := range r.steps {
-		if s := &r.steps[i]; s.signal == name && !s.complete && !s.failed && first == 0 {
-			first = i
+	if rec.Count > 0 {
+		list, s := r.signals[name], &r.steps[rec.Step]
+		if r.outcome != Undecided || s.signal == "" || len(list) == 0 {
+			j.t.Fatalf("%+v: outcome %d, %d kept signals, of %+v", rec, r.outcome, len(list), *s)
+		}
+		j.wantResult(rec, list[0])
+		r.signals[name], s.complete = list[1:], true
+		return
+	}
+	for _, name := range append([]string{name}, j.former...) {
+		for i := range r.steps {
+			if s := &r.steps[i]; s.signal == name && !s.complete && !s.failed && first == 0 {
+				first = i
+			}
 		}
 	}
 	if r.outcome != Undecided || r.sent[id] || rec.Step != first {
@@ -682,10 +730,7 @@ func (j *judge) retry(r *judged, rec *Record) {
 	if r.undoing && rec.Deadline != 0 {
 		j.t.Fatalf("%+v: the undos of a run have no deadline", rec)
 	}
-	if r.undone {
-		r.undos++
-		j.forgotten(r, rec)
-	}
+	j.forget(r)
 	for i := range r.steps {
 		if s := &r.steps[i]; s.isChild() && !s.child.Detached && !s.ended() {
 			j.t.Fatalf("%+v: child %s of the run is to be canceled", rec, s.child.ID)
@@ -703,15 +748,25 @@ func (j *judge) retry(r *judged, rec *Record) {
 	}
 }
 
-// forgotten checks that a run that has undone its operations forgets them when it is retried, and
-// those that were canceled.
-func (j *judge) forgotten(r *judged, rec *Record) {
-	j.t.Helper()
-	run, _ := j.w.m.Run(rec.Run)
-	for res := range ReadResults(run.Results()) {
-		if s := &r.steps[res.Number]; s.isUndo || s.undoable || slices.Contains(r.redo, res.Number) {
-			j.t.Fatalf("%+v: the run still has the result %+v", rec, res)
+// forget notes which operations a retry takes back. While the run undoes its operations, these are
+// the undos that failed. A run that has undone its operations takes back these, their undos, and what
+// failed since it began to undo.
+func (j *judge) forget(r *judged) {
+	for i := range r.steps {
+		s := &r.steps[i]
+		switch {
+		case i == 0 || !s.ended():
+		case r.undoing:
+			s.forgotten = s.forgotten || slices.Contains(r.redoUndos, i)
+		case slices.Contains(r.redo, i) || s.afterEnd || r.undone && (s.isUndo || s.undoable || s.afterUndo):
+			s.forgotten = true
 		}
 	}
-	r.undoable, r.undone, r.redo = 0, false, nil
+	if r.redoUndos = nil; r.undoing {
+		return
+	}
+	if r.redo = nil; r.undone {
+		r.undone, r.undoable = false, 0
+		r.undos++
+	}
 }

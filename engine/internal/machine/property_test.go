@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"iter"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -445,6 +446,11 @@ func (g *game) signalName() string { return [...]string{"go", "stop"}[g.rng.IntN
 func (g *game) signalOne(r *Run) {
 	g.t.Helper()
 	s := &Signal{Run: r.ID, Name: g.signalName(), ID: fmt.Sprint("s", g.rng.IntN(20)), By: "game", Data: []byte(fmt.Sprint(g.now))}
+	if g.chance(30) {
+		s.Former = []string{g.signalName()}
+	}
+	g.judge.former = s.Former
+	defer func() { g.judge.former = nil }()
 	rec, known, err := g.m.Signal(s, g.now)
 	if err == nil && !known {
 		g.emit(rec)
@@ -669,6 +675,11 @@ func (g *game) callOne() {
 				g.m.Offer(r, n, g.now)
 			}
 		}
+		for identity, number := range sortedPending(r) {
+			if rec, ok := g.m.DeliverKept(r, number, AwaitKind+":"+g.signalName(), g.now); ok && strings.HasPrefix(identity, AwaitKind+":") {
+				g.emit(rec)
+			}
+		}
 	case n < 80:
 		g.emit(g.m.Describe(r, fmt.Sprint("status ", g.now), fmt.Sprint("tags ", g.now), g.now))
 	case n < 95:
@@ -677,6 +688,18 @@ func (g *game) callOne() {
 		g.emit(g.m.Mismatch(r, "another operation was stored", g.now))
 	default:
 		g.continueOne(r)
+	}
+}
+
+// sortedPending yields the operations that have not ended, by identity.
+func sortedPending(r *Run) iter.Seq2[string, int] {
+	pending := r.Pending()
+	return func(yield func(string, int) bool) {
+		for _, identity := range slices.Sorted(maps.Keys(pending)) {
+			if !yield(identity, pending[identity]) {
+				return
+			}
+		}
 	}
 }
 
@@ -834,7 +857,11 @@ func (g *game) adopt(of Parent, c Child) {
 		return
 	case !here && g.everDistant[id] && g.chance(50),
 		!here && known != nil && known.outcome == Succeeded && g.judge.continued[id].IsZero() && g.gone[id]:
-		g.endChild(&ChildEnd{Parent: of, Child: id, Output: []byte(fmt.Sprint(g.now)), Undos: c.Former.Undos})
+		end := &ChildEnd{Parent: of, Child: id, Output: []byte(fmt.Sprint(g.now)), Undos: c.Former.Undos}
+		if known != nil {
+			end.Undos = known.allUndos()
+		}
+		g.endChild(end)
 		return
 	case here && child.Outcome == Succeeded:
 		end := child.EndOfChild()

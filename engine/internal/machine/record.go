@@ -49,7 +49,7 @@ const (
 	Suspended                  // a call of the function ended, because it waits for operations; it is called again when Count of them have ended
 	Described                  // the function set the status of the run to Text and, if there is Data, its tags to that JSON object
 	Continued                  // the run ended, and the run Other continues its work
-	Signaled                   // a signal came, with the payload Data: Step waited for it, or 0 if none did; Text has its name, id and sender
+	Signaled                   // a signal came, with the payload Data: Step waited for it, or 0 if none did; Text has its name, id and sender; Count is 1 if the run has kept it until now
 	NoSignal                   // the time was over in which Step waited for a signal
 	ChildEnded                 // the child Other, for which Step waited, has ended: Data is its result, or Reason says why it failed
 	ParentTold                 // the parent of the run has recorded its end
@@ -342,7 +342,7 @@ const (
 	FirstFormat = 1
 	flowFormat  = 2 // with flows
 	PauseFormat = 3 // with paused workflows
-	ChildFormat = 4 // with children that a retry of their parent continues
+	ChildFormat = 4 // with children that a retry of their parent continues, and kept signals for renamed operations
 	Format      = journal.Format
 )
 

@@ -58,11 +58,12 @@ func (s *signal) size() int32 { return int32(signalBytes + len(s.name) + len(s.d
 
 // Signal is a request to send a signal to a run.
 type Signal struct {
-	Run  ID
-	Name string
-	ID   string // of two signals with the same id the run gets only one
-	By   string // who sends it
-	Data []byte
+	Run    ID
+	Name   string
+	Former []string // names that operations which wait for this signal may have, because they were renamed
+	ID     string   // of two signals with the same id the run gets only one
+	By     string   // who sends it
+	Data   []byte
 }
 
 // Signal decides to send a signal to a run. known is true if the run has got a signal with the
@@ -79,7 +80,7 @@ func (c Commands) Signal(s *Signal, now int64) (rec Record, known bool, err erro
 		return rec, false, err
 	}
 	rec = Record{
-		Kind: Signaled, Run: s.Run, Step: r.flow.waitsFor(s.Name), At: now,
+		Kind: Signaled, Run: s.Run, Step: r.flow.waitsForAny(s), At: now,
 		Text: s.Name + "\x00" + s.ID + "\x00" + s.By, Data: s.Data,
 	}
 	return rec, false, nil
@@ -98,7 +99,7 @@ func (r *Run) accepts(s *Signal) error {
 	switch {
 	case int(r.flow.size)+int(got.size)+len(s.Data) > MaxResults:
 		return fmt.Errorf("%w: the results of run %s would have more than %d MiB", ErrSignals, r.ID, MaxResults>>20)
-	case r.flow.waitsFor(s.Name) > 0:
+	case r.flow.waitsForAny(s) > 0:
 		return nil
 	case len(got.signals) >= MaxSignals:
 		return fmt.Errorf("%w: run %s has %d that it has not waited for, the most that it can have", ErrSignals, r.ID, MaxSignals)
@@ -106,6 +107,22 @@ func (r *Run) accepts(s *Signal) error {
 		return fmt.Errorf("%w: those that run %s has not waited for would have more than %d KiB", ErrSignals, r.ID, MaxSignalBytes>>10)
 	}
 	return nil
+}
+
+// DeliverKept decides to give a signal that the run has kept to an operation that waits for it by
+// another name: identity is that which the function gives the operation now. ok is false if there is
+// no such signal, or the operation has ended. Older versions can't read the record.
+func (c Commands) DeliverKept(r *Run, n int, identity string, now int64) (rec Record, ok bool) {
+	name, isAwait := awaited(identity)
+	if !isAwait || !r.IsAwait(n) {
+		return rec, false
+	}
+	for _, s := range r.flow.inbox.read().signals {
+		if s.name == name {
+			return Record{Kind: Signaled, Run: r.ID, Step: n, At: now, Text: name + "\x00\x00", Data: s.data, Count: 1, format: ChildFormat}, true
+		}
+	}
+	return rec, false
 }
 
 // SplitSignal returns the name of the signal and its sender, from the text of a record of kind
@@ -184,6 +201,16 @@ func (f *flow) waitsFor(name string) int {
 	return 0
 }
 
+// waitsForAny is waitsFor for a signal and its former names.
+func (f *flow) waitsForAny(s *Signal) int {
+	for _, name := range append([]string{s.Name}, s.Former...) {
+		if n := f.waitsFor(name); n > 0 {
+			return n
+		}
+	}
+	return 0
+}
+
 // applySignaled gives the signal to the operation that waits for it, or keeps it.
 func (m *state) applySignaled(r *Run, rec *Record) {
 	f := r.flow
@@ -195,6 +222,9 @@ func (m *state) applySignaled(r *Run, rec *Record) {
 		f.inbox.seen = append(f.inbox.seen, signalHash(id))
 	}
 	if rec.Step > 0 {
+		if rec.Count > 0 {
+			f.inbox.take(name)
+		}
 		m.endOp(r, rec)
 		return
 	}
