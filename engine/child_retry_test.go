@@ -265,6 +265,36 @@ func TestARetryOfATimedOutParentKeepsTheKey(t *testing.T) {
 	}, f.parent, f.child)
 }
 
+// A parent that undoes its operations does not cancel a detached child. A retry continues that child,
+// whether it has ended or not.
+func TestARetryOfAnUndoneParentContinuesItsDetachedChild(t *testing.T) {
+	for _, after := range []time.Duration{0, day} {
+		t.Run(after.String(), func(t *testing.T) {
+			f := newChargingFamily()
+			f.repair()
+			parent := engine.MustFlow("trip", func(fl *engine.Flow, amount int) (string, error) {
+				if _, err := engine.DoUndo(fl, "book", value(1), func(context.Context, *int) error { return nil }); err != nil {
+					return "", err
+				}
+				return engine.Child[string](fl, "pay", f.child, amount, engine.Detached())
+			})
+			enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+				id := startFlow(t, e, parent, 7, engine.RunTimeout(50*time.Minute))
+				run := endOfFlow(t, e, id)
+				wantRun(t, run, engine.StateDead, "")
+				child := lastChild(t, run)
+				time.Sleep(after)
+				mustDo(t, e.Retry(t.Context(), id, "tester"))
+				run = endOfFlow(t, e, id)
+				wantRun(t, run, engine.StateSucceeded, `"shipped 7"`)
+				if n, keys := f.keys(); n != 1 || lastChild(t, run) != child {
+					t.Errorf("%d charges with the keys %q; the child is %s, then %s", n, keys, child, lastChild(t, run))
+				}
+			}, parent, f.child)
+		})
+	}
+}
+
 // The code of the error that a child died of is that of the operation that waited for it.
 func TestAParentGetsTheCodeOfItsChild(t *testing.T) {
 	declined := retry.Permanent(engine.Coded("declined", errors.New("no money")))

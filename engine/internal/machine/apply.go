@@ -425,7 +425,9 @@ func move(t *int64, by time.Duration) {
 // applyPurged applies a record of kind Purged. It removes the keys of runs that finished before
 // rec.At, the runs that died before rec.Due unless rec.Data has their ids, and the definitions
 // that were last used before both times. It must not depend on which finished runs are in memory,
-// because that is not recorded.
+// because that is not recorded. A dead run that an earlier record of the same entry has changed stays
+// until the next purge: if it is written to a snapshot when it is removed, a replay applies the whole
+// entry to it again.
 func (m *state) applyPurged(rec *Record) {
 	m.ended = slices.DeleteFunc(m.ended, func(e expiry) bool {
 		if e.at >= rec.At {
@@ -447,7 +449,7 @@ func (m *state) applyPurged(rec *Record) {
 	var dead []*Run
 	for _, r := range m.all {
 		switch known := r.knows(m.seq); {
-		case r.Closed() && !r.Finished() && r.Ended < rec.Due && !known && !keep[r.ID] && !r.IsNeeded():
+		case r.Closed() && !r.Finished() && r.Ended < rec.Due && r.version < m.seq && !keep[r.ID] && !r.IsNeeded():
 			dead = append(dead, r)
 		case known || !r.Finished() || r.IsNeeded():
 			r.Def.open = true
@@ -457,9 +459,6 @@ func (m *state) applyPurged(rec *Record) {
 		if k := m.keys[r.Key]; k.id == r.ID {
 			delete(m.keys, r.Key)
 		}
-		// If the run is written to a snapshot when it is removed, a replay must apply
-		// this entry to it again, which removes it.
-		r.version = min(r.version, m.seq-1)
 		m.remove(r)
 		m.purged = append(m.purged, r.ID)
 	}

@@ -566,7 +566,7 @@ func (m *state) endOp(r *Run, rec *Record) {
 	if rec.Reason != 0 {
 		o.Code, o.Text, o.Data = string(rec.Data), rec.Text, nil
 	}
-	if c, ok := f.ops[f.index(rec.Step)].child(); ok && !rec.Other.IsZero() { // else the run undoes its operations
+	if c, ok := f.ops[f.index(rec.Step)].child(); ok {
 		former := c.after(rec)
 		switch {
 		case rec.Reason != 0:

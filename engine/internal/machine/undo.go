@@ -149,15 +149,16 @@ func (m *state) applyUndoing(r *Run, rec *Record) {
 	}
 	r.Reason, r.Failing, r.Held, r.Deadline = 0, false, false, 0
 	m.timers.unset(r, deadline)
-	var open []int
+	var ends []Record
 	for i := range f.ops {
 		c, isChild := f.ops[i].child()
 		if r.Steps[i+1].Status != Running && !isUndo(f.ops[i].name) && (!isChild || c.Detached) {
-			open = append(open, int(f.ops[i].number))
+			// A detached child continues, and a retry of the run continues with it.
+			ends = append(ends, Record{Step: int(f.ops[i].number), At: rec.At, Other: c.Run(), Reason: retry.StopCanceled, Text: "the run undoes its operations", Data: []byte(canceledOp)})
 		}
 	}
-	for _, n := range open {
-		m.endOp(r, &Record{Step: n, At: rec.At, Reason: retry.StopCanceled, Text: "the run undoes its operations", Data: []byte(canceledOp)})
+	for i := range ends {
+		m.endOp(r, &ends[i])
 	}
 	switch s := &r.Steps[0]; s.Status {
 	case Exhausted, Complete:
