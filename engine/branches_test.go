@@ -889,7 +889,7 @@ func TestBranchesNeedPlaces(t *testing.T) {
 			list = append(list, engine.Branch("b"+strconv.Itoa(i), func(f *engine.Flow) error {
 				for k := range 3 {
 					_, err := engine.Do(f, "op", func(context.Context) (int, error) {
-						most.Store(max(most.Load(), now.Add(1)))
+						noteMost(&most, now.Add(1))
 						// real clock: it runs in a bubble
 						time.Sleep(time.Second)
 						return int(now.Add(-1)), nil

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,6 +85,12 @@ func value[T any](v T) func(context.Context) (T, error) {
 func do(f *engine.Flow, name string, opts ...engine.StepOption) error {
 	_, err := engine.Do(f, name, value("done"), opts...)
 	return err
+}
+
+// noteMost sets most to n if n is larger. Goroutines may call it at once.
+func noteMost(most *atomic.Int32, n int32) {
+	for was := most.Load(); n > was && !most.CompareAndSwap(was, n); was = most.Load() {
+	}
 }
 
 const day = 24 * time.Hour

@@ -120,7 +120,7 @@ func TestFlowParallel(t *testing.T) {
 			}
 			w := engine.MustFlow("parallel", func(f *engine.Flow, _ int) ([]int, error) {
 				return engine.Map(f, "m", items, func(_ context.Context, i int) (int, error) {
-					most.Store(max(most.Load(), running.Add(1)))
+					noteMost(&most, running.Add(1))
 					// real clock: it runs in the bubble of enginetest
 					time.Sleep(time.Duration(40-i) * time.Second)
 					running.Add(-1)

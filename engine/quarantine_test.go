@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -293,11 +292,10 @@ func TestSuspectsKeepTheLimits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var store memlog.Store
-		var running, most atomic.Int32
+		var running gauge
 		work := func(ctx context.Context, _ int) (int, error) {
-			n := running.Add(1)
-			defer running.Add(-1)
-			most.Store(max(most.Load(), n))
+			running.enter()
+			defer running.exit()
 			select {
 			case <-time.After(2 * time.Second):
 				return 0, nil
@@ -325,8 +323,8 @@ func TestSuspectsKeepTheLimits(t *testing.T) {
 				t.Errorf("a run is %s: %s", i.State, i.Error)
 			}
 		}
-		if most.Load() != 2 {
-			t.Errorf("%d attempts of the step at once, want 2", most.Load())
+		if running.most.Load() != 2 {
+			t.Errorf("%d attempts of the step at once, want 2", running.most.Load())
 		}
 		_ = e.Close(t.Context())
 	})
