@@ -442,11 +442,11 @@ func (p *editedFlow) follow(message string) bool {
 	switch {
 	case len(match) > 2 && rename(idOf(match[2])), rename(id):
 		return true
-	case p.find(max(id, -id)) == nil:
+	case p.find(max(id, -id)) == nil, len(match) == 2: // the function may fail before it calls the operation
 		if isNew = !slices.Contains(p.removed[id], missing); isNew {
 			p.removed[id] = append(slices.Clip(p.removed[id]), missing)
 		}
-	case len(match) > 2:
+	default:
 		id = idOf(match[3])
 		isNew = !p.added[id]
 		p.added[id] = true

@@ -101,6 +101,52 @@ func TestOperationsAfterOneThatARetryTookBack(t *testing.T) {
 	}, old)
 }
 
+// A function may fail before it calls an operation that the run has called, because that one comes
+// later now. Removed lets the run end, and after a retry the function uses the result.
+func TestAFailureBeforeAnOperationThatComesLaterNow(t *testing.T) {
+	var x executions
+	version := func(isNew bool, removed ...string) *engine.Workflow {
+		return engine.MustFlow("deploy", func(f *engine.Flow, _ int) (string, error) {
+			engine.Removed(f, removed...)
+			branches := []engine.FlowBranch{
+				engine.Branch("waits", func(f *engine.Flow) error { return engine.Sleep(f, "long", day) }),
+				engine.Branch("fails", func(f *engine.Flow) error {
+					_, err := engine.Do(f, "charge", func(context.Context) (int, error) {
+						if x.add("charge"); x.n["charge"] == 1 {
+							return 0, retry.Permanent(errors.New("declined"))
+						}
+						return 1, nil
+					})
+					return err
+				}),
+			}
+			early := func(f *engine.Flow) error { _, err := counted(f, &x, "early"); return err }
+			if !isNew {
+				return "ok", engine.Branches(f, append([]engine.FlowBranch{engine.Branch("early", early)}, branches...)...)
+			}
+			if err := engine.Branches(f, branches...); err != nil {
+				return "", err
+			}
+			return "ok", early(f)
+		})
+	}
+	old := version(false)
+	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+		id := startFlow(t, e, old, 1)
+		time.Sleep(time.Minute)
+		e.Crash(version(true))
+		time.Sleep(2 * day)
+		wantRun(t, flowRun(t, e, id), engine.StateNeedsHandler, `"early" that the function did not call: deploy code that calls it, or that says engine.Renamed or engine.Removed`)
+		e.Crash(version(true, "early"))
+		wantRun(t, endOfFlow(t, e, id), engine.StateDead, "declined")
+		mustDo(t, e.Retry(t.Context(), id, "me"))
+		wantRun(t, endOfFlow(t, e, id), engine.StateSucceeded, "ok")
+		if got, want := fmt.Sprint(x.n), "map[charge:2 early:1]"; got != want {
+			t.Errorf("%s were executed, want %s", got, want)
+		}
+	}, old)
+}
+
 // Operations of the engine.Branches that failed are not begun again when the function continues.
 func TestAFunctionThatContinuesAfterFailedBranches(t *testing.T) {
 	var x executions
