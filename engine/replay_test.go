@@ -72,10 +72,7 @@ func (x *editTest) editAndNote(p *editedFlow) (list []judged) {
 			code = forgotten
 		}
 		list = append(list, x.note(code)...)
-		all := declared.clone()
-		all.all = true
-		x.deploy(all) // repairs the parked runs
-		p = declared
+		p = x.repair(declared, x.deploy(declared))
 	}
 	return list
 }
