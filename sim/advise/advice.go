@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -44,7 +43,7 @@ type Advice struct {
 	Breaker bool   `json:"breaker"`          // with the library's default breaker
 	Reached bool   `json:"reached"`          // whether it reaches the goal
 	Misses  []Miss `json:"misses,omitempty"` // the parts of the goal that it does not reach
-	Losses  []Loss `json:"losses,omitempty"` // what the goal costs on an ordinary day
+	Losses  []Loss `json:"losses,omitempty"` // what is better with another policy
 
 	Outcomes     []Outcome     `json:"outcomes"` // of the policy, for each scenario
 	Reasons      []Reason      `json:"reasons"`
@@ -61,13 +60,17 @@ type Advice struct {
 	Events   int           `json:"events"`  // number of simulated events in those runs
 }
 
-// Loss says that more calls succeed on an ordinary day with another policy than with
-// the advised one. The other policy reaches the goal less well.
+// Loss says that a measure is better with another policy than with the advised one. If
+// the measure is the success on an ordinary day, the other policy reaches the goal less
+// well. If it is a part of the goal that no policy reaches, the other policy is worse on
+// an ordinary day, or further from another part.
 type Loss struct {
 	Scenario string       `json:"scenario"`
-	Policy   string       `json:"policy"` // the other policy, in text form
-	Success  sim.Estimate `json:"success"`
-	Other    sim.Estimate `json:"other"` // the success with the other policy
+	Measure  string       `json:"measure"`           // success, through, p99, amplification, recovery, or never: the share of the runs that do not recover
+	Policy   string       `json:"policy"`            // the other policy, in text form
+	Breaker  bool         `json:"breaker,omitempty"` // the other policy has the default breaker
+	Advised  sim.Estimate `json:"advised"`
+	Other    sim.Estimate `json:"other"`
 }
 
 // Outcome is the result of a policy in one scenario.
@@ -148,7 +151,7 @@ func For(ctx context.Context, r Request, o Options) (*Advice, error) {
 	}
 	r.Deadline = cmp.Or(r.Deadline, DefaultDeadline)
 	space := newSearchSpace(r.Cases, r.Deadline)
-	s := &search{request: r, options: o, searchSpace: space, naive: space.naive(r.Policies), known: map[candidate]standing{}, stretch: 1}
+	s := &search{request: r, options: o, searchSpace: space, naive: space.naive(r.Policies), known: map[candidate]bool{}, stretch: 1}
 	s.options.Seeds = cmp.Or(o.Seeds, defaultSeeds*space.times)
 	checked, finalists, err := s.find(ctx)
 	if err != nil {
@@ -166,7 +169,7 @@ func For(ctx context.Context, r Request, o Options) (*Advice, error) {
 	}
 	return &Advice{
 		Policy: best.text(), Breaker: best.breaker, Reached: advised.reached(),
-		Misses: s.shortfalls(advised.misses, slices.Collect(maps.Values(s.known))), Losses: s.losses(advised, checked), Outcomes: s.outcomes(advised),
+		Misses: s.shortfalls(advised.misses, checked), Losses: s.losses(advised, checked), Outcomes: s.outcomes(advised),
 		Reasons: s.reasons(best, others), Choices: choices, Trades: s.trades(best, others),
 		Alternatives: s.alternatives(best, finalists),
 		Deadline:     r.Deadline, Seed: o.Seed, Seeds: s.options.Seeds, Checked: checkFactor * s.options.Seeds, Tried: len(s.known), Runs: s.runs, Events: s.events,

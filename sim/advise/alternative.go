@@ -88,24 +88,27 @@ func (s *search) outcomes(st standing) (list []Outcome) {
 	return list
 }
 
+// missed returns the index of the case and the part of its goal that a miss is about.
+func (s *search) missed(m *Miss) (n int, a aim) {
+	n = slices.IndexFunc(s.request.Cases, func(c Case) bool { return c.Scenario.Name == m.Scenario })
+	aims := s.request.Cases[n].Goal.aims()
+	return n, aims[slices.IndexFunc(aims, func(a aim) bool { return a.name == m.Goal })]
+}
+
 // shortfalls sets the field Best of each miss: the best value that any of the
-// candidates reaches, even if the candidate misses other parts of the goal. Candidates
-// with few runs do not count.
-func (s *search) shortfalls(misses []Miss, all []standing) []Miss {
+// candidates reaches, even if the candidate misses other parts of the goal.
+func (s *search) shortfalls(misses []Miss, checked []standing) []Miss {
 	for i := range misses {
 		m := &misses[i]
 		m.Best = m.Got.Mean
-		n := slices.IndexFunc(s.request.Cases, func(c Case) bool { return c.Scenario.Name == m.Scenario })
-		aims := s.request.Cases[n].Goal.aims()
-		a := aims[slices.IndexFunc(aims, func(a aim) bool { return a.name == m.Goal })]
-		for _, st := range all {
+		n, a := s.missed(m)
+		for _, st := range checked {
 			got := a.of(&st.results[n])
-			if got.N < fewSeeds || a.name == "recovery" && st.results[n].NeverRecovers > 0 {
-				continue
-			}
-			if a.least {
+			switch {
+			case got.N == 0 || a.name == "recovery" && st.results[n].NeverRecovers > 0:
+			case a.least:
 				m.Best = max(m.Best, got.Mean)
-			} else if m.Got.N == 0 || got.Mean < m.Best {
+			case m.Got.N == 0 || got.Mean < m.Best:
 				m.Best = got.Mean
 			}
 		}

@@ -150,13 +150,14 @@ func (f searchSpace) candidates() (list []candidate) {
 		}
 	}
 	if f.goals.Through > 0 { // the last attempt shortly before the deadline
+		before := max(f.deadline/30, min(3*f.response, f.deadline/4))
 		for _, timeout := range []time.Duration{timeouts[0], timeouts[len(timeouts)/2]} {
 			for _, n := range []int{2, 3, 4, 6, 10, 16} {
-				for _, jitter := range []backoff.Band{backoff.None, backoff.Equal} {
-					p := f.policy(n, nice(f.deadline/time.Duration(n)), timeout)
-					p.Schedule = backoff.Schedule{Base: p.Base, Jitter: jitter}
-					list = append(list, candidate{policy: p})
-				}
+				p := f.policy(n, nice(f.deadline/time.Duration(n)), timeout)
+				p.Schedule = backoff.Schedule{Base: p.Base, Jitter: backoff.Equal}
+				list = append(list, candidate{policy: p})
+				p.Schedule = backoff.Schedule{Base: ((f.deadline - before) / time.Duration(n-1)).Truncate(10 * time.Millisecond)}
+				list = append(list, candidate{policy: p})
 			}
 		}
 	}

@@ -68,33 +68,15 @@ type Miss struct {
 // interval with the goal. With fewer than fewSeeds runs the interval says little, and
 // the mean counts. The distance is a sum over the parts. The distance of
 // a part is the logarithm of the factor by which the value is too large; for
-// success, the value is the share of calls that fail.
+// success, the value is the share of calls that fail. The interval counts little in it:
+// that of a few runs is mostly noise.
 //
 // The margin is the smallest logarithm of the factor by which a value is better than
 // its goal. A margin below least is a miss.
 func (g Goal) check(scenario string, r *sim.Result, least float64) (misses []Miss, distance, margin float64) {
 	margin = math.Inf(1)
 	for _, a := range g.aims() {
-		got := a.of(r)
-		if got.N < fewSeeds {
-			got.Half = 0
-		}
-		d := math.Log((got.Mean + got.Half) / a.want)
-		switch {
-		case a.least:
-			calls := r.Calls
-			if a.name == "through" {
-				calls = r.OutageCalls
-			}
-			got.Half = math.Max(got.Half, resolution(got.Mean, calls))
-			d = math.Log((1 - got.Mean + got.Half) / (1 - a.want))
-		case a.name == "p99" && r.Success.Mean < 0.99: // more than 1 % of the calls fail, so that 99 % can't succeed in time
-			d = math.Max(d, math.Log((1-r.Success.Mean)/0.01))
-		case a.name == "recovery" && r.NeverRecovers > 0:
-			d = math.Max(d, 0) + 5*r.NeverRecovers
-		case got.N == 0: // no call has succeeded
-			d = 5
-		}
+		got, mean, d := a.distance(r)
 		margin = math.Min(margin, -d)
 		if d += least; d > 1e-9 {
 			m := Miss{Goal: a.name, Scenario: scenario, Want: a.want, Got: got}
@@ -104,11 +86,78 @@ func (g Goal) check(scenario string, r *sim.Result, least float64) (misses []Mis
 			if a.name == "p99" && r.Success.Mean < 0.99 {
 				m.Success = r.Success.Mean
 			}
-			misses, distance = append(misses, m), distance+d
+			misses, distance = append(misses, m), distance+math.Max(mean, 0)+0.02+0.1*d
 		}
 	}
 	return misses, distance, margin
 }
+
+// distance returns the measure, and the logarithm of the factor by which its mean and the
+// worse end of its interval are too large.
+func (a aim) distance(r *sim.Result) (got sim.Estimate, mean, worse float64) {
+	got = a.of(r)
+	if got.N < fewSeeds {
+		got.Half = 0
+	}
+	if a.least {
+		calls := r.Calls
+		if a.name == "through" {
+			calls = r.OutageCalls
+		}
+		got.Half = math.Max(got.Half, resolution(got.Mean, calls))
+	}
+	distance := func(half float64) float64 {
+		d := math.Log((got.Mean + half) / a.want)
+		switch {
+		case a.least:
+			return math.Log((1 - got.Mean + half) / (1 - a.want))
+		case a.name == "p99" && r.Success.Mean < 0.99: // more than 1 % of the calls fail, so that 99 % can't succeed in time
+			return math.Max(d, math.Log((1-r.Success.Mean)/0.01))
+		case a.name == "recovery" && r.NeverRecovers > 0:
+			return math.Max(d, 0) + 5*r.NeverRecovers
+		case got.N == 0: // no call has succeeded
+			return 5
+		}
+		return d
+	}
+	return got, distance(0), distance(got.Half)
+}
+
+// failing returns the measures in which a result misses this part of the goal: for a p99,
+// also the share of the calls that succeed; for a recovery, also the share of the runs
+// without one.
+func (a aim) failing(r *sim.Result) (list []aim) {
+	if a.name == "p99" && r.Success.Mean < 0.99 {
+		list = append(list, success)
+	}
+	if a.name == "recovery" && r.NeverRecovers > 0 {
+		list = append(list, never)
+	}
+	if got := a.of(r); a.least || got.Mean+got.Half > a.want {
+		list = append(list, a)
+	}
+	return list
+}
+
+// better reports whether the measure is better in the result than the value, by more than
+// noise and by more than it matters.
+func (a aim) better(r *sim.Result, than sim.Estimate) bool {
+	got, calls := a.of(r), r.Calls
+	if a.name == "through" {
+		calls = r.OutageCalls
+	}
+	if a.least {
+		return got.Mean > than.Mean+shareNoise(got.Mean, calls.Mean*float64(calls.N))
+	}
+	return got.N > 0 && got.Mean < than.Mean*(1-slight)
+}
+
+var (
+	// success is the share of the calls that succeed, whatever the goal is.
+	success = aim{name: "success", least: true, of: func(r *sim.Result) sim.Estimate { return r.Success }}
+	// never is the share of the runs without a recovery.
+	never = aim{name: "never", of: func(r *sim.Result) sim.Estimate { return sim.Estimate{Mean: r.NeverRecovers, N: r.Calls.N} }}
+)
 
 // uncertain reports whether the mean of the measure reaches the goal, so that only
 // the interval misses it.

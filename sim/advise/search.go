@@ -18,11 +18,11 @@ type search struct {
 	options     Options
 	searchSpace searchSpace
 	naive       []candidate
-	known       map[candidate]standing // every candidate that was simulated, with its last standing
-	patient     []float64              // for each case, the success of one attempt that waits until the deadline
-	least       float64                // the margin that a candidate must have to reach the goal
-	stretch     time.Duration          // factor for the length of an ordinary day
-	fresh       uint64                 // added to the seed, so that a later comparison does not use the seeds of an earlier one
+	known       map[candidate]bool // every candidate that was simulated
+	patient     []float64          // for each case, the success of one attempt that waits until the deadline
+	least       float64            // the margin that a candidate must have to reach the goal
+	stretch     time.Duration      // factor for the length of an ordinary day
+	fresh       uint64             // added to the seed, so that a later comparison does not use the seeds of an earlier one
 	runs        int
 	events      int
 	total       int // estimated number of runs
@@ -103,7 +103,7 @@ func (s *search) explore(ctx context.Context, standings []standing) ([]standing,
 		var list []candidate
 		for tries := 0; len(list) < mutants && tries < 20*mutants; tries++ {
 			c := s.searchSpace.mutant(parents[random.IntN(len(parents))].candidate, random)
-			if _, ok := s.known[c]; !ok && c.policy.Validate() == nil && !slices.Contains(list, c) {
+			if !s.known[c] && c.policy.Validate() == nil && !slices.Contains(list, c) {
 				list = append(list, c)
 			}
 		}
@@ -156,22 +156,31 @@ func (s *search) compareWithNaive(ctx context.Context, standings []standing) ([]
 // finalists is the number of candidates that are compared with the naive policies.
 const finalists = 8
 
-// losses returns by how much more calls succeed on an ordinary day with the best naive
-// policy in this respect, if that is more than noise.
+// losses returns the measures that are better with another policy, by more than noise: the
+// success on an ordinary day, and the parts of the goal that the advised policy misses.
 func (s *search) losses(advised standing, checked []standing) (list []Loss) {
 	for n := range s.request.Cases {
-		if !s.isDay(&s.request.Cases[n]) {
-			continue
+		c, own := &s.request.Cases[n], &advised.results[n]
+		var aims []aim
+		if s.isDay(c) {
+			aims = append(aims, success)
 		}
-		own := advised.results[n].Success
-		loss := Loss{Scenario: s.request.Cases[n].Scenario.Name, Success: own, Other: own}
-		for _, st := range checked {
-			if other := st.results[n].Success; other.Mean > loss.Other.Mean+st.dayNoise() {
-				loss.Policy, loss.Other = st.text(), other
+		for _, a := range c.Goal.aims() {
+			if _, _, d := a.distance(own); d > 0 {
+				aims = append(aims, a.failing(own)...)
 			}
 		}
-		if loss.Policy != "" {
-			list = append(list, loss)
+		for _, a := range slices.CompactFunc(aims, func(a, b aim) bool { return a.name == b.name }) {
+			loss := Loss{Scenario: c.Scenario.Name, Measure: a.name, Advised: a.of(own), Other: a.of(own)}
+			for _, st := range checked {
+				// The recovery is that of the runs that recover.
+				if r := &st.results[n]; a.better(r, loss.Other) && (a.name != "recovery" || r.NeverRecovers <= own.NeverRecovers) {
+					loss.Policy, loss.Breaker, loss.Other = st.text(), st.breaker, a.of(r)
+				}
+			}
+			if loss.Policy != "" {
+				list = append(list, loss)
+			}
 		}
 	}
 	return list
@@ -258,11 +267,9 @@ func (s *search) decide(ctx context.Context, standings []standing) (checked []st
 		}
 	}
 	if !checked[0].reached() {
-		// The order of the search is not exact enough for a goal that is missed: the last
-		// measurement compares several, with the same seeds.
-		for _, st := range inOrder(standings, preferred)[:min(len(standings), closeRivals)] {
-			if !contains(checked, st.candidate) {
-				if err := measure(st.candidate); err != nil {
+		for _, c := range s.closeRivals(checked[0], standings) {
+			if !contains(checked, c) {
+				if err := measure(c); err != nil {
 					return nil, err
 				}
 			}
@@ -270,7 +277,7 @@ func (s *search) decide(ctx context.Context, standings []standing) (checked []st
 	}
 	// The advice says by how much more calls would succeed with this one.
 	best := slices.MaxFunc(standings, func(a, b standing) int { return cmp.Compare(a.day, b.day) })
-	if best.day > standings[0].day+0.001 && !contains(checked, best.candidate) {
+	if best.day+best.dayNoise() > checked[0].day+0.005 && !contains(checked, best.candidate) {
 		err = measure(best.candidate)
 	}
 	return checked, err
@@ -281,9 +288,27 @@ func contains(list []standing, c candidate) bool {
 	return slices.ContainsFunc(list, func(st standing) bool { return st.candidate == c })
 }
 
-// closeRivals is how many of the finalists are measured for the last time if the goal is
-// missed.
-const closeRivals = 5
+// closeRivals returns the candidates that are measured for the last time if the goal is
+// missed, because the results of the search are not exact enough to leave them out: the
+// first ones in the order of preference, the naive ones that may be nearer to the goal, and
+// for each part of the goal that best misses, the candidate that is the nearest to it.
+func (s *search) closeRivals(best standing, standings []standing) (list []candidate) {
+	order := inOrder(standings, preferred)
+	for i, st := range order {
+		if i < 5 || slices.Contains(s.naive, st.candidate) && st.distance < order[0].distance+near {
+			list = append(list, st.candidate)
+		}
+	}
+	for i := range best.misses {
+		n, a := s.missed(&best.misses[i])
+		list = append(list, slices.MinFunc(order, func(x, y standing) int {
+			_, dx, _ := a.distance(&x.results[n])
+			_, dy, _ := a.distance(&y.results[n])
+			return cmp.Compare(dx, dy)
+		}).candidate)
+	}
+	return list
+}
 
 // maxChecked is the largest number of candidates in the last measurement.
 const maxChecked = 8
@@ -363,7 +388,7 @@ func (s *search) measure(ctx context.Context, list []candidate, how func(*Case) 
 		st.load /= cases
 		st.slow /= cases
 		st.day /= days
-		s.known[st.candidate] = *st
+		s.known[st.candidate] = true
 	}
 	return inOrder(standings, preferred), nil
 }

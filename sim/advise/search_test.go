@@ -96,7 +96,7 @@ func TestAnOrdinaryDayCountsMoreThanLoad(t *testing.T) {
 	}
 	// Without retries, the calls that fail are lost, and the advice says so.
 	a = advice(t, advise.Request{Cases: service.Cases(advise.Goal{Amplification: 1})}, quickOptions)
-	if !a.Reached || len(a.Losses) != 1 || a.Losses[0].Other.Mean < 0.99 || a.Losses[0].Success.Mean > 0.985 {
+	if !a.Reached || len(a.Losses) != 1 || a.Losses[0].Other.Mean < 0.99 || a.Losses[0].Advised.Mean > 0.985 {
 		t.Errorf("no retries allowed: %s, reached %v, losses %+v", a.Policy, a.Reached, a.Losses)
 	}
 }

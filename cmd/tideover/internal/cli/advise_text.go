@@ -39,18 +39,21 @@ func adviceLines(a *advise.Advice, s *screen) []string {
 			a.Tried, a.Runs, magnitude(a.Events), a.Seed))})
 }
 
-// adviceVerdict says whether the policy reaches the goal, and what the goal costs on an ordinary day.
+// adviceVerdict says whether the policy reaches the goal, and what is better with another policy.
 func adviceVerdict(a *advise.Advice) string {
 	text := "This policy reaches the goal"
 	if !a.Reached {
 		text = fmt.Sprintf("None of the %d policies that were tried reaches the goal. This one does the least harm", a.Tried)
 	}
 	for i, l := range a.Losses {
-		joint := ", "
+		joint, other := "; ", l.Policy
 		if i == 0 {
-			joint = ", but fewer calls succeed than with another policy: "
+			joint = ", but in some measures another policy is better: "
 		}
-		text += fmt.Sprintf("%s%s %s, with %s %s", joint, l.Scenario, formatEstimate("success", l.Success), l.Policy, formatEstimate("success", l.Other))
+		if l.Breaker {
+			other += " and a breaker"
+		}
+		text += fmt.Sprintf("%s%s %s %s, with %s %s", joint, l.Scenario, measureName(l.Measure), formatEstimate(l.Measure, l.Advised), other, formatEstimate(l.Measure, l.Other))
 	}
 	return text + "."
 }
@@ -254,7 +257,7 @@ func describeRecovery(o *advise.Outcome) string {
 
 // measureName returns the name that the output uses for a measure.
 func measureName(measure string) string {
-	names := map[string]string{"amplification": "load", "peak": "attempts in the worst second"}
+	names := map[string]string{"amplification": "load", "peak": "attempts in the worst second", "never": "runs without a recovery"}
 	return cmp.Or(names[measure], measure)
 }
 
@@ -273,7 +276,7 @@ func formatEstimate(measure string, e sim.Estimate) string {
 // formatMeasure formats the value of a measure with its unit.
 func formatMeasure(measure string, v float64) string {
 	switch measure {
-	case "success", "through":
+	case "success", "through", "never":
 		return percent(v)
 	case "amplification":
 		return strconv.FormatFloat(v, 'f', 2, 64)

@@ -55,12 +55,21 @@ func TestTheFirstLineSaysWhatTheGoalCosts(t *testing.T) {
 	estimate := func(v float64) sim.Estimate { return sim.Estimate{Mean: v, N: 8} }
 	a := &advise.Advice{
 		Policy: "fixed(0s) attempts=1", Reached: true, Outcomes: []advise.Outcome{{Scenario: "ordinary"}},
-		Losses: []advise.Loss{{Scenario: "ordinary", Policy: "fixed(1s) attempts=3", Success: estimate(0.22), Other: estimate(0.9)}},
+		Losses: []advise.Loss{{Scenario: "ordinary", Measure: "success", Policy: "fixed(1s) attempts=3", Advised: estimate(0.22), Other: estimate(0.9)}},
 	}
-	if got, want := adviceLines(a, new(screen))[0], "This policy reaches the goal, but fewer calls succeed than with another policy: ordinary 22 %, with fixed(1s) attempts=3 90 %."; got != want {
+	if got, want := adviceLines(a, new(screen))[0], "This policy reaches the goal, but in some measures another policy is better: ordinary success 22 %, with fixed(1s) attempts=3 90 %."; got != want {
 		t.Errorf("the first line is %q, want %q", got, want)
 	}
-	a.Reached, a.Losses, a.Tried = false, nil, 7
+	a.Reached, a.Tried = false, 7
+	a.Losses = []advise.Loss{
+		{Scenario: "outage", Measure: "recovery", Policy: "fixed(0s) attempts=1", Breaker: true, Advised: estimate(87.9), Other: estimate(60)},
+		{Scenario: "brownout", Measure: "never", Policy: "fixed(1s) attempts=3", Advised: estimate(0.5), Other: estimate(0)},
+	}
+	if got, want := adviceLines(a, new(screen))[0], "None of the 7 policies that were tried reaches the goal. This one does the least harm, but in some measures another policy is better: "+
+		"outage recovery 87.9 s, with fixed(0s) attempts=1 and a breaker 60 s; brownout runs without a recovery 50 %, with fixed(1s) attempts=3 0 %."; got != want {
+		t.Errorf("the first line is %q, want %q", got, want)
+	}
+	a.Losses = nil
 	if got, want := adviceLines(a, new(screen))[0], "None of the 7 policies that were tried reaches the goal. This one does the least harm."; got != want {
 		t.Errorf("the first line is %q, want %q", got, want)
 	}
