@@ -213,7 +213,10 @@ func (s *search) find(ctx context.Context) (checked, finalists []standing, err e
 		if err != nil {
 			return nil, nil, err
 		}
-		if checked = inOrder(append(checked, list...), preferred); checked[0].reached() || !looksReachable(finalists) {
+		if len(checked) > 0 && preferred([]standing{list[0], checked[0]}) == 1 {
+			list, checked = checked, list
+		}
+		if checked = append(list, checked...); checked[0].reached() || !looksReachable(finalists) {
 			break
 		}
 		s.fresh = 0

@@ -31,10 +31,6 @@ const nearDay = 0.01
 func (s *search) alternatives(best standing, standings []standing) []Alternative {
 	list := []Alternative{}
 	taken := map[candidate]bool{best.candidate: true}
-	if closest := standings[nearest(standings)]; !best.reached() && closest.distance < best.distance-toGoal.tolerance(&closest) {
-		taken[closest.candidate] = true
-		list = append(list, Alternative{closest.text(), closest.breaker, "a smaller distance from the goal", closest.reached(), s.outcomes(closest)})
-	}
 	for _, better := range []struct {
 		what string
 		of   func(*standing) float64 // less is better
@@ -100,18 +96,9 @@ func (s *search) missed(m *Miss) (n int, a aim) {
 func (s *search) shortfalls(misses []Miss, checked []standing) []Miss {
 	for i := range misses {
 		m := &misses[i]
-		m.Best = m.Got.Mean
 		n, a := s.missed(m)
-		for _, st := range checked {
-			got := a.of(&st.results[n])
-			switch {
-			case got.N == 0 || a.name == "recovery" && st.results[n].NeverRecovers > 0:
-			case a.least:
-				m.Best = max(m.Best, got.Mean)
-			case m.Got.N == 0 || got.Mean < m.Best:
-				m.Best = got.Mean
-			}
-		}
+		best := bestIn(checked, n, a)
+		m.Best = a.of(&best.results[n]).Mean
 	}
 	return misses
 }

@@ -101,7 +101,7 @@ func newSearchSpace(cases []Case, deadline time.Duration) searchSpace {
 				f.response = max(f.response, v.Latency.Mean+wait)
 			}
 			if v.Workers > 0 && v.Queue == 0 && !v.Deadlines && v.MaxRate() > s.Clients.Rate {
-				f.queue, f.load = max(f.queue, wait), max(f.load, s.Clients.Rate/v.MaxRate())
+				f.queue, f.load = max(f.queue, time.Duration(variation(v.Latency)*float64(wait))), max(f.load, s.Clients.Rate/v.MaxRate())
 			}
 		}
 		for _, failure := range s.Failures {
@@ -115,6 +115,19 @@ func newSearchSpace(cases []Case, deadline time.Duration) searchSpace {
 		f.times = 50
 	}
 	return f
+}
+
+// variation returns the factor by which the time in a queue differs from that with an
+// exponential latency: half of it if all calls take the same time.
+func variation(l sim.Latency) float64 {
+	switch l.Distribution {
+	case sim.Constant:
+		return 0.5
+	case sim.Lognormal:
+		return math.Exp(l.Sigma*l.Sigma) / 2
+	default:
+		return 1
+	}
 }
 
 // budget is the library's default retry budget.
@@ -239,6 +252,9 @@ func (f searchSpace) policy(attempts int, base, timeout time.Duration) retry.Pol
 	return p
 }
 
+// patient returns one attempt that waits until the deadline, without a breaker.
+func (f searchSpace) patient() candidate { return candidate{policy: f.policy(1, 0, 0)} }
+
 // longestAttempt is the longest attempt timeout of the grid. A call that is
 // never answered must leave time for another attempt.
 func (f searchSpace) longestAttempt() time.Duration {
@@ -247,7 +263,7 @@ func (f searchSpace) longestAttempt() time.Duration {
 
 // unstable reports whether the retries of the candidate may overload the service on an
 // ordinary day, for ever: the queue becomes longer than the attempt timeout by chance,
-// and the retries of the attempts that time out are more than the capacity. The time in a
+// and with the retries of the attempts that time out the capacity hardly drains it. The time in a
 // queue exceeds n times its mean in about exp(-n) of the time, so sixteen times the mean
 // is exceeded once in years. A budget does not prevent that: its tokens are enough for
 // the retries of one long queue.
@@ -256,7 +272,7 @@ func (f searchSpace) unstable(c candidate) bool {
 	if p.Attempts == 1 || p.AttemptTimeout == 0 || p.AttemptTimeout > 16*f.queue {
 		return false
 	}
-	return float64(min(p.Attempts, int(f.deadline/p.AttemptTimeout)+1))*f.load > 0.98
+	return float64(min(p.Attempts, int(f.deadline/p.AttemptTimeout)+1))*f.load > 0.9
 }
 
 // mostAttempts is the largest number of attempts that the search tries.
@@ -300,7 +316,9 @@ func (f searchSpace) mutant(c candidate, random *rand.Rand) candidate {
 				}
 				p.Schedule = schedules[random.IntN(len(schedules))]
 			}
-		case 3, 4:
+		case 3: // so that another attempt has a little time
+			p.AttemptTimeout = f.deadline * 24 / 25 / time.Duration(2+random.IntN(4))
+		case 4:
 			if p.AttemptTimeout = scaled(cmp.Or(p.AttemptTimeout, f.longestAttempt()), f.latency, f.deadline); p.AttemptTimeout == f.deadline {
 				p.AttemptTimeout = 0
 			}

@@ -112,7 +112,7 @@ func (a aim) distance(r *sim.Result) (got sim.Estimate, mean, worse float64) {
 		case a.least:
 			return math.Log((1 - got.Mean + half) / (1 - a.want))
 		case a.name == "p99" && r.Success.Mean < 0.99: // more than 1 % of the calls fail, so that 99 % can't succeed in time
-			return math.Max(d, math.Log((1-r.Success.Mean)/0.01))
+			return math.Max(d, 0) + math.Log((1-r.Success.Mean)/0.01)/2 // half, because the ordinary day counts, too
 		case a.name == "recovery" && r.NeverRecovers > 0:
 			return math.Max(d, 0) + 5*r.NeverRecovers
 		case got.N == 0: // no call has succeeded
@@ -123,40 +123,26 @@ func (a aim) distance(r *sim.Result) (got sim.Estimate, mean, worse float64) {
 	return got, distance(0), distance(got.Half)
 }
 
-// failing returns the measures in which a result misses this part of the goal: for a p99,
-// also the share of the calls that succeed; for a recovery, also the share of the runs
-// without one.
-func (a aim) failing(r *sim.Result) (list []aim) {
-	if a.name == "p99" && r.Success.Mean < 0.99 {
-		list = append(list, success)
+// rank returns a number that is smaller if the measure is better: a time, a load, or a
+// share of calls or runs that fail.
+func (a aim) rank(r *sim.Result) float64 {
+	switch got := a.of(r); {
+	case got.N == 0:
+		return math.Inf(1)
+	case a.least:
+		return 1 - got.Mean
+	case a.name == "recovery": // of the runs that recover
+		return got.Mean + 1e6*r.NeverRecovers
+	default:
+		return got.Mean
 	}
-	if a.name == "recovery" && r.NeverRecovers > 0 {
-		list = append(list, never)
-	}
-	if got := a.of(r); a.least || got.Mean+got.Half > a.want {
-		list = append(list, a)
-	}
-	return list
-}
-
-// better reports whether the measure is better in the result than the value, by more than
-// noise and by more than it matters.
-func (a aim) better(r *sim.Result, than sim.Estimate) bool {
-	got, calls := a.of(r), r.Calls
-	if a.name == "through" {
-		calls = r.OutageCalls
-	}
-	if a.least {
-		return got.Mean > than.Mean+shareNoise(got.Mean, calls.Mean*float64(calls.N))
-	}
-	return got.N > 0 && got.Mean < than.Mean*(1-slight)
 }
 
 var (
-	// success is the share of the calls that succeed, whatever the goal is.
 	success = aim{name: "success", least: true, of: func(r *sim.Result) sim.Estimate { return r.Success }}
-	// never is the share of the runs without a recovery.
-	never = aim{name: "never", of: func(r *sim.Result) sim.Estimate { return sim.Estimate{Mean: r.NeverRecovers, N: r.Calls.N} }}
+	never   = aim{name: "never", of: func(r *sim.Result) sim.Estimate { return sim.Estimate{Mean: r.NeverRecovers, N: r.Calls.N} }}
+	// also has the measures that a part of a goal depends on beside its own.
+	also = map[string][]aim{"p99": {success}, "recovery": {never}}
 )
 
 // uncertain reports whether the mean of the measure reaches the goal, so that only

@@ -243,20 +243,20 @@ func shortfall(cases []advise.Case, results [][]sim.Result, i int) (worst shorta
 func tolerance(by float64) float64 { return max(0.005, by/50) }
 
 // saysNearer reports whether the advice says that another policy is nearer to the part of
-// the goal that the advice misses most, and about as near as the naive policy with this
-// shortfall.
+// the goal that the advice misses most, and, within the interval that it states, as near as
+// the naive policy with this shortfall.
 func saysNearer(a *advise.Advice, cases []advise.Case, own, naive shortage) bool {
 	return slices.ContainsFunc(a.Losses, func(l advise.Loss) bool {
 		if l.Scenario != own.scenario || l.Measure != own.measure {
 			return false
 		}
 		n := slices.IndexFunc(cases, func(c advise.Case) bool { return c.Scenario.Name == l.Scenario })
-		g, v := cases[n].Goal, l.Other.Mean
+		g, most, least := cases[n].Goal, l.Other.Mean+l.Other.Half, l.Other.Mean-l.Other.Half
 		by := map[string]float64{
-			"success": max(g.Success, 0.99*float64(min(1, g.P99))) - v, "through": g.Through - v, "p99": v/g.P99.Seconds() - 1,
-			"amplification": v/g.Amplification - 1, "recovery": v/g.Recovery.Seconds() - 1, "never": 10 * v,
+			"success": max(g.Success, 0.99*float64(min(1, g.P99))) - most, "through": g.Through - most, "p99": least/g.P99.Seconds() - 1,
+			"amplification": least/g.Amplification - 1, "recovery": least/g.Recovery.Seconds() - 1, "never": 10 * least,
 		}
-		return by[l.Measure] <= naive.by+5*tolerance(own.by)
+		return by[l.Measure] <= naive.by+tolerance(own.by)
 	})
 }
 

@@ -62,9 +62,8 @@ func candidatesOf(standings []standing) (list []candidate) {
 // waits until the deadline, without a breaker. A policy with less success than that
 // does harm.
 func (s *search) measurePatience(ctx context.Context) error {
-	one := candidate{policy: s.searchSpace.policy(1, 0, 0)}
 	for _, c := range s.request.Cases {
-		report, err := s.run(ctx, c.Scenario, []sim.Contestant{one.contestant()}, rungs[len(rungs)-1].seeds*s.searchSpace.times)
+		report, err := s.run(ctx, c.Scenario, []sim.Contestant{s.searchSpace.patient().contestant()}, rungs[len(rungs)-1].seeds*s.searchSpace.times)
 		if err != nil {
 			return err
 		}
@@ -156,8 +155,8 @@ func (s *search) compareWithNaive(ctx context.Context, standings []standing) ([]
 // finalists is the number of candidates that are compared with the naive policies.
 const finalists = 8
 
-// losses returns the measures that are better with another policy, by more than noise: the
-// success on an ordinary day, and the parts of the goal that the advised policy misses.
+// losses returns the measures that are better with another policy: the success on an
+// ordinary day, and those of the parts of the goal that the advised policy misses.
 func (s *search) losses(advised standing, checked []standing) (list []Loss) {
 	for n := range s.request.Cases {
 		c, own := &s.request.Cases[n], &advised.results[n]
@@ -167,19 +166,13 @@ func (s *search) losses(advised standing, checked []standing) (list []Loss) {
 		}
 		for _, a := range c.Goal.aims() {
 			if _, _, d := a.distance(own); d > 0 {
-				aims = append(aims, a.failing(own)...)
+				aims = append(append(aims, also[a.name]...), a)
 			}
 		}
 		for _, a := range slices.CompactFunc(aims, func(a, b aim) bool { return a.name == b.name }) {
-			loss := Loss{Scenario: c.Scenario.Name, Measure: a.name, Advised: a.of(own), Other: a.of(own)}
-			for _, st := range checked {
-				// The recovery is that of the runs that recover.
-				if r := &st.results[n]; a.better(r, loss.Other) && (a.name != "recovery" || r.NeverRecovers <= own.NeverRecovers) {
-					loss.Policy, loss.Breaker, loss.Other = st.text(), st.breaker, a.of(r)
-				}
-			}
-			if loss.Policy != "" {
-				list = append(list, loss)
+			other := bestIn(checked, n, a)
+			if r := &other.results[n]; a.rank(r) < a.rank(own)*(1-slight)-0.002 {
+				list = append(list, Loss{c.Scenario.Name, a.name, other.text(), other.breaker, a.of(own), a.of(r)})
 			}
 		}
 	}
@@ -196,10 +189,11 @@ const (
 )
 
 // check measures a candidate for the last time, with seeds that no comparison has
-// used. If only the intervals miss the goal, it measures with more seeds.
-func (s *search) check(ctx context.Context, c candidate) (st standing, err error) {
-	s.fresh, s.least = 3<<32, 0
-	for _, times := range []int{1, 4} {
+// used. If only the intervals miss the goal, it measures with more seeds. factors are the
+// factors for the number of seeds.
+func (s *search) check(ctx context.Context, c candidate, factors ...int) (st standing, err error) {
+	s.fresh, s.least = uint64(2+factors[0])<<32, 0
+	for _, times := range factors {
 		list, err := s.measure(ctx, []candidate{c}, func(c *Case) (sim.Scenario, int) {
 			if !c.canLast() {
 				return c.Scenario, times * checkFactor * s.options.Seeds
@@ -250,7 +244,10 @@ func (s *search) neededStretch(finalist standing) time.Duration {
 // better than the best so far. It returns what it has measured, the best first.
 func (s *search) decide(ctx context.Context, standings []standing) (checked []standing, err error) {
 	measure := func(c candidate) error {
-		st, err := s.check(ctx, c)
+		if contains(checked, c) {
+			return nil
+		}
+		st, err := s.check(ctx, c, 1, 4)
 		checked = inOrder(append(checked, st), preferred)
 		return err
 	}
@@ -266,21 +263,26 @@ func (s *search) decide(ctx context.Context, standings []standing) (checked []st
 			return nil, err
 		}
 	}
-	if !checked[0].reached() {
-		for _, c := range s.closeRivals(checked[0], standings) {
-			if !contains(checked, c) {
-				if err := measure(c); err != nil {
-					return nil, err
-				}
-			}
-		}
+	var more []candidate
+	if checked[0].day < 0.99 { // retries may need longer runs than those of the search to overload the service
+		more = append(more, s.searchSpace.patient())
 	}
 	// The advice says by how much more calls would succeed with this one.
-	best := slices.MaxFunc(standings, func(a, b standing) int { return cmp.Compare(a.day, b.day) })
-	if best.day+best.dayNoise() > checked[0].day+0.005 && !contains(checked, best.candidate) {
-		err = measure(best.candidate)
+	if best := slices.MaxFunc(standings, func(a, b standing) int { return cmp.Compare(a.day, b.day) }); best.day+best.dayNoise() > checked[0].day+0.005 {
+		more = append(more, best.candidate)
 	}
-	return checked, err
+	if !checked[0].reached() {
+		more = append(more, s.closeRivals(checked[0], standings)...)
+	}
+	for _, c := range more {
+		if err := measure(c); err != nil {
+			return nil, err
+		}
+	}
+	if checked[0].reached() {
+		return checked, nil
+	}
+	return s.confirm(ctx, checked)
 }
 
 // contains reports whether one of the standings is that of the candidate.
@@ -290,24 +292,48 @@ func contains(list []standing, c candidate) bool {
 
 // closeRivals returns the candidates that are measured for the last time if the goal is
 // missed, because the results of the search are not exact enough to leave them out: the
-// first ones in the order of preference, the naive ones that may be nearer to the goal, and
-// for each part of the goal that best misses, the candidate that is the nearest to it.
+// first ones in the order of preference, and for each measure in which best misses the
+// goal, the candidate with the best value and the naive ones that may be better than best.
 func (s *search) closeRivals(best standing, standings []standing) (list []candidate) {
 	order := inOrder(standings, preferred)
-	for i, st := range order {
-		if i < 5 || slices.Contains(s.naive, st.candidate) && st.distance < order[0].distance+near {
-			list = append(list, st.candidate)
+	list = candidatesOf(order[:min(len(order), 5)])
+	for i := range best.misses {
+		n, missed := s.missed(&best.misses[i])
+		for _, a := range append(also[missed.name], missed) {
+			list = append(list, bestIn(order, n, a).candidate)
+			for _, st := range order {
+				if slices.Contains(s.naive, st.candidate) && a.rank(&st.results[n]) < (1+near)*a.rank(&order[0].results[n]) {
+					list = append(list, st.candidate)
+				}
+			}
 		}
 	}
-	for i := range best.misses {
-		n, a := s.missed(&best.misses[i])
-		list = append(list, slices.MinFunc(order, func(x, y standing) int {
-			_, dx, _ := a.distance(&x.results[n])
-			_, dy, _ := a.distance(&y.results[n])
-			return cmp.Compare(dx, dy)
-		}).candidate)
-	}
 	return list
+}
+
+// confirm measures one patient attempt and the first of the standings with more and other
+// seeds, if the best one misses the goal by a value that is noisy: else the best may be the
+// one that was lucky. It returns those first, in order.
+func (s *search) confirm(ctx context.Context, checked []standing) (list []standing, err error) {
+	confirmed := map[candidate]bool{}
+	next := slices.IndexFunc(checked, func(st standing) bool { return st.candidate == s.searchSpace.patient() })
+	noisy := slices.ContainsFunc(checked[0].misses, func(m Miss) bool { return m.Got.Half > 0.03*m.Got.Mean })
+	for next = max(next, 0); noisy && next >= 0 && next < len(checked) && len(confirmed) < maxChecked; {
+		c := checked[next].candidate
+		confirmed[c] = true
+		if checked[next], err = s.check(ctx, c, 4); err != nil {
+			return nil, err
+		}
+		checked = inOrder(checked, preferred)
+		next = slices.IndexFunc(checked[:min(len(checked), fewest)], func(st standing) bool { return !confirmed[st.candidate] })
+	}
+	slices.SortStableFunc(checked, func(a, b standing) int { return boolToInt(confirmed[b.candidate]) - boolToInt(confirmed[a.candidate]) })
+	return checked, nil
+}
+
+// bestIn returns the standing with the best value of a measure of case n.
+func bestIn(list []standing, n int, a aim) standing {
+	return slices.MinFunc(list, func(x, y standing) int { return cmp.Compare(a.rank(&x.results[n]), a.rank(&y.results[n])) })
 }
 
 // maxChecked is the largest number of candidates in the last measurement.

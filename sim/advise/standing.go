@@ -64,15 +64,11 @@ var (
 )
 
 // dayNoise returns by how much the success of two candidates on an ordinary day may
-// differ without a meaning.
-func (st *standing) dayNoise() float64 { return shareNoise(st.day, st.calls) }
-
-// shareNoise returns by how much the share of the calls that succeed may differ between two
-// candidates without a meaning: a fifth of a point, and the noise of the runs. The
+// differ without a meaning: a fifth of a per cent, and the noise of the runs. The
 // noise of a difference is smaller than that of a value, because all candidates get the
 // same calls.
-func shareNoise(share, calls float64) float64 {
-	return 0.002 + math.Sqrt(share*(1-share)/math.Max(calls, 1))
+func (st *standing) dayNoise() float64 {
+	return 0.002 + math.Sqrt(st.day*(1-st.day)/math.Max(st.calls, 1))
 }
 
 // preferred returns the index of the best standing. It is the only place that says
