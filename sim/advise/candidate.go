@@ -323,7 +323,7 @@ func (f searchSpace) mutant(c candidate, random *rand.Rand) candidate {
 				p.AttemptTimeout = 0
 			}
 		case 5:
-			if budgets := []limit.BudgetSpec{{}, budget, limit.Refund(1, 0.05, 10), limit.Refund(1, 0.2, 10), limit.Refund(1, 0.5, 20)}; p.Attempts > 1 {
+			if budgets := []limit.BudgetSpec{{}, budget, limit.Refund(1, 0.05, 10), limit.Refund(1, 0.2, 10), limit.Refund(1, 0.5, 20), limit.Ratio(0.2)}; p.Attempts > 1 {
 				p.Budget = budgets[random.IntN(len(budgets))]
 			}
 		case 6:

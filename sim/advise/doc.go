@@ -33,8 +33,8 @@
 //
 // If no policy reaches the goal, the one that does the least harm is returned: on an
 // ordinary day no other lets more calls succeed, and of those that are equal in this it
-// is the closest to the goal. If the goal is reached at the expense of an ordinary day,
-// Advice.Losses says so.
+// is the closest to the goal. If the goal is reached at the expense of an ordinary day, or
+// if another policy is closer to a goal that none reaches, Advice.Losses says so.
 //
 // The advice is only as good as the scenarios, which say what can fail. It is a
 // starting point, not a proof.

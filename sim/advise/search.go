@@ -23,6 +23,7 @@ type search struct {
 	least       float64            // the margin that a candidate must have to reach the goal
 	stretch     time.Duration      // factor for the length of an ordinary day
 	fresh       uint64             // added to the seed, so that a later comparison does not use the seeds of an earlier one
+	earlier     *standing          // its results count for the cases that are left out; nil if there are none
 	runs        int
 	events      int
 	total       int // estimated number of runs
@@ -195,7 +196,10 @@ func (s *search) check(ctx context.Context, c candidate, factors ...int) (st sta
 	s.fresh, s.least = uint64(2+factors[0])<<32, 0
 	for _, times := range factors {
 		list, err := s.measure(ctx, []candidate{c}, func(c *Case) (sim.Scenario, int) {
-			if !c.canLast() {
+			switch {
+			case s.earlier != nil && c.Goal == (Goal{}) && !s.isDay(c):
+				return c.Scenario, 0
+			case !c.canLast():
 				return c.Scenario, times * checkFactor * s.options.Seeds
 			}
 			return stretched(c, dayFactor), times * max(s.options.Seeds*checkFactor/dayFactor, fewSeeds)
@@ -317,15 +321,18 @@ func (s *search) closeRivals(best standing, standings []standing) (list []candid
 func (s *search) confirm(ctx context.Context, checked []standing) (list []standing, err error) {
 	confirmed := map[candidate]bool{}
 	next := slices.IndexFunc(checked, func(st standing) bool { return st.candidate == s.searchSpace.patient() })
-	noisy := slices.ContainsFunc(checked[0].misses, func(m Miss) bool { return m.Got.Half > 0.03*m.Got.Mean })
+	noisy := slices.ContainsFunc(checked[0].misses, func(m Miss) bool {
+		return m.Got.Half > 0.01 && (m.Goal == "success" || m.Goal == "through" || m.Got.Half > 0.05*m.Got.Mean)
+	})
+	defer func() { s.earlier = nil }()
 	for next = max(next, 0); noisy && next >= 0 && next < len(checked) && len(confirmed) < maxChecked; {
-		c := checked[next].candidate
-		confirmed[c] = true
-		if checked[next], err = s.check(ctx, c, 4); err != nil {
+		st := checked[next]
+		confirmed[st.candidate], s.earlier = true, &st
+		if checked[next], err = s.check(ctx, st.candidate, 4); err != nil {
 			return nil, err
 		}
 		checked = inOrder(checked, preferred)
-		next = slices.IndexFunc(checked[:min(len(checked), fewest)], func(st standing) bool { return !confirmed[st.candidate] })
+		next = slices.IndexFunc(checked[:min(len(checked), 4)], func(st standing) bool { return !confirmed[st.candidate] })
 	}
 	slices.SortStableFunc(checked, func(a, b standing) int { return boolToInt(confirmed[b.candidate]) - boolToInt(confirmed[a.candidate]) })
 	return checked, nil
@@ -395,6 +402,10 @@ func (s *search) measure(ctx context.Context, list []candidate, how func(*Case) 
 		c := &s.request.Cases[n]
 		scenario, seeds := how(c)
 		if seeds == 0 {
+			if s.earlier != nil {
+				cases++
+				standings[0].add(n, c, s.patient[n], s.least, false, &s.earlier.results[n])
+			}
 			continue
 		}
 		report, err := s.run(ctx, scenario, contestants, seeds)
