@@ -45,9 +45,9 @@ var areas = map[string]area{
 		"journal/journaltest": 1, "jetstream/natstest": 1, "internal/faultdisk": 1,
 		"internal/machine": 2, "internal/view": 2, "journal/memlog": 2, "sqlitelog": 2, "jetstream": 2,
 		"internal/store": 3, "internal/replay": 3,
-		"move":           4,
-		"":               5,
-		"enginetest":     6, "jetstream/clustertest": 6,
+		"move":       4,
+		"":           5,
+		"enginetest": 6, "jetstream/clustertest": 6,
 	}},
 	"cmd/tideover": {ranks: map[string]int{
 		// Tools that know nothing of the others.
