@@ -110,7 +110,8 @@ func TestWatchTriesAgain(t *testing.T) {
 	path, token := filepath.Join(dir, "tideover.yaml"), filepath.Join(dir, "token")
 	put := func(path, text string) {
 		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		// The watcher may read the file while it is written.
+		if err := errors.Join(os.WriteFile(path+".new", []byte(text), 0o600), os.Rename(path+".new", path)); err != nil {
 			t.Fatal(err)
 		}
 	}
