@@ -197,11 +197,7 @@ func (s *search) find(ctx context.Context) (checked, finalists []standing, err e
 				return nil, nil, err
 			}
 		}
-		more, err := s.explore(ctx, finalists)
-		if err == nil {
-			finalists, err = s.compareWithNaive(ctx, more)
-		}
-		if err != nil {
+		if finalists, err = s.exploreSurely(ctx, finalists); err != nil {
 			return nil, nil, err
 		}
 		s.fresh = 2 << 32
@@ -232,6 +228,6 @@ const safeMargin = 0.2
 // reach it with more runs.
 func looksReachable(list []standing) bool {
 	return slices.ContainsFunc(list, func(st standing) bool {
-		return !slices.ContainsFunc(st.misses, func(m Miss) bool { return !m.uncertain() })
+		return !slices.ContainsFunc(st.misses, func(m Miss) bool { return !m.Uncertain() })
 	})
 }

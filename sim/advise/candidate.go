@@ -109,6 +109,7 @@ func newSearchSpace(cases []Case, deadline time.Duration) searchSpace {
 		}
 		f.goals.P99 = max(f.goals.P99, c.Goal.P99)
 		f.goals.Through = max(f.goals.Through, c.Goal.Through)
+		f.goals.Amplification = max(f.goals.Amplification, c.Goal.Amplification)
 	}
 	f.response = max(f.response, f.latency)
 	if f.writers {
@@ -162,30 +163,61 @@ func (f searchSpace) candidates() (list []candidate) {
 			}
 		}
 	}
-	if f.goals.Through > 0 { // the last attempt shortly before the deadline
-		before := max(f.deadline/30, min(3*f.response, f.deadline/4))
-		for _, timeout := range []time.Duration{timeouts[0], timeouts[len(timeouts)/2]} {
-			for _, n := range []int{2, 3, 4, 6, 10, 16} {
-				p := f.policy(n, nice(f.deadline/time.Duration(n)), timeout)
-				p.Schedule = backoff.Schedule{Base: p.Base, Jitter: backoff.Equal}
-				list = append(list, candidate{policy: p})
-				p.Schedule = backoff.Schedule{Base: ((f.deadline - before) / time.Duration(n-1)).Truncate(10 * time.Millisecond)}
-				list = append(list, candidate{policy: p})
-			}
-		}
+	if f.goals.Through > 0 {
+		list = append(list, f.beforeDeadline()...)
 	}
-	if f.goals.P99 > 0 { // a second attempt beside a slow one
-		for _, hedge := range []retry.Hedge{{Percentile: 95}, {Percentile: 90, Share: 0.1}, {Percentile: 75, Share: 0.25}} {
-			for _, timeout := range timeouts {
-				for _, n := range []int{1, 3} {
-					p := f.policy(n, nice(f.latency/2), timeout)
-					p.Hedge = hedge
-					list = append(list, candidate{policy: p})
-				}
-			}
-		}
+	if f.goals.Amplification > 0 && f.outage > 0 {
+		list = append(list, f.afterOutage()...)
+	}
+	if f.goals.P99 > 0 {
+		list = append(list, f.hedged()...)
 	}
 	return unique(list)
+}
+
+// beforeDeadline returns candidates whose last attempt is shortly before the deadline.
+func (f searchSpace) beforeDeadline() (list []candidate) {
+	timeouts := f.timeouts()
+	before := max(f.deadline/30, min(3*f.response, f.deadline/4))
+	for _, timeout := range []time.Duration{timeouts[0], timeouts[len(timeouts)/2]} {
+		for _, n := range []int{2, 3, 4, 6, 10, 16} {
+			p := f.policy(n, nice(f.deadline/time.Duration(n)), timeout)
+			p.Schedule = backoff.Schedule{Base: p.Base, Jitter: backoff.Equal}
+			list = append(list, candidate{policy: p})
+			p.Schedule = backoff.Schedule{Base: ((f.deadline - before) / time.Duration(n-1)).Truncate(10 * time.Millisecond)}
+			list = append(list, candidate{policy: p})
+		}
+	}
+	return list
+}
+
+// afterOutage returns candidates whose retries come after an outage, and not during it.
+func (f searchSpace) afterOutage() (list []candidate) {
+	timeouts := f.timeouts()
+	for _, base := range []time.Duration{nice(f.outage), nice(f.deadline * 3 / 4)} {
+		for _, broken := range []bool{false, true} {
+			p := f.policy(3, 0, timeouts[len(timeouts)/2])
+			p.Schedule = backoff.Schedule{Base: min(base, f.deadline*9/10), Jitter: backoff.Equal}
+			list = append(list, candidate{p, broken})
+			p.Budget = limit.Ratio(0.2)
+			list = append(list, candidate{p, broken})
+		}
+	}
+	return list
+}
+
+// hedged returns candidates with a second attempt beside a slow one.
+func (f searchSpace) hedged() (list []candidate) {
+	for _, hedge := range []retry.Hedge{{Percentile: 95}, {Percentile: 90, Share: 0.1}, {Percentile: 75, Share: 0.25}} {
+		for _, timeout := range f.timeouts() {
+			for _, n := range []int{1, 3} {
+				p := f.policy(n, nice(f.latency/2), timeout)
+				p.Hedge = hedge
+				list = append(list, candidate{policy: p})
+			}
+		}
+	}
+	return list
 }
 
 // timeouts returns the attempt timeouts of the grid, the longest first. 0 means

@@ -86,10 +86,29 @@ func (g Goal) check(scenario string, r *sim.Result, least float64) (misses []Mis
 			if a.name == "p99" && r.Success.Mean < 0.99 {
 				m.Success = r.Success.Mean
 			}
-			misses, distance = append(misses, m), distance+math.Max(mean, 0)+0.02+0.1*d
+			misses, distance = append(misses, m), distance+part(mean, d)
 		}
 	}
 	return misses, distance, margin
+}
+
+// part returns what a missed part of a goal adds to the distance, of the distances of its mean and of
+// the worse end of its interval.
+func part(mean, worse float64) float64 { return math.Max(mean, 0) + 0.02 + 0.1*worse }
+
+// distanceOnDay returns how much the success on an ordinary day adds to the distance.
+func (g Goal) distanceOnDay(r *sim.Result, least float64) (distance float64) {
+	for _, a := range g.aims() {
+		_, mean, d := a.distance(r)
+		switch d += least; {
+		case d <= 1e-9:
+		case a.name == "success":
+			distance += part(mean, d)
+		case a.name == "p99" && r.Success.Mean < 0.99:
+			distance += part(tooManyFail(r), tooManyFail(r)) - part(0, 0)
+		}
+	}
+	return distance
 }
 
 // distance returns the measure, and the logarithm of the factor by which its mean and the
@@ -112,7 +131,7 @@ func (a aim) distance(r *sim.Result) (got sim.Estimate, mean, worse float64) {
 		case a.least:
 			return math.Log((1 - got.Mean + half) / (1 - a.want))
 		case a.name == "p99" && r.Success.Mean < 0.99: // more than 1 % of the calls fail, so that 99 % can't succeed in time
-			return math.Max(d, 0) + math.Log((1-r.Success.Mean)/0.01)/2 // half, because the ordinary day counts, too
+			return math.Max(d, 0) + tooManyFail(r)
 		case a.name == "recovery" && r.NeverRecovers > 0:
 			return math.Max(d, 0) + 5*r.NeverRecovers
 		case got.N == 0: // no call has succeeded
@@ -122,6 +141,10 @@ func (a aim) distance(r *sim.Result) (got sim.Estimate, mean, worse float64) {
 	}
 	return got, distance(0), distance(got.Half)
 }
+
+// tooManyFail is the part of the distance from a p99 that says that more than 1 % of the
+// calls fail: half the logarithm of the factor, because the ordinary day counts, too.
+func tooManyFail(r *sim.Result) float64 { return math.Max(math.Log((1-r.Success.Mean)/0.01)/2, 0) }
 
 // rank returns a number that is smaller if the measure is better: a time, a load, or a
 // share of calls or runs that fail.
@@ -145,9 +168,9 @@ var (
 	also = map[string][]aim{"p99": {success}, "recovery": {never}}
 )
 
-// uncertain reports whether the mean of the measure reaches the goal, so that only
+// Uncertain reports whether the mean of the measure reaches the goal, so that only
 // the interval misses it.
-func (m *Miss) uncertain() bool {
+func (m *Miss) Uncertain() bool {
 	switch {
 	case m.Got.N == 0 || m.Never > 0 || m.Success > 0:
 		return false

@@ -122,6 +122,30 @@ func (s *search) explore(ctx context.Context, standings []standing) ([]standing,
 	return standings, nil
 }
 
+// exploreSurely explores, and compares the result with the naive policies. If the search ended because
+// a candidate reached the goal, and with the seeds of the comparison none does, that one was lucky:
+// some policies overload a service only now and then. The search goes on once, with other seeds.
+func (s *search) exploreSurely(ctx context.Context, standings []standing) ([]standing, error) {
+	defer func() { s.fresh = 0 }()
+	for _, s.fresh = range []uint64{0, otherSeeds} {
+		more, err := s.explore(ctx, standings)
+		if err != nil {
+			return nil, err
+		}
+		looksReached := more[preferred(more)].reached()
+		if standings, err = s.compareWithNaive(ctx, more); err != nil {
+			return nil, err
+		}
+		if !looksReached || standings[preferred(standings)].reached() {
+			break
+		}
+	}
+	return standings, nil
+}
+
+// otherSeeds is added to the seed by the second search of exploreSurely.
+const otherSeeds = 9 << 32
+
 // fewest is the number of candidates that a generation and a refinement begin with.
 const fewest = 6
 
@@ -202,17 +226,49 @@ func (s *search) check(ctx context.Context, c candidate, factors ...int) (st sta
 			case !c.canLast():
 				return c.Scenario, times * checkFactor * s.options.Seeds
 			}
-			return stretched(c, dayFactor), times * max(s.options.Seeds*checkFactor/dayFactor, fewSeeds)
+			return stretched(c, dayFactor), times * max(s.options.Seeds*checkFactor/dayFactor, fewSeeds, c.neededDays())
 		})
 		if err != nil {
 			return st, err
 		}
 		st = list[0]
-		if st.reached() || slices.ContainsFunc(st.misses, func(m Miss) bool { return !m.uncertain() }) {
+		if st.reached() || slices.ContainsFunc(st.misses, func(m Miss) bool { return !m.Uncertain() }) {
 			break
 		}
 	}
 	return st, nil
+}
+
+// A failure that is rare must happen this often in the last measurement, if this number of
+// calls is enough for it.
+const (
+	enoughFailures = 20
+	mostCalls      = 500_000
+)
+
+// rarest returns the smallest share of the calls that a lasting failure affects; 1 if
+// there is no such failure.
+func (c *Case) rarest() float64 {
+	share := 1.0
+	for _, f := range c.Scenario.Failures {
+		switch f.Kind {
+		case sim.Errors, sim.Reject, sim.BlackHole:
+			if f.Share > 0 {
+				share = math.Min(share, f.Share)
+			}
+		}
+	}
+	return share
+}
+
+// neededDays returns how many ordinary days of the last measurement have enough failures
+// of the rarest kind. One of them may delay many calls.
+func (c *Case) neededDays() int {
+	calls := c.Scenario.Clients.Rate * c.Scenario.Duration.Seconds() * dayFactor
+	if calls <= 0 || c.Goal.Success == 0 {
+		return 0
+	}
+	return int(math.Ceil(math.Min(enoughFailures/c.rarest(), mostCalls) / calls))
 }
 
 // canLast reports whether the case can be longer without being another case: nothing in
@@ -232,12 +288,13 @@ func stretched(c *Case, factor time.Duration) sim.Scenario {
 }
 
 // neededStretch returns the factor for the length of an ordinary day with which the runs
-// of a finalist have enough calls for the goal of success: ten failures are allowed.
+// of a finalist have enough calls for the goal of success: ten failures are allowed, and
+// the rarest ones happen.
 func (s *search) neededStretch(finalist standing) time.Duration {
 	need := 1.0
 	for i, c := range s.request.Cases {
 		if r := finalist.results[i]; c.canLast() && c.Goal.Success > 0 {
-			need = math.Max(need, 10/(1-c.Goal.Success)/(r.Calls.Mean*float64(r.Calls.N)))
+			need = math.Max(need, math.Max(10/(1-c.Goal.Success), 10/c.rarest())/(r.Calls.Mean*float64(r.Calls.N)))
 		}
 	}
 	return time.Duration(math.Min(math.Ceil(need), dayFactor))
@@ -346,6 +403,14 @@ func bestIn(list []standing, n int, a aim) standing {
 // maxChecked is the largest number of candidates in the last measurement.
 const maxChecked = 8
 
+// safest returns the standing with the largest margin. Of those that look equal it is the one with
+// the longest attempt timeout: only long runs show that retries of slow attempts overload a service.
+func safest(list []standing) standing {
+	most := slices.MaxFunc(list, func(a, b standing) int { return cmp.Compare(a.margin, b.margin) }).margin
+	equal := slices.DeleteFunc(slices.Clone(list), func(st standing) bool { return st.margin < most-toGoal.tolerance(nil) })
+	return slices.MaxFunc(equal, func(a, b standing) int { return cmp.Compare(a.longestAttempt(), b.longestAttempt()) })
+}
+
 // rival returns a candidate that may be better than the best of those that were
 // measured for the last time: it is preferred to the best by the results of the search.
 // If the best does not reach the goal, the rival is the one with the largest margin.
@@ -362,7 +427,7 @@ func (s *search) rival(checked, standings []standing) (candidate, bool) {
 	}
 	next := rivals[preferred(rivals)]
 	if !best.reached() && next.reached() {
-		next = slices.MaxFunc(rivals, func(a, b standing) int { return cmp.Compare(a.margin, b.margin) })
+		next = safest(rivals)
 	}
 	return next.candidate, true
 }
@@ -442,6 +507,7 @@ func (st *standing) add(n int, c *Case, patient, least float64, day bool, r *sim
 		st.never += r.NeverRecovers
 	}
 	if day {
+		st.onTheDay += c.Goal.distanceOnDay(r, least)
 		st.day += r.Success.Mean
 		st.calls += r.Calls.Mean * float64(r.Calls.N)
 	} else {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/tideover/tideover/sim"
 )
@@ -14,6 +15,7 @@ type standing struct {
 	results  []sim.Result // of each scenario; empty for a scenario that was left out
 	misses   []Miss
 	distance float64 // from the goal
+	onTheDay float64 // the part of the distance that is success on an ordinary day
 	margin   float64 // by how much all parts of the goal are exceeded, as a logarithm; negative if one is missed
 	day      float64 // share of the calls that succeed on an ordinary day
 	calls    float64 // calls of all runs of the ordinary day
@@ -46,9 +48,10 @@ var (
 	stability    = criterion{func(st *standing) float64 { return float64(boolToInt(st.unstable)) }, constant(0)}
 	toStableGoal = criterion{func(st *standing) float64 { return st.distance + 10*float64(boolToInt(st.unstable)) }, toGoal.tolerance}
 
-	// aboutOnDay is onDay for goals that no candidate reaches: candidates whose days
-	// differ by less than half a point are compared by their distance from the goal.
-	aboutOnDay = criterion{onDay.of, func(st *standing) float64 { return math.Max(st.dayNoise(), 0.005) }}
+	// aboutOnDay is onDay for goals that no candidate reaches: candidates whose days differ by less
+	// than half a point are compared by toRestOfGoal.
+	toRestOfGoal = criterion{func(st *standing) float64 { return st.distance - st.onTheDay }, toGoal.tolerance}
+	aboutOnDay   = criterion{onDay.of, func(st *standing) float64 { return math.Max(st.dayNoise(), 0.005) }}
 
 	// later are the criteria for candidates that are equal on the goal and on an
 	// ordinary day.
@@ -92,7 +95,7 @@ func preferred(list []standing) int {
 	case slices.ContainsFunc(list, func(st standing) bool { return st.reached() }):
 		return choose(list, toGoal, onDay)
 	}
-	return choose(list, stability, aboutOnDay, toGoal)
+	return choose(list, stability, aboutOnDay, toRestOfGoal, toGoal)
 }
 
 // nearest returns the index of the standing that is nearest to the goal, whatever it
@@ -121,14 +124,17 @@ func choose(list []standing, first ...criterion) int {
 // compareSettings orders candidates with the same results, so that the advice does
 // not depend on the seed more than necessary.
 func compareSettings(a, b candidate) int {
-	// Without an attempt timeout, an attempt ends at the total timeout.
-	timeout := func(c candidate) int64 { return int64(cmp.Or(c.policy.AttemptTimeout, c.policy.TotalTimeout)) }
 	return cmp.Or(
 		cmp.Compare(a.policy.Jitter.Lo, b.policy.Jitter.Lo), // full jitter spreads best
-		cmp.Compare(timeout(b), timeout(a)),                 // a long timeout does the least harm
+		cmp.Compare(b.longestAttempt(), a.longestAttempt()), // a long timeout does the least harm
 		cmp.Compare(a.policy.Base, b.policy.Base),
 		cmp.Compare(a.String(), b.String()),
 	)
+}
+
+// longestAttempt returns when an attempt ends at the latest.
+func (c candidate) longestAttempt() time.Duration {
+	return cmp.Or(c.policy.AttemptTimeout, c.policy.TotalTimeout)
 }
 
 func boolToInt(b bool) int {
