@@ -65,8 +65,20 @@ func parsePublic(t *testing.T, p sourcePackage) (files []publicFile) {
 	}
 	for _, f := range files {
 		ast.FileExports(f.File)
+		f.Decls = slices.DeleteFunc(f.Decls, isMethodOfUnexported)
 	}
 	return files
+}
+
+// isMethodOfUnexported reports whether a declaration is a method of a type that is not exported. Such a method may
+// implement an interface of an internal package.
+func isMethodOfUnexported(d ast.Decl) bool {
+	fn, ok := d.(*ast.FuncDecl)
+	if !ok || fn.Recv == nil {
+		return false
+	}
+	receiver := strings.TrimLeft(types.ExprString(fn.Recv.List[0].Type), "*")
+	return !ast.IsExported(receiver)
 }
 
 // findAliases records the unexported aliases for internal types: a signature that

@@ -42,12 +42,13 @@ type area struct {
 var areas = map[string]area{
 	"engine": {tests: true, ranks: map[string]int{
 		"journal": 0, "internal/codec": 0, "internal/disk": 0, "internal/goroutine": 0, "internal/sqlitefile": 0,
-		"journal/journaltest": 1, "jetstream/natstest": 1, "internal/faultdisk": 1,
+		"journal/journaltest": 1, "jetstream/natstest": 1, "internal/faultdisk": 1, "info": 1,
 		"internal/machine": 2, "internal/view": 2, "journal/memlog": 2, "sqlitelog": 2, "jetstream": 2,
-		"internal/store": 3, "internal/replay": 3,
-		"move":       4,
-		"":           5,
-		"enginetest": 6, "jetstream/clustertest": 6,
+		"internal/store": 3, "internal/replay": 3, "internal/workflow": 3,
+		"move": 4, "internal/describe": 4, "internal/admission": 4,
+		"internal/flow": 5,
+		"":              8,
+		"enginetest":    9, "jetstream/clustertest": 9,
 	}},
 	"cmd/tideover": {ranks: map[string]int{
 		// Tools that know nothing of the others.
@@ -73,6 +74,30 @@ var areas = map[string]area{
 // onlyFor lists, for a package that not every package of higher rank may
 // import, the packages that may. Paths are relative to cmd/tideover/internal.
 var onlyFor = map[string][]string{"config": {"server", "cli"}}
+
+// mayImport lists, for a package of the engine, the other ones that it may import. So the goroutine of a function can't
+// reach the log, the view or the owner of its shard. Paths are relative to engine.
+var mayImport = map[string][]string{
+	"internal/flow":      {"info", "internal/admission", "internal/goroutine", "internal/machine", "internal/replay", "internal/workflow"},
+	"internal/admission": {"info", "internal/machine", "internal/workflow"},
+	"internal/workflow":  {"info", "internal/machine"},
+}
+
+func TestRoomsOfTheEngineImportFew(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		path, inside := strings.CutPrefix(p.ImportPath, root+"/engine/")
+		allowed, limited := mayImport[path]
+		if !inside || !limited {
+			continue
+		}
+		for _, imported := range p.Imports {
+			if other, ok := strings.CutPrefix(imported, root+"/engine/"); ok && !slices.Contains(allowed, other) {
+				t.Errorf("engine/%s imports engine/%s: add it to mayImport only if it gives the room no way to the log, the view or the owner", path, other)
+			}
+		}
+	}
+}
 
 // exceptions are imports that break the rules above today, relative to
 // cmd/tideover/internal. An exception that is no longer needed fails the test.

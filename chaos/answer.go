@@ -130,31 +130,46 @@ func (s Step) String() string {
 
 // problems returns an error for each combination of status, act and arguments that is not
 // allowed. Parsing has already checked each argument alone.
-func (a *Answer) problems() (list []error) {
-	bad := func(when bool, text string) {
-		if when {
-			list = append(list, errors.New(text))
-		}
-	}
+func (a *Answer) problems() []error {
+	var found problemList
 	only := a.String() != a.Act && (Answer{Act: a.Act, Delay: a.Delay}).String() != a.String()
-	bad(a.Act != "" && only, fmt.Sprintf("%s takes no argument but delay", a.Act))
-	bad(a.Act == Hang && a.Delay != Delay{}, "hang takes no delay: it never ends")
-	if a.Act != "" {
-		return list
+	found.add(a.Act != "" && only, fmt.Sprintf("%s takes no argument but delay", a.Act))
+	found.add(a.Act == Hang && a.Delay != Delay{}, "hang takes no delay: it never ends")
+	if a.Act == "" {
+		a.streamProblems(&found)
+		a.statusProblems(&found)
 	}
-	streamless := a.Stream
-	streamless.Form = ""
-	bad(a.Stream.Form == "" && streamless != Stream{}, "events, every, error-at and no-done require stream=")
-	bad(a.Stream.Form != "" && a.Body != Body{}, "an answer can't have both a body and a stream")
-	bad(a.RetryInfo != 0 && (a.Stream.Form != "" || a.Body != Body{}), "retry-info sets the body, so it can't be combined with body or stream")
-	bad(a.Stream.Form != "" && a.Chunked, "a stream has no length; leave out chunked")
-	bad(a.Stream.Form == "plain" && a.Stream.NoDone, "a plain stream has no event that marks its end; leave out no-done")
-	bad(a.Stream.Form == "" && a.End.Kind != "" && a.End.At.Unit == "event", "event: is a position in a stream and requires stream=")
-	bad(a.Error != "" && a.Status < 400 && a.Stream.Error == "", "error requires a status of 400 or more, or a stream with error-at")
-	bad(a.RetryInfo != 0 && a.Status < 400, "retry-info requires a status of 400 or more")
-	bodiless := a.Status == 204 || a.Status == 304
-	bad(bodiless && (a.Body != Body{} || a.Stream.Form != "" || a.RetryInfo != 0 || a.Chunked || a.Dribble != Pace{} || a.End.Kind != ""), "a response with status 204 or 304 has no body")
-	return list
+	return found
+}
+
+// streamProblems adds the problems of arguments that need a stream, or that a stream excludes.
+func (a *Answer) streamProblems(found *problemList) {
+	streams := a.Stream.Form != ""
+	rest := a.Stream
+	rest.Form = ""
+	found.add(!streams && rest != Stream{}, "events, every, error-at and no-done require stream=")
+	found.add(streams && a.Body != Body{}, "an answer can't have both a body and a stream")
+	found.add(a.RetryInfo != 0 && (streams || a.Body != Body{}), "retry-info sets the body, so it can't be combined with body or stream")
+	found.add(streams && a.Chunked, "a stream has no length; leave out chunked")
+	found.add(a.Stream.Form == "plain" && a.Stream.NoDone, "a plain stream has no event that marks its end; leave out no-done")
+	found.add(!streams && a.End.Kind != "" && a.End.At.Unit == "event", "event: is a position in a stream and requires stream=")
+}
+
+// statusProblems adds the problems of arguments that the status excludes.
+func (a *Answer) statusProblems(found *problemList) {
+	found.add(a.Error != "" && a.Status < 400 && a.Stream.Error == "", "error requires a status of 400 or more, or a stream with error-at")
+	found.add(a.RetryInfo != 0 && a.Status < 400, "retry-info requires a status of 400 or more")
+	hasBody := a.Body != Body{} || a.Stream.Form != "" || a.RetryInfo != 0 || a.Chunked || a.Dribble != Pace{} || a.End.Kind != ""
+	found.add(hasBody && (a.Status == 204 || a.Status == 304), "a response with status 204 or 304 has no body")
+}
+
+// problemList has an error for each problem that was found.
+type problemList []error
+
+func (l *problemList) add(found bool, text string) {
+	if found {
+		*l = append(*l, errors.New(text))
+	}
 }
 
 // usesDue reports whether a header of the answer has the value due, which stands for the

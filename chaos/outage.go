@@ -13,66 +13,92 @@ import (
 // optionally with "after start". Both may end with "as" and an answer. It returns the
 // words that it did not read.
 func parseOutage(list []string) (o Outage, rest []string, err error) {
-	o.As = Answer{Status: 503}
-	next := func() string {
-		if len(list) == 0 {
-			return ""
-		}
-		word := list[0]
-		list = list[1:]
-		return word
-	}
-	is := func(word string) bool {
-		if len(list) > 0 && list[0] == word {
-			list = list[1:]
-			return true
-		}
-		return false
-	}
-	span := func(after string) (d time.Duration) {
-		word := next()
-		if err != nil {
-			return 0
-		}
-		if d, err = parseDuration(word); err != nil {
-			err = fmt.Errorf("down: after %q: %w; want down 30s every 5m, or down from 10s to 25s", after, err)
-		}
-		return d
-	}
-	if is("from") {
-		o.From = span("from")
-		if err == nil && !is("to") {
-			err = fmt.Errorf("down: found %q instead of to; want down from 10s to 25s", next())
-		}
-		o.For = span("to") - o.From
-		if is("after") && !is("start") && err == nil {
-			err = fmt.Errorf("down: found %q instead of start; want down from 10s to 25s after start", next())
-		}
+	w := outageWords{list: list}
+	if w.is("from") {
+		o = w.single()
 	} else {
-		o.For = span("down")
-		if err == nil && !is("every") {
-			err = fmt.Errorf("down: found %q instead of every; want down 30s every 5m", next())
-		}
-		o.Every = span("every")
-		o.From = o.Every
-		if is("from") {
-			o.From = span("from")
-		}
-		if err == nil && o.Every == 0 {
-			err = errors.New("down: the time after every must be above zero")
-		}
+		o = w.repeated()
 	}
-	if err == nil && is("as") {
-		o.As, err = parseAnswer(next())
+	o.As = Answer{Status: 503}
+	if w.err == nil && w.is("as") {
+		o.As, w.err = parseAnswer(w.next())
 	}
 	switch {
-	case err != nil:
+	case w.err != nil:
 	case o.For <= 0:
-		err = fmt.Errorf("down: the outage lasts %v: it must end after it begins", o.For)
+		w.err = fmt.Errorf("down: the outage lasts %v: it must end after it begins", o.For)
 	case o.Every != 0 && o.For >= o.Every:
-		err = errors.New("down: the outage must end before it begins again")
+		w.err = errors.New("down: the outage must end before it begins again")
 	}
-	return o, list, err
+	return o, w.list, w.err
+}
+
+// outageWords reads the words of an outage. It keeps the first error.
+type outageWords struct {
+	list []string
+	err  error
+}
+
+// next reads a word; "" if there is none.
+func (w *outageWords) next() (word string) {
+	if len(w.list) > 0 {
+		word, w.list = w.list[0], w.list[1:]
+	}
+	return word
+}
+
+// is reads the word if it is the next one, and reports whether it is.
+func (w *outageWords) is(word string) bool {
+	if len(w.list) == 0 || w.list[0] != word {
+		return false
+	}
+	w.list = w.list[1:]
+	return true
+}
+
+// want reads a word that must be the next one, as in the example.
+func (w *outageWords) want(word, example string) {
+	if w.err == nil && !w.is(word) {
+		w.err = fmt.Errorf("down: found %q instead of %s; want %s", w.next(), word, example)
+	}
+}
+
+// span reads a duration. after is the word before it.
+func (w *outageWords) span(after string) (d time.Duration) {
+	word := w.next()
+	if w.err != nil {
+		return 0
+	}
+	if d, w.err = parseDuration(word); w.err != nil {
+		w.err = fmt.Errorf("down: after %q: %w; want down 30s every 5m, or down from 10s to 25s", after, w.err)
+	}
+	return d
+}
+
+// single reads an outage that happens once, after the word from.
+func (w *outageWords) single() (o Outage) {
+	o.From = w.span("from")
+	w.want("to", "down from 10s to 25s")
+	o.For = w.span("to") - o.From
+	if w.is("after") {
+		w.want("start", "down from 10s to 25s after start")
+	}
+	return o
+}
+
+// repeated reads an outage that happens again and again.
+func (w *outageWords) repeated() (o Outage) {
+	o.For = w.span("down")
+	w.want("every", "down 30s every 5m")
+	o.Every = w.span("every")
+	o.From = o.Every
+	if w.is("from") {
+		o.From = w.span("from")
+	}
+	if w.err == nil && o.Every == 0 {
+		w.err = errors.New("down: the time after every must be above zero")
+	}
+	return o
 }
 
 // String returns the text form of the outage, without the word down.

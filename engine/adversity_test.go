@@ -324,7 +324,7 @@ func endedRunsSurviveAFailedSnapshot(t *testing.T) {
 		ids[s.ID] = true
 	}
 	until(t, "the view is up to date", func() bool { return len(must(e.List(t.Context(), Filter{Limit: 5000})).Runs) == len(ids) })
-	if err := e.alone.do(t.Context(), func(*turn) error { return e.alone.views.rebuild(errors.New("test")) }); err != nil {
+	if err := e.alone.do(t.Context(), func(recorder) error { return e.alone.views.rebuild(errors.New("test")) }); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "all runs are there again", func() bool { return len(must(e.List(t.Context(), Filter{Limit: 5000})).Runs) == len(ids) })

@@ -5,37 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime/debug"
-	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/tideover/tideover/engine/internal/admission"
+	"github.com/tideover/tideover/engine/internal/flow"
+	"github.com/tideover/tideover/engine/internal/goroutine"
 	"github.com/tideover/tideover/engine/internal/machine"
-	"github.com/tideover/tideover/internal/textfmt"
+	"github.com/tideover/tideover/engine/internal/workflow"
 	"github.com/tideover/tideover/retry"
-)
-
-// The engine cancels the context of an attempt with one of these causes: see context.Cause.
-var (
-	// ErrShutdown says that the engine is being closed. The attempt will be made
-	// again, and does not count for the policy.
-	ErrShutdown = errors.New("the engine is being closed")
-
-	// errHandover matches ErrShutdown. It says that another process takes over the shard.
-	errHandover error = handover{}
-
-	// ErrTimeout says that the timeout of the attempt or the total timeout of its step
-	// is over.
-	ErrTimeout = errors.New("attempt timed out")
-
-	// ErrSilent says that the attempt sent no [Heartbeat] within its HeartbeatTimeout.
-	ErrSilent = errors.New("no heartbeat")
-
-	// ErrPaused says that the run was paused or postponed. The attempt will be made
-	// again when the run continues, and does not count for the policy.
-	ErrPaused = errors.New("the run is paused")
-
-	errRunOver = fmt.Errorf("the run is over: %w", context.Canceled)
 )
 
 // progressEvery is the shortest time between two values of [Progress] that are stored.
@@ -46,12 +25,21 @@ type attemptKey struct {
 	step int
 }
 
+// attemptHost is what the attempts of a shard have in common.
+type attemptHost struct {
+	process  *process
+	requests *requests
+	running  *sync.WaitGroup
+	stuck    *stuckHandlers
+	dead     atomic.Bool // the owner has stopped: results of attempts are not stored any more
+}
+
 // attempt is one call of a handler.
 type attempt struct {
-	sh       *shard
-	key      attemptKey
-	number   int
-	handler  Handler
+	host   *attemptHost
+	key    attemptKey
+	number int
+	stepCode
 	task     Task
 	trace    string // stored trace context; "" for none
 	def      *machine.Definition
@@ -64,19 +52,11 @@ type attempt struct {
 	reported atomic.Bool // the outcome was sent to the owner, or is about to be
 	alive    *time.Timer // ends the attempt if there was no heartbeat; nil without a limit
 	beat     atomic.Int64
-	lent     bool          // its place was lent to other attempts, because it can't begin
-	left     atomic.Bool   // its place was given back
-	entered  atomic.Bool   // its handler counts as running: see places.enter
+	ticket   admission.Ticket
 	storing  time.Duration // how long it took to store that the attempt begins
 	quick    bool          // the handler took less time than that; set before reported
-	trial    *trial        // nil if the step is not a suspect: see quarantine
-	flow     *flowCall     // the call of the function that waits for the operation; nil for a step
-	item     groupItem     // the operation of a flow; zero for a step
 	request  request       // reports the outcome
 }
-
-// inline reports whether the goroutine of the function makes the attempt.
-func (a *attempt) inline() bool { return a.item.opGroup != nil && a.item.inline }
 
 // end cancels the context of the attempt, and gives the handler the grace time to return.
 func (a *attempt) end(cause error) {
@@ -84,52 +64,41 @@ func (a *attempt) end(cause error) {
 	a.grace(cause)
 }
 
-// releasePlace frees the place of the attempt (see places) and ends its trial (see
-// quarantine). Only the first call has an effect.
-func (a *attempt) releasePlace() {
-	if a.left.CompareAndSwap(false, true) {
-		a.sh.places.giveAfter(a.quick)
-		a.sh.quarantine.exit()
-		a.trial.end()
-	}
-}
-
-// run makes the attempt and reports its outcome to the owner.
-func (a *attempt) run() {
-	defer a.sh.attempts.Done()
+// Make makes the attempt and reports its outcome to the owner.
+func (a *attempt) Make() {
+	defer a.host.running.Done()
 	defer a.cancel(context.Canceled)
 	begin := time.Now()
 	var result *machine.Result
 	defer func() { // also when the handler ends the goroutine
 		if result == nil {
 			result = &machine.Result{Failed: true, Error: "the handler ended its goroutine (runtime.Goexit)"}
-			if a.inline() {
-				a.flow.exiting.Store(true) // before the owner knows: the goroutine makes no other attempt
+			if !a.op.IsZero() {
+				a.op.EndGoroutine() // before the owner knows
 			}
 		}
 		if !a.ended.CompareAndSwap(false, true) {
-			if a.flow != nil && result.Succeeded() {
-				a.flow.size.Add(-int64(len(result.Output))) // nothing stores it
+			if !a.op.IsZero() && result.Succeeded() {
+				a.op.Release(result.Output)
 			}
-			a.leaveHandlers()
-			a.sh.dispatcher.handlerReturned(stuckHandler{a.key, a.number})
+			a.ticket.Leave()
+			a.host.stuck.returned(stuckHandler{a.key, a.number})
 			return
 		}
 		a.quick = time.Since(begin) < a.storing
 		a.report(result)
 	}()
-	if err := a.sh.places.enter(a.ctx); err != nil {
-		if result = a.result(a.ctx, nil, err); errors.Is(err, errNoPlace) {
+	if err := a.ticket.Enter(a.ctx); err != nil {
+		if result = a.result(a.ctx, nil, err); errors.Is(err, admission.ErrNoPlace) {
 			result = &machine.Result{Release: true, Error: err.Error()}
 		}
 		return
 	}
-	a.entered.Store(true)
-	if !a.inline() { // the function has decoded its input: the stack is large
-		growStack()
+	if !a.op.IsInline() { // the function has decoded its input: the stack is large
+		goroutine.GrowStack()
 	}
-	a.task.attempt = a
-	ctx := context.WithValue(a.ctx, taskKey{}, &a.task)
+	a.task.Steps = a
+	ctx := context.WithValue(a.ctx, attemptContext{}, a)
 	if a.timeout > 0 {
 		why := fmt.Errorf("%w after %v", ErrTimeout, a.timeout.Round(time.Millisecond))
 		var stop context.CancelFunc
@@ -145,44 +114,22 @@ func (a *attempt) run() {
 	result = a.result(ctx, out, err)
 }
 
-// leaveHandlers lets another handler run, if that of the attempt was called. Further calls do
-// nothing.
-func (a *attempt) leaveHandlers() {
-	if a.entered.CompareAndSwap(true, false) {
-		a.sh.places.leave()
-	}
-}
-
 // call calls the handler. It returns a panic of the handler as an error with the stack.
 func (a *attempt) call(ctx context.Context) (out []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			out, err = nil, fmt.Errorf("panic: %v\n%s", p, stack())
+			out, err = nil, fmt.Errorf("panic: %v\n%s", p, goroutine.PanicStack())
 		}
 	}()
-	if a.task.Input, err = a.sh.completeInput(ctx, a.task.Input); err != nil {
+	if a.task.Input, err = completeInput(ctx, a.host.process.peers, a.task.Input); err != nil {
 		return nil, err
 	}
-	return a.handler(a.sh.extract(ctx, a.trace), &a.task)
-}
-
-// stack returns the stack of a panic, without the frames of recovering from it.
-func stack() string {
-	s := string(debug.Stack())
-	if _, rest, ok := strings.Cut(s, "\npanic("); ok {
-		if lines := strings.SplitN(rest, "\n", 3); len(lines) == 3 {
-			s = lines[2]
-		}
+	ctx = extract(ctx, a.host.process.cfg.Propagator, a.trace)
+	if a.handler.Do == nil {
+		return a.op.Do(ctx)
 	}
-	return s
+	return a.handler.Do(ctx, &a.task)
 }
-
-// handover is the type of errHandover. It matches ErrShutdown, because the attempt is released
-// in the same way. But the engine keeps running: only one shard moves to another process.
-type handover struct{}
-
-func (handover) Error() string        { return "the run goes on in another process" }
-func (handover) Is(target error) bool { return target == ErrShutdown }
 
 // grace gives the handler of an attempt whose context has ended some time to return. If
 // the handler does not return in time, the attempt fails as stuck.
@@ -190,14 +137,14 @@ func (a *attempt) grace(cause error) {
 	if errors.Is(cause, ErrShutdown) {
 		return // the context of Close limits the time
 	}
-	time.AfterFunc(a.sh.cfg.Grace, func() {
+	time.AfterFunc(a.host.process.cfg.Grace, func() {
 		if !a.ended.CompareAndSwap(false, true) {
 			return
 		}
-		a.sh.dispatcher.stuckNow.Add(1)
+		a.host.stuck.now.Add(1)
 		a.report(&machine.Result{
 			Failed: true, Outcome: retry.Outcome{Class: retry.ClassStuck},
-			Error: fmt.Sprintf("still running %v after its context ended: %v", a.sh.cfg.Grace, cause),
+			Error: fmt.Sprintf("still running %v after its context ended: %v", a.host.process.cfg.Grace, cause),
 		})
 	})
 }
@@ -211,29 +158,17 @@ func (a *attempt) result(ctx context.Context, out []byte, err error) (r *machine
 		}
 	}()
 	if err == nil {
-		switch {
-		case len(out) > a.sh.cfg.MaxPayload:
-			what := "output of the step"
-			if a.flow != nil {
-				what = "result of the operation"
-			}
-			err = retry.Permanent(fmt.Errorf("%s: %d bytes, at most %d can be stored; store it elsewhere and return a reference", what, len(out), a.sh.cfg.MaxPayload))
-		case out != nil && !a.task.encoded && !json.Valid(out):
-			err = retry.Permanent(errors.New("output of the step: not JSON"))
-		case a.flow != nil && !a.item.isUndo: // an undo must be possible
-			err = a.flow.reserve(out)
-		}
-		if err == nil {
+		if err = a.checkOutput(out); err == nil {
 			return &machine.Result{Output: out}
 		}
 	}
 	memo := a.memo(err)
-	if s, ok := errors.AsType[*snooze](err); ok {
-		return &machine.Result{Snooze: s.wait, Until: s.until, Limited: s.limited, Now: s.now, Error: a.sh.errorText(s.note), Memo: memo}
+	if s, ok := errors.AsType[*workflow.Snooze](err); ok {
+		return &machine.Result{Snooze: s.Wait, Until: s.Until, Limited: s.Limited, Now: s.Now, Error: a.host.process.cfg.errorText(s.Note), Memo: memo}
 	}
 	cause := context.Cause(ctx)
 	if errors.Is(cause, ErrShutdown) || errors.Is(cause, ErrPaused) {
-		return &machine.Result{Release: true, Error: a.sh.errorText(err.Error()), Memo: memo}
+		return &machine.Result{Release: true, Error: a.host.process.cfg.errorText(err.Error()), Memo: memo}
 	}
 	if cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w: %w", cause, err)
@@ -244,40 +179,47 @@ func (a *attempt) result(ctx context.Context, out []byte, err error) (r *machine
 		// function that the handler called was canceled, which a retry may cure.
 		outcome.Class = retry.ClassTransient
 	}
-	return &machine.Result{Failed: true, Outcome: outcome, Error: a.sh.errorText(err.Error()), Memo: memo, Code: codeOf(err)}
+	return &machine.Result{Failed: true, Outcome: outcome, Error: a.host.process.cfg.errorText(err.Error()), Memo: memo, Code: workflow.CodeOf(err)}
 }
 
-// errorText returns the text of an error as it is stored: redacted, shortened to a limit,
-// and as valid UTF-8.
-func (p *process) errorText(s string) string {
-	s = p.cfg.Redact(s)
-	if len(s) > maxError {
-		kept := textfmt.Truncate(s, maxError)
-		s = fmt.Sprintf("%s… (%d bytes more)", kept, len(s)-len(kept))
+// checkOutput returns why an output can't be stored.
+func (a *attempt) checkOutput(out []byte) error {
+	most := a.host.process.cfg.MaxPayload
+	switch {
+	case len(out) > most:
+		what := "output of the step"
+		if !a.op.IsZero() {
+			what = "result of the operation"
+		}
+		return retry.Permanent(fmt.Errorf("%s: %d bytes, at most %d can be stored; store it elsewhere and return a reference", what, len(out), most))
+	case !a.op.IsZero():
+		return a.op.Reserve(out)
+	case out != nil && !a.handler.IsJSON && !json.Valid(out):
+		return retry.Permanent(errors.New("output of the step: not JSON"))
 	}
-	return strings.ToValidUTF8(s, "\uFFFD")
+	return nil
 }
 
 // report sends the outcome of the attempt to the owner.
 func (a *attempt) report(r *machine.Result) {
 	r.Run, r.Step, r.Attempt = a.key.run, a.key.step, a.number
-	a.leaveHandlers()
+	a.ticket.Leave()
 	a.reported.Store(true)
 	a.request.result = r
-	a.sh.post(&a.request)
-	if a.flow != nil && r.Succeeded() {
-		a.item.deliver(a.key, r.Output)
+	a.host.requests.post(&a.request)
+	if !a.op.IsZero() && r.Succeeded() {
+		a.op.Deliver(a.key.step, r.Output)
 	}
-	if a.sh.dead.Load() {
-		a.releasePlace() // the owner has stopped, and may not have read the result
+	if a.host.dead.Load() {
+		a.ticket.Give(a.quick) // the owner has stopped, and may not have read the result
 	}
 }
 
-// output returns the output of a step that the attempt's step depends on, directly or not.
-func (a *attempt) output(step string) (json.RawMessage, error) {
+// Output returns the output of a step that the attempt's step depends on, directly or not.
+func (a *attempt) Output(step string) (json.RawMessage, error) {
 	i := a.def.Index(step)
 	switch {
-	case a.flow != nil:
+	case !a.op.IsZero():
 		return nil, fmt.Errorf("result of %q: %s is an operation: its function passes the results of other operations to it", step, a.task.Step)
 	case i < 0:
 		return nil, fmt.Errorf("result of %q: workflow %q has no such step", step, a.def.Name)
@@ -287,10 +229,10 @@ func (a *attempt) output(step string) (json.RawMessage, error) {
 	return a.outputs[i], nil
 }
 
-// before returns the names of the steps that the attempt's step depends on, directly or not.
-func (a *attempt) before() (names []string) {
+// Before returns the names of the steps that the attempt's step depends on, directly or not.
+func (a *attempt) Before() (names []string) {
 	for i := range a.def.Steps {
-		if a.flow == nil && a.def.Upstream(a.key.step, i) {
+		if a.op.IsZero() && a.def.Upstream(a.key.step, i) {
 			names = append(names, a.def.Steps[i].Name)
 		}
 	}
@@ -308,13 +250,13 @@ func (a *attempt) sendProgress(progress any) error {
 	if now-last < int64(progressEvery) || !a.beat.CompareAndSwap(last, now) {
 		return nil
 	}
-	text, err := a.sh.encodeNote(progress)
+	text, err := a.host.process.cfg.encodeNote(progress)
 	if err != nil {
 		return fmt.Errorf("progress: %w", err)
 	}
 	select {
-	case a.sh.others <- &request{do: func(*turn) error { return a.sh.dispatcher.progress(a.key, a.number, text) }}:
-	case <-a.sh.done:
+	case a.host.requests.others <- incoming{request: &request{do: func(t recorder) error { a.recordProgress(t, text); return nil }}}:
+	case <-a.host.requests.done:
 	case <-a.ctx.Done():
 	}
 	return nil
@@ -322,9 +264,9 @@ func (a *attempt) sendProgress(progress any) error {
 
 // saveProgress sends the progress to the owner, and returns when it is stored.
 func (a *attempt) saveProgress(ctx context.Context, progress any) error {
-	text, err := a.sh.encodeNote(progress)
+	text, err := a.host.process.cfg.encodeNote(progress)
 	if err == nil {
-		err = a.sh.do(ctx, func(*turn) error { return a.sh.dispatcher.progress(a.key, a.number, text) })
+		err = a.host.requests.do(ctx, func(t recorder) error { a.recordProgress(t, text); return nil })
 	}
 	if err != nil {
 		return fmt.Errorf("progress: %w", err)
@@ -332,32 +274,38 @@ func (a *attempt) saveProgress(ctx context.Context, progress any) error {
 	return nil
 }
 
-// encodeNote returns the progress or the memo of an attempt as it is stored: redacted JSON.
-func (p *process) encodeNote(v any) ([]byte, error) {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return nil, err
+// recordProgress records the progress of the attempt, if it is running.
+func (a *attempt) recordProgress(t recorder, progress json.RawMessage) {
+	if rec, ok := t.State().Report(a.key.run, a.key.step, a.number, progress, t.Now()); ok {
+		t.Record(rec)
 	}
-	if len(text) > maxError {
-		return nil, fmt.Errorf("%d bytes, at most %d", len(text), maxError)
-	}
-	if text = []byte(p.cfg.Redact(string(text))); !json.Valid(text) {
-		text, _ = json.Marshal(string(text)) // Redact broke the JSON: store it as a string
-	}
-	return text, nil
 }
 
 // memo returns the encoded memo that the handler added to its error by [Keep]; nil if there
 // is none or it can't be stored.
 func (a *attempt) memo(err error) []byte {
-	k, ok := errors.AsType[*kept](err)
+	k, ok := errors.AsType[*workflow.Kept](err)
 	if !ok {
 		return nil
 	}
-	text, err := a.sh.encodeNote(k.memo)
+	text, err := a.host.process.cfg.encodeNote(k.Memo)
 	if err != nil {
-		a.sh.cfg.Logger.Error("the memo of an attempt can't be stored; the next attempt does not get it", "run", a.task.Run, "step", a.task.Step, "error", err)
+		a.host.process.cfg.Logger.Error("the memo of an attempt can't be stored; the next attempt does not get it", "run", a.task.Run, "step", a.task.Step, "error", err)
 		return nil
 	}
 	return text
+}
+
+// stepCode is what an attempt of a step executes: a handler, or an operation of a flow.
+type stepCode struct {
+	handler workflow.Handler
+	op      flow.Operation
+}
+
+// timedOutInQueue returns a handler that only fails. It replaces the handler of a step whose
+// total timeout ended before the attempt could begin.
+func timedOutInQueue(total time.Duration) workflow.Handler {
+	return workflow.Handler{Do: func(context.Context, *Task) ([]byte, error) {
+		return nil, fmt.Errorf("%w: the step's total timeout of %v ended in the queue for a free place; the handler was not called", ErrTimeout, total)
+	}}
 }

@@ -43,7 +43,7 @@ func (d *deeds) wantSorted(t *testing.T, want string) {
 }
 
 // quick executes an operation that is noted.
-func (d *deeds) quick(f *engine.Flow, name string, opts ...engine.StepOption) error {
+func (d *deeds) quick(f *engine.Flow, name string, opts ...engine.DoOption) error {
 	_, err := engine.Do(f, name, d.takes(name, 0), opts...)
 	return err
 }
@@ -57,7 +57,7 @@ func TestBranchesRunSideBySide(t *testing.T) {
 	d, sum := new(deeds), 0
 	w := engine.MustFlow("side", func(f *engine.Flow, _ int) (int, error) {
 		sum = 0
-		branch := func(name string, opts ...engine.StepOption) engine.FlowBranch {
+		branch := func(name string, opts ...engine.BranchOption) engine.FlowBranch {
 			return engine.Branch(name, func(f *engine.Flow) error {
 				_, err := engine.Do(f, name, d.takes(name, time.Minute))
 				sum++ // without a lock
@@ -331,7 +331,7 @@ func TestBranchesWithinBranches(t *testing.T) {
 		var list []engine.FlowBranch
 		for i := range 3 {
 			name := "b" + strconv.Itoa(i)
-			opts := []engine.StepOption{engine.After()}
+			opts := []engine.BranchOption{engine.After()}
 			if i == 2 {
 				opts = append(opts, engine.After("b0"))
 			}
@@ -365,7 +365,7 @@ func TestAThousandBranches(t *testing.T) {
 		sum := 0
 		var list []engine.FlowBranch
 		for i := range 1000 {
-			var opts []engine.StepOption
+			var opts []engine.BranchOption
 			if i >= 500 {
 				opts = append(opts, engine.After("b"+strconv.Itoa(i-500)))
 			}
@@ -810,9 +810,6 @@ func TestBranchMistakes(t *testing.T) {
 		{"too many", "branches: 1001 branches, at most 1000 are possible", nil, func(f *engine.Flow) error { return engine.Branches(f, many...) }},
 		{"no function", "branches: branch x: no function", nil, func(f *engine.Flow) error { return engine.Branches(f, engine.Branch("x", nil)) }},
 		{"no name", `branches: branch : name: "" must have`, nil, func(f *engine.Flow) error { return engine.Branches(f, engine.Branch("", ok)) }},
-		{"another option", "branches: branch x: only After is an option of a branch", nil, func(f *engine.Flow) error {
-			return engine.Branches(f, engine.Branch("x", ok, engine.Policy("fixed(1s)")))
-		}},
 		{"again", "branch x: again: only the function itself can begin another run, and not a branch", nil, func(f *engine.Flow) error {
 			return engine.Branches(f, engine.Branch("x", func(f *engine.Flow) error { return engine.Again(f, 1) }))
 		}},

@@ -1,14 +1,13 @@
 package engine
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
-	"github.com/tideover/tideover/engine/internal/view"
+	"github.com/tideover/tideover/engine/internal/workflow"
 )
 
 // op is the name of an operation that a call asks for.
@@ -48,7 +47,7 @@ const (
 	opAdopt      op = "adopt" // an operation that is called again waits for its former child
 	opUndo       op = "undo"
 	opAbandon    op = "abandon"
-	opMember     op = "member" // a request to a member: see Engine.AskMembers
+	opMember     op = "member" // a request to a member: see Operator.AskMembers
 
 	opFormerChild    op = "former-child" // the child of an operation, for a run that repeats its run
 	opPauseSchedule  op = "pause-schedule"
@@ -128,7 +127,7 @@ func (s *start) definition() (*machine.Definition, error) {
 // answer is the answer of a shard to a call.
 type answer struct {
 	Error      *fault          `json:"error,omitempty"`
-	Started    *Started        `json:"started,omitempty"`
+	Started    *startedRun     `json:"started,omitempty"`
 	Info       *Info           `json:"info,omitempty"`
 	History    json.RawMessage `json:"history,omitempty"`
 	Definition json.RawMessage `json:"definition,omitempty"` // as it is stored
@@ -139,163 +138,82 @@ type answer struct {
 	IDs        []string        `json:"ids,omitempty"`
 	Stats      *Stats          `json:"stats,omitempty"`
 	Schedules  []Schedule      `json:"schedules,omitempty"`
-	Over       bool            `json:"over,omitempty"` // the run that the caller waits for has ended
-	Events     *remoteEvents   `json:"happened,omitempty"`
-	Reply      json.RawMessage `json:"reply,omitempty"` // of a member
+	Over       bool            `json:"over,omitempty"`     // the run that the caller waits for has ended
+	Happened   *remoteEvents   `json:"happened,omitempty"` // written until all members know events
+	Events     *remoteEvents   `json:"events,omitempty"`   // read only
+	Reply      json.RawMessage `json:"reply,omitempty"`    // of a member
 	Adopted    *adoption       `json:"adopted,omitempty"`
 	Former     *formerOf       `json:"former,omitempty"`
 }
 
-// longestWait is how long performForOthers waits for the end of a run before it answers.
-const longestWait = 20 * time.Second
-
-// perform carries out a call and returns the answer.
-func (c *commands) perform(ctx context.Context, asked *call) (a answer, err error) {
-	q := &c.sh.queries
-	switch id, by := asked.ID, asked.By; asked.Op {
-	case opStart, opStartFlow, opStartAgain:
-		a.Started, err = c.startCalled(ctx, asked.Start)
-	case opGet:
-		a.Info, err = q.get(ctx, id)
-	case opHistory:
-		a.History, err = q.history(ctx, id)
-	case opHas:
-		_, err = q.load(ctx, id)
-	case opWait:
-		err = q.wait(ctx, id)
-		a.Over = err == nil
-	case opCancel:
-		err = c.change(ctx, asked, (*machine.Machine).Cancel)
-	case opRetry:
-		err = c.retry(ctx, asked)
-	case opWake:
-		err = c.changeSteps(ctx, asked, (*machine.Machine).Wake)
-	case opPause:
-		err = c.change(ctx, asked, (*machine.Machine).Hold)
-	case opResume:
-		err = c.change(ctx, asked, (*machine.Machine).Free)
-	case opPostpone:
-		err = c.changeSteps(ctx, asked, func(m *machine.Machine, run machine.ID, by string, now int64) ([]machine.Record, error) {
-			return m.Postpone(run, calendar(asked.Until), by, now)
-		})
-	case opReset:
-		err = c.change(ctx, asked, (*machine.Machine).Forgive)
-	case opReplay:
-		a.Started, err = c.replay(ctx, id, asked.Input, by)
-	case opRerun:
-		a.Started, err = c.rerun(ctx, id, asked.Step, by)
-	case opLatest:
-		a.Started, err = c.retryLatest(ctx, asked)
-	case opDefinition:
-		a.Definition, a.Info, err = q.definition(ctx, id)
-	case opList:
-		if asked.Filter == nil {
-			return a, fmt.Errorf("%w: a list without a filter", errCall)
-		}
-		a, err = q.list(ctx, *asked.Filter)
-	case opGroups:
-		if asked.Fresh {
-			c.sh.views.refresh(ctx)
-		}
-		a.Groups, err = q.groups(ctx, asked.Limit, asked.Exclude)
-	case opFind:
-		a.IDs, err = q.find(ctx, asked.Text, asked.Limit)
-	case opStats:
-		a.Stats, err = q.stats(ctx)
-	case opSchedule:
-		a.Schedules, err = c.sh.scheduler.set(ctx, asked.Schedules, asked.Unpaused)
-	case opSchedules:
-		a.Schedules, err = c.sh.scheduler.list(ctx)
-	case opPauseSchedule, opResumeSchedule:
-		err = c.sh.scheduler.pause(ctx, asked)
-	case opPauseWorkflow, opResumeWorkflow:
-		err = c.pauseWorkflow(ctx, asked)
-	case opSignal, opSignalOnce:
-		a.IDs, err = c.signal(ctx, id, asked.Signal, asked.Op == opSignalOnce)
-	case opUndo:
-		err = c.change(ctx, asked, (*machine.Machine).Undo)
-	case opAbandon:
-		err = c.change(ctx, asked, (*machine.Machine).Abandon)
-	case opChildEnded:
-		err = c.childEnded(ctx, asked)
-	case opAdopt:
-		a.Adopted, err = c.adopt(ctx, asked)
-	case opFormerChild:
-		a.Former, err = c.formerChild(ctx, asked)
-	case opAnswer:
-		err = c.answer(ctx, asked)
-	case opKeyed:
-		a.IDs, err = c.keyed(ctx, asked.Workflow, asked.Text)
-	default:
-		err = fmt.Errorf("%w: %q, which a newer version may know", errCall, asked.Op)
-	}
-	return a, viewClosed(asked.Op, err)
+// childOf is the parent of a run, as it is sent between processes.
+type childOf struct {
+	Run    string `json:"run"`
+	Number int    `json:"number"`
 }
 
-// viewClosed converts the error of a view that was closed while it was read: the shard has
-// stopped, and another process may own it now. For a repeatable operation the error is
-// notAccepted, so that the caller sends the call to that process.
-func viewClosed(o op, err error) error {
-	if !errors.Is(err, view.ErrClosed) {
-		return err
+// parent returns the parent of a run to start.
+func (c *childOf) parent() (p machine.Parent, err error) {
+	if c == nil {
+		return p, nil
 	}
-	err = fmt.Errorf("%w: %w", ErrClosed, err)
-	if repeatable[o] {
-		return notAccepted{err}
+	p.Number = c.Number
+	p.Run, err = machine.ParseID(c.Run)
+	if err != nil || c.Number < 1 || c.Number > math.MaxInt32 {
+		return p, fmt.Errorf("%w: a child of operation %d of run %.100q", errCall, c.Number, c.Run)
 	}
-	return err
+	return p, nil
 }
 
-// performForOthers is perform for calls that may come from other processes. It answers a wait
-// after longestWait even if the run has not ended; then the caller asks again.
-func (c *commands) performForOthers(ctx context.Context, asked *call) (answer, error) {
-	if asked.Op != opWait {
-		return c.perform(ctx, asked)
-	}
-	ctx, cancel := context.WithTimeout(ctx, longestWait)
-	defer cancel()
-	a, err := c.perform(ctx, asked)
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = nil
-	}
-	return a, err
+// adoption says what became of the former child of an operation that is called again.
+type adoption struct {
+	Run   string            `json:"run,omitempty"`   // the operation waits for this run now
+	End   *machine.ChildEnd `json:"end,omitempty"`   // the former child has succeeded
+	Undos int               `json:"undos,omitempty"` // neither: the operation needs another child; see machine.FormerChild
 }
 
-// startCalled carries out opStart. If an earlier call has started the run already, it returns
-// that run.
-func (c *commands) startCalled(ctx context.Context, s *start) (*Started, error) {
-	if s == nil {
-		return nil, fmt.Errorf("%w: a start without a run", errCall)
+// formerOf is the former child of an operation in a run that another one repeats.
+type formerOf struct {
+	Origin   string `json:"origin,omitempty"` // "" if the run has not called the operation
+	Undos    int    `json:"undos,omitempty"`
+	Previous string `json:"previous,omitempty"` // the run that the run repeats itself; "" for none
+}
+
+// signal is a signal as it is sent between processes.
+type signal struct {
+	Name string          `json:"name"`
+	ID   string          `json:"id"`
+	By   string          `json:"by,omitempty"`
+	Data json.RawMessage `json:"data"`
+
+	once bool // in the process of the sender; a call has another operation then
+}
+
+// setDelay sets how long a start has to wait from now on, if it has the wait of [In] that ends
+// at due. If that is over, the time at, which is one of the caller's wall clock, does not count
+// either.
+func setDelay(due time.Time, at *int64, in *time.Duration) {
+	if due.IsZero() {
+		return
 	}
-	remote := s.def == nil
-	def, err := s.definition()
-	if err != nil {
-		return nil, err
+	if *in = max(time.Until(due), 0); *in == 0 {
+		*at = 0
 	}
-	id, err := machine.ParseID(s.ID)
-	if err != nil {
-		return nil, err
+}
+
+// startedRun is the answer to a start: see [Started].
+type startedRun struct {
+	ID           string `json:"id"`
+	Existing     bool   `json:"existing,omitempty"`
+	InputDiffers bool   `json:"input_differs,omitempty"`
+}
+
+const maxSignalID = 256
+
+// checkSignalID returns why the id of a signal is not valid.
+func checkSignalID(id string) error {
+	if id == "" || len(id) > maxSignalID || workflow.HasControl(id) {
+		return fmt.Errorf("id: %.200q must have 1 to %d bytes without control characters", id, maxSignalID)
 	}
-	parent, err := s.Parent.parent()
-	if err != nil {
-		return nil, err
-	}
-	var origin machine.ID
-	if s.Origin != "" {
-		if origin, err = machine.ParseID(s.Origin); err != nil {
-			return nil, fmt.Errorf("%w: %w", errCall, err)
-		}
-	}
-	if s.Again || remote { // an earlier call may have started it
-		switch stored, err := c.sh.queries.stored(ctx, id); {
-		case err != nil:
-			return nil, err
-		case stored:
-			return &Started{ID: s.ID}, nil
-		}
-	}
-	return c.start(ctx, def, &machine.Start{
-		ID: id, Key: s.Key, Source: s.Source, Input: s.Input, At: s.At, In: s.In, Timeout: s.Timeout, Trace: s.Trace, Parent: parent,
-		Previous: origin, Origin: origin, Undos: s.Undos,
-	})
+	return nil
 }

@@ -23,8 +23,12 @@ type childTest struct {
 }
 
 // newChildren returns a parent that starts n children side by side. Each child sleeps for a day.
-func newChildren(opts ...engine.StepOption) *childTest {
+func newChildren(parallel int, opts ...engine.ChildOption) *childTest {
 	f := new(childTest)
+	many := []engine.ChildrenOption{engine.Parallel(parallel)}
+	for _, opt := range opts {
+		many = append(many, opt)
+	}
 	f.child = engine.MustFlow("child", func(f2 *engine.Flow, n int) (string, error) {
 		if _, err := engine.Do(f2, "work", func(context.Context) (int, error) { f.executed.Add(1); return n, nil }); err != nil {
 			return "", err
@@ -41,14 +45,14 @@ func newChildren(opts ...engine.StepOption) *childTest {
 		if len(inputs) == 1 {
 			return engine.Child[string](f2, "one", f.child, inputs[0], opts...)
 		}
-		out, err := engine.Children[int, string](f2, "many", f.child, inputs, opts...)
+		out, err := engine.Children[int, string](f2, "many", f.child, inputs, many...)
 		return strings.Join(out, ","), err
 	})
 	return f
 }
 
 func TestChild(t *testing.T) {
-	f := newChildren()
+	f := newChildren(0)
 	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
 		id := startFlow(t, e, f.parent, []int{7})
 		run := flowRun(t, e, id)
@@ -74,7 +78,7 @@ func TestChild(t *testing.T) {
 }
 
 func TestChildren(t *testing.T) {
-	f := newChildren(engine.Parallel(3))
+	f := newChildren(3)
 	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
 		begin := time.Now()
 		run := e.Run(f.parent, []int{1, 2, 3, 4, 5, 6, 7})
@@ -92,7 +96,7 @@ func TestChildren(t *testing.T) {
 
 // TestChildFails retries a parent whose child is dead: the child is retried.
 func TestChildFails(t *testing.T) {
-	f := newChildren()
+	f := newChildren(0)
 	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
 		id := startFlow(t, e, f.parent, []int{13})
 		run := endOfFlow(t, e, id)
@@ -112,7 +116,7 @@ func TestChildFails(t *testing.T) {
 // TestChildrenAreCanceled cancels a parent with 1000 children, and their children.
 func TestChildrenAreCanceled(t *testing.T) {
 	const n = 1000
-	f := newChildren(engine.Parallel(n))
+	f := newChildren(n)
 	top := engine.MustFlow("top", func(f2 *engine.Flow, inputs []int) (string, error) {
 		return engine.Child[string](f2, "middle", f.parent, inputs)
 	})
@@ -151,12 +155,12 @@ func TestChildrenAreCanceled(t *testing.T) {
 // TestChildOfATimedOutParent has one child that is canceled and one that is detached.
 func TestChildOfATimedOutParent(t *testing.T) {
 	for _, detached := range []bool{false, true} {
-		var opts []engine.StepOption
+		var opts []engine.ChildOption
 		want := engine.StateCanceled
 		if detached {
 			opts, want = append(opts, engine.Detached()), engine.StateSucceeded
 		}
-		f := newChildren(opts...)
+		f := newChildren(0, opts...)
 		enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
 			id := startFlow(t, e, f.parent, []int{1}, engine.RunTimeout(time.Hour))
 			run := endOfFlow(t, e, id)
@@ -215,7 +219,7 @@ func TestChildThatContinues(t *testing.T) {
 
 func TestChildMistakes(t *testing.T) {
 	other := engine.MustFlow("child", func(*engine.Flow, string) (string, error) { return "", nil })
-	f := newChildren()
+	f := newChildren(0)
 	for _, c := range []struct {
 		name string
 		call func(*engine.Flow) error
@@ -225,10 +229,6 @@ func TestChildMistakes(t *testing.T) {
 		{"another workflow", func(f *engine.Flow) error { _, err := engine.Child[int](f, "a", other, "x"); return err }, `"child"`},
 		{"a wrong input", func(f2 *engine.Flow) error { _, err := engine.Child[int](f2, "a", f.child, "x"); return err }, "operation a: input"},
 		{"a wrong output", func(f2 *engine.Flow) error { _, err := engine.Child[int](f2, "a", f.child, 1); return err }, "operation a: its stored result can't be read as int"},
-		{"parallel", func(f2 *engine.Flow) error {
-			_, err := engine.Child[int](f2, "a", f.child, 1, engine.Parallel(2))
-			return err
-		}, "parallel: only Map, Collect and Children"},
 	} {
 		w := engine.MustFlow("parent", func(f *engine.Flow, _ int) (int, error) { return 0, c.call(f) })
 		enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {

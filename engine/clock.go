@@ -1,6 +1,8 @@
 package engine
 
-import "time"
+import (
+	"time"
+)
 
 // jump is the tolerance of clock. If the wall clock differs by more than this from the time
 // that has passed, it was set.

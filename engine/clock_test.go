@@ -28,9 +28,10 @@ func TestASlowTurnIsNoJumpOfTheClock(t *testing.T) {
 			}))
 		}
 		e := open()
-		err := e.alone.do(t.Context(), func(turn *turn) error {
+		err := e.alone.do(t.Context(), func(turn recorder) error {
 			time.Sleep(10 * jump)
-			return turn.record(&machine.Record{Kind: machine.Purged})
+			turn.Record(machine.Record{Kind: machine.Purged})
+			return nil
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 	"sync"
@@ -14,13 +13,14 @@ import (
 
 // cluster runs the shards that are assigned to this process.
 type cluster struct {
-	e   *Engine
-	log journal.Cluster
+	process *process
+	log     journal.Cluster
 	shardTable
 	calls     remoteCalls
 	placement placement
 	follower  eventFollower
 	left      chan *shardKeeper // keepers that have released their shard
+	done      chan struct{}     // closed when run has returned
 
 	stop  context.Context // ends when the engine is closed
 	halt  context.CancelFunc
@@ -29,24 +29,19 @@ type cluster struct {
 }
 
 // join makes the process a member of the cluster.
-func join(ctx context.Context, e *Engine, log journal.Cluster) (*cluster, error) {
-	cl := &cluster{e: e, log: log, left: make(chan *shardKeeper)}
+func join(ctx context.Context, p *process, log journal.Cluster) (*cluster, error) {
+	cl := &cluster{process: p, log: log, left: make(chan *shardKeeper), done: make(chan struct{})}
 	cl.stop, cl.halt = context.WithCancel(context.Background())
 	cl.hurry, cl.rush = context.WithCancel(context.Background())
-	cl.shardTable.init(&e.cfg)
+	cl.shardTable.init(p.cfg.Logger, p.cfg.Redact)
 	cl.calls = remoteCalls{
-		log: log, shards: &cl.shardTable, stop: cl.stop, working: make(chan struct{}, e.cfg.maxCalls), waiting: make(chan struct{}, maxWaits),
+		log: log, shards: &cl.shardTable, stop: cl.stop, working: make(chan struct{}, p.cfg.maxCalls), waiting: make(chan struct{}, maxWaits),
 	}
-	cl.placement = placement{process: &e.process, log: log, calls: &cl.calls, cfg: &e.cfg, gathered: map[string]bool{}, loose: map[string]Trouble{}}
-	e.childShard = cl.placement.childShard
-	e.askShard = func(ctx context.Context, shard int, c *call) error {
-		_, err := cl.calls.ask(ctx, shard, c)
-		return err
-	}
-	cl.follower.init(&e.hub, log, cl.stop)
-	if draw := e.cfg.Rand; draw != nil {
+	cl.placement = placement{log: log, calls: &cl.calls, logger: p.cfg.Logger, gathered: map[string]bool{}, loose: map[string]Trouble{}}
+	cl.follower.init(&p.hub, log, cl.stop)
+	if draw := p.cfg.Rand; draw != nil {
 		var mu sync.Mutex
-		e.cfg.Rand = func() uint64 {
+		p.cfg.Rand = func() uint64 {
 			mu.Lock()
 			defer mu.Unlock()
 			return draw()
@@ -113,6 +108,7 @@ func (cl *cluster) reason() error {
 // run runs the shards that are assigned to this process, until the engine is closed or
 // its log has failed for good.
 func (cl *cluster) run() error {
+	defer close(cl.done)
 	keepers := map[int]*shardKeeper{}
 	ended := cl.ended()
 	for stop := cl.stop.Done(); ; {
@@ -147,12 +143,22 @@ func (cl *cluster) run() error {
 	}
 }
 
-// close stops all shards and waits until the engine has stopped. When ctx ends, the
+// keep begins to run a shard in this process.
+func (cl *cluster) keep(n int) *shardKeeper {
+	k := &shardKeeper{
+		process: cl.process, log: cl.log, table: &cl.shardTable, calls: &cl.calls, number: n, left: cl.left, stop: cl.stop, hurry: cl.hurry,
+	}
+	k.ctx, k.cancel = context.WithCancel(context.Background())
+	go k.run()
+	return k
+}
+
+// close stops all shards and waits until run has returned. When ctx ends, the
 // shards stop at once.
 func (cl *cluster) close(ctx context.Context) {
 	cl.halt()
 	stop := context.AfterFunc(ctx, cl.rush)
-	<-cl.e.done
+	<-cl.done
 	stop()
 }
 
@@ -163,109 +169,11 @@ func (cl *cluster) troubles() []Trouble {
 	return list
 }
 
-// ClusterInfo has the members of a cluster and its shards.
-type ClusterInfo struct {
-	Self    string           `json:"self"` // id of the member that was asked
-	Members []journal.Member `json:"members"`
-	Shards  []ShardInfo      `json:"shards"`
-	Silent  []int            `json:"silent,omitempty"` // shards whose owners did not answer
-}
-
-// ShardInfo is a shard of a cluster, with its owner and its load.
-type ShardInfo struct {
-	journal.Shard
-	Name     string    `json:"name,omitempty"` // name of the owner
-	Running  int       `json:"running"`        // running attempts
-	Waiting  int       `json:"timers"`         // pending waits and deadlines
-	Behind   int       `json:"view_behind"`    // changed runs that are not in the view yet
-	Troubles []Trouble `json:"troubles,omitempty"`
-}
-
 // performAsMember answers requests to the process as a whole, not to one of its shards.
 func (cl *cluster) performAsMember(ctx context.Context, c *call) (a answer, err error) {
-	if c.Op != opMember || cl.e.cfg.AnswerMember == nil {
+	if c.Op != opMember || cl.process.cfg.AnswerMember == nil {
 		return cl.follower.perform(ctx, c)
 	}
-	a.Reply, err = cl.e.cfg.AnswerMember(ctx, c.Input)
+	a.Reply, err = cl.process.cfg.AnswerMember(ctx, c.Input)
 	return a, err
-}
-
-// MemberReply is the answer of a member to [Engine.AskMembers].
-type MemberReply struct {
-	Member journal.Member
-	Reply  json.RawMessage // what its Config.AnswerMember has returned
-	Err    error           // the error of that function, or why the member did not answer
-}
-
-// AskMembers sends a request to all other members of the cluster at once, and returns their
-// answers in the order of their names. It returns nothing if the engine is not part of a
-// cluster. A member of an older release answers with an error.
-func (e *Engine) AskMembers(ctx context.Context, request json.RawMessage) ([]MemberReply, error) {
-	if e.cluster == nil {
-		return nil, nil
-	}
-	log := e.cluster.log
-	status, err := log.Status(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var list []MemberReply
-	for _, m := range status.Members {
-		if m.ID != log.Member() {
-			list = append(list, MemberReply{Member: m})
-		}
-	}
-	var asked sync.WaitGroup
-	for i := range list {
-		asked.Go(func() {
-			r := &list[i]
-			a, err := askMember(ctx, log, r.Member.ID, &call{Op: opMember, Input: request})
-			r.Reply, r.Err = a.Reply, err
-		})
-	}
-	asked.Wait()
-	return list, nil
-}
-
-// askMember sends a call to a member as a whole, not to one of its shards.
-func askMember(ctx context.Context, log journal.Cluster, id string, c *call) (a answer, err error) {
-	request, err := json.Marshal(c)
-	if err != nil {
-		return a, err
-	}
-	text, err := log.Ask(ctx, id, request)
-	if err == nil {
-		err = json.Unmarshal(text, &a)
-	}
-	if err == nil {
-		err = a.Error.err()
-	}
-	return a, err
-}
-
-// Cluster returns the members and shards of the cluster. ok is false if the engine is not
-// part of a cluster.
-func (e *Engine) Cluster(ctx context.Context) (info ClusterInfo, ok bool, err error) {
-	if e.cluster == nil {
-		return info, false, nil
-	}
-	status, err := e.cluster.log.Status(ctx)
-	if err != nil {
-		return info, true, err
-	}
-	info.Self, info.Members = e.cluster.log.Member(), status.Members
-	answers, silent, _ := e.gather(ctx, &call{Op: opStats}) // an error means that no shard has answered: silent says so too
-	info.Silent = silent
-	for _, s := range status.Shards {
-		one := ShardInfo{Shard: s}
-		if i := slices.IndexFunc(status.Members, func(m journal.Member) bool { return m.ID == s.Owner }); i >= 0 {
-			one.Name = status.Members[i].Name
-		}
-		if s.Number < len(answers) && answers[s.Number] != nil {
-			st := answers[s.Number].Stats
-			one.Running, one.Waiting, one.Behind, one.Troubles = st.Running, st.Waiting, st.Behind, st.Troubles
-		}
-		info.Shards = append(info.Shards, one)
-	}
-	return info, true, nil
 }

@@ -179,16 +179,16 @@ func testCancelOfLargeFamily(t *testing.T, s *memlog.Store, l *largeFamily, shar
 func wantNothingLeft(t *testing.T, m *member) {
 	t.Helper()
 	for _, sh := range m.cluster.own() {
-		left := must(ask(t.Context(), sh, func(t *turn) (list []string, err error) {
-			for _, r := range t.o.m.All() {
+		left := must(ask(t.Context(), &sh.requests, func(t recorder) (list []string, err error) {
+			for _, r := range t.State().All() {
 				if r.IsNeeded() {
 					list = append(list, "needed run "+r.ID.String())
 				}
 			}
-			for id := range t.o.sh.dispatcher.flows {
+			for id := range sh.dispatcher.calls.All() {
 				list = append(list, "call of "+id.String())
 			}
-			for key := range t.o.sh.dispatcher.running {
+			for key := range sh.dispatcher.running {
 				list = append(list, "attempt of "+key.run.String())
 			}
 			return list, nil

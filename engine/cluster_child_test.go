@@ -144,8 +144,8 @@ func TestClusterChildrenAreCanceled(t *testing.T) {
 		}
 		for _, m := range []*member{a, b} { // nothing is kept in memory for a family that is over
 			for _, sh := range m.cluster.own() {
-				for _, id := range must(ask(t.Context(), sh, func(t *turn) (ids []string, err error) {
-					for _, r := range t.o.m.All() {
+				for _, id := range must(ask(t.Context(), &sh.requests, func(t recorder) (ids []string, err error) {
+					for _, r := range t.State().All() {
 						if r.IsNeeded() {
 							ids = append(ids, r.ID.String())
 						}

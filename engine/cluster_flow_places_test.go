@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tideover/tideover/engine/internal/admission"
 	"github.com/tideover/tideover/engine/journal/memlog"
 )
 
@@ -101,7 +102,7 @@ func TestClusterEndedFunctionKeepsNoPlace(t *testing.T) {
 func wantFreePlaces(t *testing.T, e *Engine) {
 	t.Helper()
 	synctest.Wait()
-	if p, f, q := e.places.free, e.functions.free, e.quarantine.running; p != e.cfg.Concurrency || f != e.cfg.maxFunctions || q != 0 || e.quarantine.isolated != nil {
-		t.Errorf("%d of %d places and %d of %d calls of functions are free, and %d attempts run for the quarantine", p, e.cfg.Concurrency, f, e.cfg.maxFunctions, q)
+	if c, want := e.process.admission.Counts(), (admission.Counts{Attempts: e.cfg.Concurrency, Calls: e.cfg.maxFunctions}); c.Attempts != want.Attempts || c.Calls != want.Calls || c.Running != 0 || c.Isolated {
+		t.Errorf("the counts are %+v, want %+v", c, want)
 	}
 }

@@ -322,7 +322,7 @@ func TestClusterRefusesFlowsWhileAMemberIsOld(t *testing.T) {
 				refused("start of "+w.Name(), err)
 			}
 			// The owner checks too: this process may not know the old member yet.
-			_, err := a.cluster.calls.ask(t.Context(), i, &call{Op: opStartFlow, Start: &start{ID: newID(i), Definition: flow.def.Text(), def: flow.def}})
+			_, err := a.cluster.calls.ask(t.Context(), i, &call{Op: opStartFlow, Start: &start{ID: newID(i), Definition: flow.core.Def.Text(), def: flow.core.Def}})
 			refused(fmt.Sprint("start in shard ", i), err)
 			if i := waited(t, started(t, a.Engine, steps, i, Key(fmt.Sprint(i)))); i.State != "succeeded" {
 				t.Errorf("a run of steps is %s", i.State)

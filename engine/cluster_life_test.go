@@ -263,11 +263,9 @@ func (c *life) judge() {
 		}
 	}
 	for i, m := range c.members {
-		m.places.mu.Lock()
-		if m.places.free != 4 || len(m.places.waiting) > 0 {
-			t.Errorf("member %d: %d places are free, %d shards wait", i, m.places.free, len(m.places.waiting))
+		if n := m.process.admission.Counts(); n.Attempts != 4 || n.Waiting > 0 {
+			t.Errorf("member %d: %d places are free, %d shards wait", i, n.Attempts, n.Waiting)
 		}
-		m.places.mu.Unlock()
 	}
 	t.Logf("%d acked, %d listed, %d canceled, %d waits", len(c.acked), len(listed), len(c.canceled), c.waits)
 	for text, n := range c.errs {

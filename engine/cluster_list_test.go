@@ -126,7 +126,7 @@ func TestClusterListsHaveEachRunOnce(t *testing.T) {
 				}
 				want := map[string]bool{}
 				for id, i := range all {
-					if f.wants(&i) {
+					if wants(&f, &i) {
 						want[id] = true
 					}
 				}
@@ -143,7 +143,7 @@ func TestClusterListsHaveEachRunOnce(t *testing.T) {
 							t.Fatalf("%+v: %s is there twice", f, r.ID)
 						}
 						got[r.ID] = true
-						if f.Limit != 0 && last != nil && f.before(r, last) && r.Created.UnixMilli() != last.Created.UnixMilli() {
+						if f.Limit != 0 && last != nil && before(&f, r, last) && r.Created.UnixMilli() != last.Created.UnixMilli() {
 							t.Errorf("%+v: %v/%v after %v/%v", f, r.Created, r.Next, last.Created, last.Next)
 						}
 						last = r
@@ -356,7 +356,7 @@ func TestClusterPagesOverATakeover(t *testing.T) {
 	})
 }
 
-func (f *Filter) wants(i *Info) bool {
+func wants(f *Filter, i *Info) bool {
 	return (len(f.States) == 0 || slices.Contains(f.States, i.State)) && (f.Workflow == "" || f.Workflow == i.Workflow) &&
 		!(f.Exclude != nil && (f.Exclude[0] == "alpha" && i.Workflow == "alpha" || f.Exclude[0] == "beta.*" && i.Workflow == "beta.x" || f.Exclude[0] == "*ma" && i.Workflow == "gamma")) &&
 		i.Attempts >= f.MinAttempts && (f.Order != "next" || i.Next != nil)

@@ -31,7 +31,7 @@ func TestMembersAnswerEachOther(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			var got []string
-			for _, r := range must(a.AskMembers(ctx, json.RawMessage(request))) {
+			for _, r := range must(a.Operator().AskMembers(ctx, json.RawMessage(request))) {
 				text := r.Member.Name + " " + string(r.Reply)
 				if r.Err != nil {
 					text = r.Member.Name + ": " + r.Err.Error()
@@ -52,7 +52,7 @@ func TestMembersAnswerEachOther(t *testing.T) {
 		}
 	})
 	alone := opened(t, Config{Log: new(memlog.Store).Open()})
-	if list, err := alone.AskMembers(t.Context(), nil); list != nil || err != nil {
+	if list, err := alone.Operator().AskMembers(t.Context(), nil); list != nil || err != nil {
 		t.Errorf("without a cluster: %v, %v", list, err)
 	}
 }

@@ -83,7 +83,7 @@ type Config struct {
 	Propagator Propagator
 
 	// AnswerMember answers the requests that other members of the cluster send by
-	// [Engine.AskMembers]. Request and answer are JSON. nil means that they are refused.
+	// [Operator.AskMembers]. Request and answer are JSON. nil means that they are refused.
 	AnswerMember func(ctx context.Context, request json.RawMessage) (json.RawMessage, error)
 
 	// Rand returns random numbers for waits and ids. nil means a random seed. Tests set
@@ -106,10 +106,7 @@ const (
 	OS                     // written to the operating system: survives the end of the process
 )
 
-const (
-	maxPayload = 512 << 10
-	maxError   = 4 << 10
-)
+const maxPayload = 512 << 10
 
 // withDefaults returns the config with its zero values replaced by defaults, and all
 // errors in it.
@@ -151,3 +148,16 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	return c, errors.Join(errs...)
 }
+
+// settings returns the settings of the shards and the cluster.
+func (c *Config) settings() settings {
+	return settings{
+		Dir: c.Dir, Log: c.Log, AcceptLoss: c.AcceptLoss, Concurrency: c.Concurrency, Retention: c.Retention, DeadRetention: c.DeadRetention,
+		MaxPayload: c.MaxPayload, Grace: c.Grace, Logger: c.Logger, Redact: c.Redact, Propagator: c.Propagator, AnswerMember: c.AnswerMember, Rand: c.Rand,
+		snapshotAfter: c.snapshotAfter, maxFunctions: c.maxFunctions, maxCalls: c.maxCalls, wall: c.wall, uptime: c.uptime,
+	}
+}
+
+// minFunctions is the smallest limit of function calls at once. They wait for their operations,
+// and need no processor: the limit is for the memory that they use.
+const minFunctions = 1024

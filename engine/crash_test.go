@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/faultdisk"
+	"github.com/tideover/tideover/engine/internal/flow"
 	"github.com/tideover/tideover/internal/boottime"
 	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
@@ -205,7 +206,7 @@ func (w *witness) attempt(key, step string, number, spent int, hang func()) (str
 }
 
 // crashSleep is how long a flow of the test sleeps: long enough for its function to be suspended.
-const crashSleep = suspendAfter + 100*time.Millisecond
+const crashSleep = flow.SuspendAfter + 100*time.Millisecond
 
 // crashOps has the policies of the operations of the flow. Their names have the number of the run
 // in its chain at the end. The function is suspended while z waits.
@@ -320,7 +321,7 @@ func crashChild(dir string) {
 			panic(err)
 		}
 	}
-	for len(must(e.Stats(context.Background())).open("told")) > 0 {
+	for len(openRuns(must(e.Stats(context.Background())), "told")) > 0 {
 		time.Sleep(time.Millisecond)
 	}
 	if err := w.countMembers(context.Background(), e); err != nil {
@@ -332,8 +333,8 @@ func crashChild(dir string) {
 	_ = out.Close()
 }
 
-// open returns the states of the workflow's runs that have not ended.
-func (s Stats) open(workflow string) map[string]int {
+// openRuns returns the states of the workflow's runs that have not ended.
+func openRuns(s Stats, workflow string) map[string]int {
 	for _, w := range s.Workflows {
 		if w.Name == workflow {
 			return w.States

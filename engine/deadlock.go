@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/workflow"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
@@ -164,7 +165,7 @@ func (w *deadlockWatcher) find(ctx context.Context, waits map[*attempt][]machine
 	g := &waitGraph{
 		places: w.router.process.cfg.Concurrency, attempts: map[attemptKey]*waitingAttempt{}, runs: map[machine.ID]*waitedRun{},
 		stepLimits: map[limitKey]int{}, runLimits: map[limitKey]*runLimit{}, elsewhere: map[machine.ID]string{},
-		functions: w.router.process.cfg.maxFunctions, functionsFull: w.router.process.functions.none(),
+		functions: w.router.process.cfg.maxFunctions, functionsFull: w.router.process.admission.Counts().Calls <= 0,
 	}
 	for _, runs := range waits {
 		for _, id := range runs {
@@ -172,12 +173,12 @@ func (w *deadlockWatcher) find(ctx context.Context, waits map[*attempt][]machine
 		}
 	}
 	for _, sh := range w.router.shards() {
-		_, err := ask(ctx, sh, func(*turn) (struct{}, error) { g.addShard(sh, waits); return struct{}{}, nil })
+		_, err := ask(ctx, &sh.requests, func(recorder) (struct{}, error) { g.addShard(sh, waits); return struct{}{}, nil })
 		if err != nil {
 			return d, err
 		}
 	}
-	g.full = w.router.process.places.none()
+	g.full = w.router.process.admission.Counts().Attempts <= 0
 	if stuck := g.stuck(); len(stuck) > 0 && len(g.elsewhere) > 0 {
 		w.askElsewhere(ctx, g)
 	}
@@ -188,7 +189,7 @@ func (w *deadlockWatcher) find(ctx context.Context, waits map[*attempt][]machine
 // ones in g.elsewhere.
 func (w *deadlockWatcher) askElsewhere(ctx context.Context, g *waitGraph) {
 	for id := range g.elsewhere {
-		if i, err := w.router.process.getRun(ctx, id.String()); err == nil && i.State == StateQueued {
+		if i, err := w.router.read(ctx, id.String()); err == nil && i.State == StateQueued {
 			g.elsewhere[id] = i.Workflow
 		} else {
 			delete(g.elsewhere, id)
@@ -255,18 +256,15 @@ type queuedStep struct {
 // it.
 func (g *waitGraph) addShard(sh *shard, waits map[*attempt][]machine.ID) {
 	for _, a := range sh.dispatcher.running {
-		if a.handler == nil {
-			continue // it stands for the call of a function in the quarantine
-		}
 		step := a.task.Step
-		if a.flow != nil {
-			step = a.item.opGroup.baseName()
+		if !a.op.IsZero() {
+			step = a.op.Name()
 		}
 		g.attempts[a.key] = &waitingAttempt{
 			attemptKey: a.key, limitKey: limitKey{sh.number, a.task.Workflow, step}, number: a.number, waits: waits[a],
 		}
 	}
-	for id := range sh.dispatcher.flows {
+	for id := range sh.dispatcher.calls.All() {
 		if run, ok := sh.owner.m.Run(id); ok && g.functionsFull {
 			g.called = append(g.called, id)
 			g.addRun(sh, run)
@@ -289,16 +287,15 @@ func (g *waitGraph) addRun(sh *shard, run *machine.Run) {
 	g.runs[run.ID] = r
 	for i, s := range run.Live() {
 		queue := run.StepDef(i).Name
-		name := strings.TrimPrefix(queue, limitedOp("")) // operations without a limit of their own share a queue
+		name := strings.TrimPrefix(queue, workflow.LimitedOp("")) // operations without a limit of their own share a queue
 		switch {
 		case s.Status == machine.Running && run.IsFunction(i):
-			c := sh.dispatcher.flows[run.ID]
-			r.goesOn = r.goesOn || c == nil || !c.waits()
+			r.goesOn = r.goesOn || !sh.dispatcher.calls.Waits(run.ID)
 		case s.Status == machine.Running:
 			r.running = append(r.running, i)
 		case run.InQueue(i):
 			r.queued = append(r.queued, queuedStep{name, run.IsFunction(i)})
-			runs, attempts := sh.handlers.limits(r.workflow, queue)
+			runs, attempts := sh.handlers.Limits(r.workflow, queue)
 			if attempts > 0 {
 				g.stepLimits[limitKey{sh.number, r.workflow, name}] = attempts
 			}

@@ -1,49 +1,40 @@
 package engine
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
+	"github.com/tideover/tideover/engine/internal/admission"
+	"github.com/tideover/tideover/engine/internal/flow"
 	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/engine/internal/replay"
-	"github.com/tideover/tideover/internal/textfmt"
+	"github.com/tideover/tideover/engine/internal/workflow"
 	"github.com/tideover/tideover/retry"
 )
 
-// dispatcher begins attempts while places (see places) are free, and knows the running
-// attempts. Only the owner's goroutine uses it, except for handlerReturned and the atomic stuckNow.
+// dispatcher begins the attempts that the admission allows, and knows the running attempts. Its
+// methods need the turn of the owner, or are called by the owner.
 type dispatcher struct {
-	sh *shard
-	o  *owner
+	process *process
+	state   *state
+	health  *health
+	host    *attemptHost
 
 	running  map[attemptKey]*attempt
-	stuck    map[stuckHandler]bool // stuck handlers; true if the handler returned before the owner knew that it was stuck
-	stuckNow atomic.Int64          // number of stuck handlers that have not returned
-	launches []*attempt            // attempts to begin when the entry is stored
+	launches []*attempt // attempts to begin when the entry is stored
 
-	flows     map[machine.ID]*flowCall // calls of functions of flows
-	checked   time.Time                // when checkFunctions was called last
-	lingers   lingers
-	errands   []*errand   // to begin when the turn is stored
-	calls     []*flowCall // calls to begin when the entry is stored
-	flowStops []flowStop  // calls to stop when the entry is stored
-	parked    parkedRuns
+	calls     flow.Calls                   // of functions of flows
 	stops     []stop                       // attempts to cancel when the entry is stored
 	known     int64                        // version of the registry at the last check of parked steps
 	unchecked int                          // runs, the first ones of all, that callChanged has still to check
 	probed    map[*machine.Definition]bool // definitions of which callChanged has called a run
 	probes    map[machine.ID]bool          // runs that callChanged has called and whose call has not begun
 
-	offset   int  // index of the queue to begin with
-	more     bool // the entry was full before all queues were empty: another turn must follow at once
-	full     bool // no place was free for another attempt
-	held     bool // attempts must wait, because a suspect runs alone or is about to
-	suspects suspects
+	offset    int  // index of the queue to begin with
+	more      bool // the entry was full before all queues were empty: another turn must follow at once
+	admission admission.Admission
 }
 
 // stop is an attempt whose context is to be canceled with a cause.
@@ -52,155 +43,229 @@ type stop struct {
 	cause error
 }
 
-// stuckHandler identifies an attempt that failed as stuck while its handler was running.
-type stuckHandler struct {
-	attemptKey
-	number int
+// dispatch begins attempts while places are free: first attempts of suspects, then one from each queue
+// in turn. A suspect that has to run alone comes last, because no other attempt can begin while it waits.
+func (d *dispatcher) dispatch(t recorder) {
+	d.admission.Restart()
+	d.dispatchSuspects(t)
+	d.dispatchQueues(t)
+	d.dispatchAlone(t)
 }
 
-func (d *dispatcher) init(sh *shard) {
-	d.sh, d.o = sh, &sh.owner
-	d.running = map[attemptKey]*attempt{}
-	d.stuck = map[stuckHandler]bool{}
-	d.flows, d.parked = map[machine.ID]*flowCall{}, parkedRuns{runs: map[machine.ID]parkedCall{}, reasons: map[parkReason]*parkedCount{}}
-	d.suspects.d, d.lingers.sh = d, sh
+// dispatchSuspects begins attempts of suspects that do not have to run alone.
+func (d *dispatcher) dispatchSuspects(t recorder) {
+	for !t.IsFull() {
+		run, step, reason := d.admission.NextSuspect(d.state.m, d.isReady)
+		if reason != admission.Begin {
+			return
+		}
+		begin, missing := d.launcher(t, run, step)
+		if begin == nil {
+			missing()
+			continue
+		}
+		ticket, reason := d.admission.TakeSuspect(run, step)
+		if reason != admission.Begin {
+			return
+		}
+		rec := machine.BeginAttempt(run, step, t.Now())
+		begin(ticket, &rec)
+	}
 }
 
-// dispatch begins attempts while places are free: first attempts of suspects (see quarantine),
-// then one from each queue in turn. A suspect that has to run alone comes last, because no
-// other attempt can begin while it waits.
-func (d *dispatcher) dispatch() {
-	d.full, d.held = false, false
-	d.suspects.dispatch()
-	d.dispatchQueues()
-	d.suspects.isolate()
+// dispatchAlone begins the attempt of a suspect that has to run alone.
+func (d *dispatcher) dispatchAlone(t recorder) {
+	run, step, ok := d.admission.NextAlone(d.state.m, d.isReady, t.IsFull())
+	if !ok {
+		return
+	}
+	if d.admission.HasSurvived() {
+		d.more = true // try again in the next turn
+		return
+	}
+	begin, missing := d.launcher(t, run, step)
+	if begin == nil {
+		missing()
+		return
+	}
+	ticket, alone, reason := d.admission.TakeAlone(run, step, t.Now())
+	if reason != admission.Begin {
+		return
+	}
+	lasts := machine.Isolation(run, step)
+	rec := machine.BeginAttempt(run, step, t.Now())
+	if alone {
+		rec.Isolate(lasts)
+	}
+	d.admission.BeganAlone(begin(ticket, &rec), lasts)
+	d.process.cfg.Logger.Warn("the process died in the last attempts of a step: its next attempt begins, and no other attempt begins for a while",
+		"run", run.ID, "step", run.StepName(step), "lost", machine.Losses(run, step), "alone", alone, "for", lasts)
 }
 
-func (d *dispatcher) dispatchQueues() {
-	for begun := true; begun && !d.held && !d.o.turn.isFull(); {
+// isReady reports whether the code of a step is there, or is missing for good: in the registration time it
+// may still be registered.
+func (d *dispatcher) isReady(run *machine.Run, step int) bool {
+	return !d.state.isRegistering() || d.process.handlers.HasCode(run, step)
+}
+
+// launcher returns a function that begins an attempt of a step, or calls the function of a flow, and
+// returns where its ticket is. If it is nil, missing handles that the code is missing.
+func (d *dispatcher) launcher(t recorder, run *machine.Run, step int) (begin func(admission.Ticket, *machine.Record) *admission.Ticket, missing func() bool) {
+	if run.IsFunction(step) {
+		w := d.process.handlers.Function(run.StepDef(0).Handler, run.Def.Name)
+		if w == nil {
+			return nil, func() bool { return d.parkStep(t, run, 0) }
+		}
+		return func(ticket admission.Ticket, rec *machine.Record) *admission.Ticket {
+			return d.callFunction(t, run, w, ticket, rec)
+		}, nil
+	}
+	code, missing := d.codeOf(t, run, step)
+	if missing != nil {
+		return nil, missing
+	}
+	return func(ticket admission.Ticket, rec *machine.Record) *admission.Ticket {
+		return &d.launch(t, run, step, code, ticket, rec).ticket
+	}, nil
+}
+
+func (d *dispatcher) dispatchQueues(t recorder) {
+	for begun := true; begun && !d.admission.IsHeld() && !t.IsFull(); {
 		begun = false
-		queues := d.o.m.Busy()
+		queues := d.state.m.Busy()
 		for i := range queues {
 			q := queues[(i+d.offset)%len(queues)]
-			if d.held || d.o.turn.isFull() {
+			if d.admission.IsHeld() || t.IsFull() {
 				break
 			}
-			begun = d.dispatchFrom(q) || begun
+			begun = d.dispatchFrom(t, q) || begun
 		}
 		d.offset++
 	}
-	d.more = d.o.turn.isFull()
+	d.more = t.IsFull()
 }
 
-// dispatchFrom begins an attempt of the first step in the queue, if the limits allow it. It
-// returns whether the step has left the queue. If no place is free, it only calls functions of
-// flows, which need none: an attempt that has a place may wait for their runs.
-func (d *dispatcher) dispatchFrom(q *machine.Queue) bool {
-	if d.full && q.Step != machine.Function {
-		return false
-	}
-	sh := d.sh
-	runs, attempts := sh.handlers.limits(q.Workflow.Name, q.Step)
-	if attempts > 0 && q.Running >= attempts {
-		return false
-	}
-	run, step, ok := q.First(runs == 0 || q.Workflow.Active < runs)
-	if !ok {
+// dispatchFrom begins an attempt of the first step in the queue, if the admission allows it. It returns
+// whether the step has left the queue. A step whose code is missing is parked, unless its workflow has
+// reached its limits.
+func (d *dispatcher) dispatchFrom(t recorder, q *machine.Queue) bool {
+	run, step, reason := d.admission.Next(q)
+	if reason != admission.Begin {
 		return false
 	}
 	if run.IsFunction(step) {
-		return d.dispatchFunction(run)
+		return d.dispatchFunction(t, run)
 	}
-	if d.full {
-		return false
-	}
-	handler, missing := d.handlerOf(run, step)
-	if handler == nil {
+	code, missing := d.codeOf(t, run, step)
+	if missing != nil {
 		return missing()
 	}
-	if !sh.quarantine.enter(sh) {
-		d.held = true
+	ticket, reason := d.admission.Take(false)
+	if reason != admission.Begin {
 		return false
 	}
-	if !sh.places.take(sh) {
-		sh.quarantine.exit()
-		d.full = true
-		return false
-	}
-	rec := d.o.m.Attempt(run, step, d.o.turn.now)
-	d.launch(run, step, handler, nil, &rec)
+	rec := machine.BeginAttempt(run, step, t.Now())
+	d.launch(t, run, step, code, ticket, &rec)
 	return true
 }
 
-// handlerOf returns the handler of an attempt of a step. If it is nil, missing handles that: it
+// codeOf returns the code of an attempt of a step. If there is none, missing is not nil and handles that: it
 // returns whether the step has left its queue.
-func (d *dispatcher) handlerOf(run *machine.Run, step int) (handler Handler, missing func() bool) {
+func (d *dispatcher) codeOf(t recorder, run *machine.Run, step int) (code stepCode, missing func() bool) {
 	if !run.IsFlow() {
-		return d.sh.handlers.handler(run.StepDef(step).Handler), func() bool { return d.parkStep(run, step) }
+		if code.handler = d.process.handlers.Handler(run.StepDef(step).Handler); code.handler.Do == nil {
+			missing = func() bool { return d.parkStep(t, run, step) }
+		}
+		return code, missing
 	}
-	if item, ok := d.operationOf(run, step); ok {
-		return item.handle, nil
+	op, ok := d.calls.Operation(run.ID, step)
+	if !ok { // no function is waiting for it
+		missing = func() bool {
+			d.state.m.Withdraw(run, step)
+			d.state.m.CallAgain(run)
+			return true
+		}
 	}
-	return nil, func() bool { return d.withdraw(run, step) }
+	return stepCode{op: op}, missing
+}
+
+// callFunction records that the function of a run is called. It returns where its ticket is.
+func (d *dispatcher) callFunction(t recorder, run *machine.Run, w *workflow.Workflow, ticket admission.Ticket, rec *machine.Record) *admission.Ticket {
+	isProbe := d.probes[run.ID]
+	delete(d.probes, run.ID)
+	return d.calls.Begin(t, run, w, ticket, *rec, isProbe)
 }
 
 // dispatchFunction begins a call of the function of a run. It returns whether the function has
 // left its queue.
-func (d *dispatcher) dispatchFunction(run *machine.Run) bool {
-	sh := d.sh
-	w := sh.handlers.function(run.Def.Steps[0].Handler, run.Def.Name)
+func (d *dispatcher) dispatchFunction(t recorder, run *machine.Run) bool {
+	w := d.process.handlers.Function(run.Def.Steps[0].Handler, run.Def.Name)
 	if w == nil {
-		return d.parkStep(run, 0)
+		return d.parkStep(t, run, 0)
 	}
-	if !sh.quarantine.enter(sh) {
-		d.held = true
+	ticket, reason := d.admission.Take(true)
+	if reason != admission.Begin {
 		return false
 	}
-	sh.quarantine.exit() // only its operations count
-	if !sh.functions.take(sh) {
-		return false
-	}
-	rec := d.o.m.Attempt(run, 0, d.o.turn.now)
-	d.callFunction(run, w, nil, &rec)
+	rec := machine.BeginAttempt(run, 0, t.Now())
+	d.callFunction(t, run, w, ticket, &rec)
 	return true
 }
 
+// heldSteps returns why steps of the run that are due have not begun, of the first ones.
+func (d *dispatcher) heldSteps(run *machine.Run) map[int]*Held {
+	held := map[int]*Held{}
+	for n, s := range run.Live() {
+		if s.Status == machine.Waiting && run.InQueue(n) {
+			held[n] = d.admission.Why(run, n)
+		}
+		if len(held) == maxHeld {
+			break
+		}
+	}
+	return held
+}
+
+// maxHeld is the number of steps of a run for which heldSteps has reasons, at most.
+const maxHeld = 1000
+
 // parkStep records that a step waits for its handler. It does nothing during the registration
 // time, in which the handler may still be registered.
-func (d *dispatcher) parkStep(run *machine.Run, step int) bool {
-	if d.o.isRegistering() {
+func (d *dispatcher) parkStep(t recorder, run *machine.Run, step int) bool {
+	if d.state.isRegistering() {
 		return false
 	}
-	d.report(replay.Verdict{Parked: missingHandler(run, step)})
-	rec := d.o.m.Park(run, step, d.o.turn.now)
-	d.o.turn.must(&rec)
+	if log := d.process.replay; log != nil {
+		log.Report(replay.Verdict{Parked: missingHandler(run, step)})
+	}
+	rec := machine.Park(run, step, t.Now())
+	t.Record(rec)
 	return true
 }
 
 // unpark records that steps continue which waited for a handler that is registered now.
-func (d *dispatcher) unpark() {
-	version := d.sh.handlers.version.Load()
+func (d *dispatcher) unpark(t recorder) {
+	version := d.process.handlers.Version()
 	if version == d.known {
 		return
 	}
 	d.known = version
-	d.unchecked, d.probed, d.probes = d.o.m.Len(), map[*machine.Definition]bool{}, map[machine.ID]bool{}
-	t := &d.o.turn
+	d.unchecked, d.probed, d.probes = d.state.m.Len(), map[*machine.Definition]bool{}, map[machine.ID]bool{}
 	var recs []machine.Record
-	for name := range d.o.m.ParkedHandlers() {
-		d.o.m.Parked(name, func(run *machine.Run, step int) {
-			w := d.sh.handlers.function(name, run.Def.Name)
-			if w == nil && d.sh.handlers.handler(name) == nil {
+	for name := range d.state.m.ParkedHandlers() {
+		d.state.m.Parked(name, func(run *machine.Run, step int) {
+			w := d.process.handlers.Function(name, run.Def.Name)
+			if w == nil && d.process.handlers.Handler(name).Do == nil {
 				return
 			}
-			if d.parked.runs[run.ID].continues(w, &d.sh.handlers) {
-				d.parked.remove(run.ID)
-				recs = append(recs, d.o.m.Unpark(run, step, t.now))
+			if d.calls.Fits(run.ID, w) {
+				d.calls.Forget(run.ID)
+				recs = append(recs, machine.Unpark(run, step, t.Now()))
 			}
 		})
 	}
 	for i := range recs {
-		t.must(&recs[i])
+		t.Record(recs[i])
 	}
 }
 
@@ -213,17 +278,17 @@ const checkedAtOnce = 1000
 // one whose signal has come. It checks some runs in each turn. Runs that begin later, which are behind
 // the others, need no check.
 func (d *dispatcher) callChanged() {
-	all := d.o.m.All()
+	all := d.state.m.All()
 	d.unchecked = min(d.unchecked, len(all))
 	for n := 0; n < checkedAtOnce && d.unchecked > 0; n++ {
 		d.unchecked--
 		run := all[d.unchecked]
-		if !run.IsSuspended() || !d.sh.handlers.hasCode(run, 0) {
+		if !run.IsSuspended() || !d.process.handlers.HasCode(run, 0) {
 			continue
 		}
-		if d.waitsInChanged(run) || run.WaitsForEver() && !d.probed[run.Def] {
+		if d.waitsInChanged(run) || machine.WaitsForEver(run) && !d.probed[run.Def] {
 			d.probed[run.Def], d.probes[run.ID] = true, true
-			d.o.m.CallAgain(run)
+			d.state.m.CallAgain(run)
 		}
 	}
 }
@@ -231,135 +296,49 @@ func (d *dispatcher) callChanged() {
 // waitsInChanged reports whether the run waits in an operation that its function has removed, or has
 // renamed to that of a signal which the run has got, as far as that is known.
 func (d *dispatcher) waitsInChanged(run *machine.Run) bool {
-	w := d.sh.handlers.function(run.Def.Steps[0].Handler, run.Def.Name)
-	said := d.sh.handlers.editsOf(w)
-	if len(said.removed)+len(said.renamed) == 0 {
+	w := d.process.handlers.Function(run.Def.Steps[0].Handler, run.Def.Name)
+	said := d.process.handlers.EditsOf(w)
+	if len(said.Removed)+len(said.Renamed) == 0 {
 		return false
 	}
-	waits, err := d.o.m.WaitsIn(run, func(name string, kept []string) bool {
-		name = baseName(name)
-		return slices.Contains(said.removed, name) || slices.ContainsFunc(kept, func(signal string) bool { return slices.Contains(said.earlierNames(signal), name) })
+	waits, err := d.state.m.WaitsIn(run, func(name string, kept []string) bool {
+		name = machine.BaseName(name)
+		return slices.Contains(said.Removed, name) || slices.ContainsFunc(kept, func(signal string) bool { return slices.Contains(said.EarlierNames(signal), name) })
 	})
 	if err != nil {
-		d.sh.health.logError("a run can't be read to call its function again", "run", run.ID, "error", err)
+		d.health.logError("a run can't be read to call its function again", "run", run.ID, "error", err)
 	}
 	return waits
 }
 
 // resumed calls the function of a run again that was paused when callChanged checked it.
 func (d *dispatcher) resumed(run *machine.Run) {
-	if run.IsSuspended() && d.sh.handlers.hasCode(run, 0) && (run.WaitsForEver() || d.waitsInChanged(run)) {
-		d.o.m.CallAgain(run)
+	if run.IsSuspended() && d.process.handlers.HasCode(run, 0) && (machine.WaitsForEver(run) || d.waitsInChanged(run)) {
+		d.state.m.CallAgain(run)
 	}
-}
-
-// parkedCall is a call of a function that did not fit its run. The zero value is that of a run
-// which an earlier owner has parked.
-type parkedCall struct {
-	parkReason
-	by      *Workflow // the workflow of the function
-	missing string    // name of a workflow that the function wanted to start; "" if that is not why
-}
-
-// parkReason is why runs of a workflow are parked.
-type parkReason struct{ workflow, why string }
-
-// parkedRuns has the runs that wait for other code, because that of their function did not fit, and
-// counts them by reason.
-type parkedRuns struct {
-	runs    map[machine.ID]parkedCall
-	reasons map[parkReason]*parkedCount
-	changed bool // health does not have the counts
-}
-
-type parkedCount struct {
-	runs  int
-	since time.Time
-}
-
-func (p *parkedRuns) add(run machine.ID, c parkedCall) {
-	p.remove(run)
-	p.runs[run], p.changed = c, true
-	n := p.reasons[c.parkReason]
-	if n == nil {
-		n = &parkedCount{since: time.Now()}
-		p.reasons[c.parkReason] = n
-	}
-	n.runs++
-}
-
-func (p *parkedRuns) remove(run machine.ID) {
-	c, ok := p.runs[run]
-	if !ok {
-		return
-	}
-	delete(p.runs, run)
-	p.changed = true
-	if n := p.reasons[c.parkReason]; n.runs > 1 {
-		n.runs--
-	} else {
-		delete(p.reasons, c.parkReason)
-	}
-}
-
-// report tells health how many runs are parked, by reason.
-func (p *parkedRuns) report(h *health) {
-	if !p.changed {
-		return
-	}
-	p.changed = false
-	var list []Trouble
-	for reason, n := range p.reasons {
-		list = append(list, Trouble{
-			What:  fmt.Sprintf("has parked %s of %s", textfmt.Plural(n.runs, "run"), reason.workflow),
-			Since: n.since, Error: reason.why, Works: true, Runs: n.runs,
-		})
-	}
-	slices.SortFunc(list, func(a, b Trouble) int { return cmp.Or(cmp.Compare(b.Runs, a.Runs), cmp.Compare(a.Error, b.Error)) })
-	h.setParked(list[:min(len(list), maxParkReasons)])
-}
-
-// maxParkReasons limits the reasons that health reports.
-const maxParkReasons = 20
-
-// continues reports whether the run continues, because the function is that of the workflow w now,
-// or because what was missing is registered.
-func (p parkedCall) continues(w *Workflow, r *registry) bool {
-	return p.by == nil || p.by != w || p.missing != "" && r.workflow(p.missing) != nil
 }
 
 // launch records that an attempt begins. The handler is called when the record is stored.
-// trial is nil for a step that is not a suspect.
-func (d *dispatcher) launch(run *machine.Run, step int, handler Handler, trial *trial, rec *machine.Record) {
-	d.o.turn.must(rec)
-	d.begin(run, step, handler, trial, rec)
+func (d *dispatcher) launch(t recorder, run *machine.Run, step int, code stepCode, ticket admission.Ticket, rec *machine.Record) *attempt {
+	t.Record(*rec)
+	return d.begin(run, step, code, ticket, rec)
 }
 
 // begin is launch for an attempt whose beginning is recorded.
-func (d *dispatcher) begin(run *machine.Run, step int, handler Handler, trial *trial, rec *machine.Record) {
+func (d *dispatcher) begin(run *machine.Run, step int, code stepCode, ticket admission.Ticket, rec *machine.Record) *attempt {
 	def, state := run.StepDef(step), run.Step(step)
 	a := &attempt{
-		sh: d.sh, key: attemptKey{run.ID, step}, number: rec.Attempt, handler: handler, trial: trial,
+		host: d.host, key: attemptKey{run.ID, step}, number: rec.Attempt, stepCode: code, ticket: ticket,
 		def: run.Def, outputs: slices.Clone(run.Outputs()), silence: def.Heartbeat,
 	}
-	if d.sh.cfg.Propagator != nil {
-		a.trace = run.Trace()
+	if d.process.cfg.Propagator != nil {
+		a.trace = machine.Trace(run)
 	}
 	t := &a.task
-	if run.IsFlow() {
-		a.flow = d.flows[run.ID]
-		a.item, _ = a.flow.ops.get(step)
-		*t = a.flow.task
-		t.Input = nil // the function passes to its operations what they need
-		if t.Step = run.StepName(step); run.IsUndo(step) {
-			t.Step = run.Identity(step)
-		}
-		t.Operation = step
-		if g := a.item.opGroup; g != nil && (g.undoable || g.isUndo) {
-			t.Undos = run.Undos()
-		}
+	if !a.op.IsZero() {
+		*t = a.op.Task(run, step)
 	} else {
-		*t = taskOf(run)
+		*t = flow.TaskOf(run)
 		t.Input, t.Step = slices.Clone(run.Input), def.Name
 	}
 	t.Attempt, t.Attempts, t.Total = int(state.Spent)+1, limit(def.Policy), rec.Attempt
@@ -373,114 +352,55 @@ func (d *dispatcher) begin(run *machine.Run, step int, handler Handler, trial *t
 	a.ctx, a.cancel = context.WithCancelCause(context.Background())
 	d.running[a.key] = a
 	d.launches = append(d.launches, a)
+	return a
 }
 
-// timedOutInQueue returns a handler that only fails. It replaces the handler of a step whose
-// total timeout ended before the attempt could begin.
-func timedOutInQueue(total time.Duration) Handler {
-	return func(context.Context, *Task) ([]byte, error) {
-		return nil, fmt.Errorf("%w: the step's total timeout of %v ended in the queue for a free place; the handler was not called", ErrTimeout, total)
-	}
-}
-
-// limit returns the number of attempts that a policy allows.
-func limit(p retry.Policy) int { return cmp.Or(p.Attempts, 1) }
-
-// act begins and cancels attempts as the turn has decided. The turn must be stored.
-func (d *dispatcher) act() {
+// act begins and cancels attempts as the turn has decided. The turn must be stored, which took that long.
+func (d *dispatcher) act(storing time.Duration) {
 	for i, a := range d.launches {
-		a.storing = d.o.turn.storing
-		d.sh.attempts.Add(1)
-		if a.inline() && !a.flow.stopping && !a.flow.exiting.Load() {
-			a.item.attempts <- a // the function waits for it
-		} else { // deferred calls of the function may take long
-			go a.run()
+		a.storing = storing
+		d.host.running.Add(1)
+		if a.op.IsZero() || !a.op.Pass(a) {
+			go a.Make()
 		}
 		d.launches[i] = nil
 	}
 	d.launches = d.launches[:0]
-	for i, s := range d.flowStops {
-		s.stop(s.cause)
-		d.flowStops[i] = flowStop{}
-	}
-	d.flowStops = d.flowStops[:0]
-	for i, c := range d.calls {
-		d.sh.attempts.Add(1)
-		go c.main()
-		d.calls[i] = nil
-	}
-	d.calls = d.calls[:0]
+	d.calls.Act()
 	for i, s := range d.stops {
 		s.end(s.cause)
 		d.stops[i] = stop{}
 	}
 	d.stops = d.stops[:0]
-	if len(d.errands) > 0 {
-		if d.sh.replay == nil {
-			d.sh.beginErrands(d.errands)
-		}
-		clear(d.errands)
-		d.errands = d.errands[:0]
-	}
-	d.suspects.act()
+	d.admission.Stored()
 }
 
 // conclude records the end of an attempt.
-func (d *dispatcher) conclude(r *machine.Result) {
+func (d *dispatcher) conclude(t recorder, r *machine.Result) {
 	key := attemptKey{r.Run, r.Step}
 	if a := d.running[key]; a != nil && a.number == r.Attempt {
 		delete(d.running, key)
-		a.releasePlace()
+		a.ticket.Give(a.quick)
 		if r.Outcome.Class == retry.ClassStuck {
-			d.noteStuck(stuckHandler{key, r.Attempt}, false)
-			d.leaveStuck(a)
+			d.host.stuck.note(stuckHandler{key, r.Attempt}, false)
+			d.calls.LeaveStuck(t, a.op)
 		}
 	}
-	if rec, ok := d.o.m.Finish(r, d.o.turn.now, d.o.random()); ok {
-		d.o.turn.must(&rec)
-		if run, ok := d.o.m.Run(r.Run); ok && run.IsFlow() {
-			d.opEnded(run, &rec)
+	if rec, ok := d.state.m.Finish(r, t.Now(), t.Random()); ok {
+		t.Record(rec)
+		if run, ok := d.state.m.Run(r.Run); ok && run.IsFlow() {
+			d.calls.OpEnded(t, run, &rec)
 		}
 	}
 }
 
-// noteStuck notes that a handler is stuck, or that a stuck handler has returned. It is called
-// once for each, in any order; the second call removes the handler.
-func (d *dispatcher) noteStuck(h stuckHandler, returned bool) {
-	if _, known := d.stuck[h]; known {
-		delete(d.stuck, h)
-	} else {
-		d.stuck[h] = returned
-	}
-}
-
-// handlerReturned notes that a stuck handler has returned. The goroutine of the handler calls
-// it.
-func (d *dispatcher) handlerReturned(h stuckHandler) {
-	d.stuckNow.Add(-1)
-	select {
-	case d.sh.others <- &request{do: func(*turn) error { d.noteStuck(h, true); return nil }}:
-	case <-d.sh.done:
-	}
-}
-
-// checkStuck returns an error if a stuck handler of the run has not returned: the run must not
-// continue beside it.
-func (d *dispatcher) checkStuck(id machine.ID) error {
-	for h, returned := range d.stuck {
-		if h.run == id && !returned {
-			return fmt.Errorf("%w: an attempt of run %s was given up, but its handler has not returned; wait until it does, or restart the process in which it runs", ErrState, id)
+// stopUndone stops the attempts of operations of a run that undoes them from now on.
+func (d *dispatcher) stopUndone(run *machine.Run) {
+	for n := range run.Live() {
+		if a := d.running[attemptKey{run.ID, n}]; a != nil && n > 0 && !run.Flow().IsUndo(n) {
+			d.stops = append(d.stops, stop{a, flow.ErrUndoing})
 		}
 	}
-	return nil
-}
-
-// progress records the progress of an attempt, if the attempt is running.
-func (d *dispatcher) progress(key attemptKey, attempt int, progress json.RawMessage) error {
-	if rec, ok := d.o.m.Report(key.run, key.step, attempt, progress, d.o.turn.now); ok {
-		d.o.turn.must(&rec)
-	}
-	return nil
 }
 
 // stopAttempts cancels the contexts of all attempts of a run when the turn is stored.
@@ -490,25 +410,20 @@ func (d *dispatcher) stopAttempts(run *machine.Run, cause error) {
 			d.stops = append(d.stops, stop{a, cause})
 		}
 	}
-	if c := d.flows[run.ID]; c != nil {
-		c.stopping = true
-		d.flowStops = append(d.flowStops, flowStop{c, cause})
-	}
+	d.calls.Stop(run.ID, cause)
 }
 
 // releaseAll cancels the contexts of all attempts, because the engine is being closed or
 // another process takes over the shard.
-func (d *dispatcher) releaseAll() {
+func (d *dispatcher) releaseAll(isHandover bool) {
 	cause := ErrShutdown
-	if d.sh.given.Load() {
+	if isHandover {
 		cause = errHandover
 	}
 	for _, a := range d.running {
 		a.end(cause)
 	}
-	for _, c := range d.flows {
-		c.stop(cause)
-	}
+	d.calls.StopAll(cause)
 }
 
 // abandon cancels all attempts and gives back their places, when the owner has stopped. Their
@@ -517,61 +432,39 @@ func (d *dispatcher) abandon() {
 	d.lendPlaces() // for good
 	for _, a := range d.launches {
 		a.ended.Store(true) // its handler was never called
-		a.left.Store(true)
+		a.ticket.Drop()
 	}
 	for _, a := range d.running {
 		a.end(ErrClosed)
 	}
-	for _, c := range d.flows {
-		d.forgetCall(c)
-		c.stop(ErrClosed)
-	}
-	for _, s := range d.flowStops {
-		s.stop(s.cause)
-	}
+	d.calls.Abandon(ErrClosed)
 }
 
 // lendPlaces lets other shards use the places of this shard while it can't store anything: those
 // of attempts and calls of functions that can't begin, and of those that have ended.
 func (d *dispatcher) lendPlaces() {
-	sh := d.sh
 	for _, a := range d.launches {
-		if !a.lent {
-			a.lent = true
-			sh.places.give()
-			sh.quarantine.exit()
-			a.trial.end()
-		}
+		a.ticket.Lend()
 	}
 	for _, a := range d.running {
 		if a.reported.Load() {
-			a.releasePlace()
+			a.ticket.Give(a.quick)
 		}
 	}
-	for _, c := range d.calls {
-		c.lendPlace()
-	}
-	for _, c := range d.flows {
-		if c.ended.Load() {
-			c.lendPlace()
-		}
-	}
-	sh.places.removeShard(sh) // the shard can't use a free place now
-	sh.functions.removeShard(sh)
-	d.suspects.leave()
+	d.calls.Lend()
+	d.admission.Leave()
 }
 
 // reclaimPlaces takes back the places that lendPlaces lent for attempts and calls of functions that
-// begin now, even if none is free. Their handlers wait for those of other attempts: see places.enter.
+// begin now, even if none is free. Their handlers wait for those of other attempts.
 func (d *dispatcher) reclaimPlaces() {
 	for _, a := range d.launches {
-		if a.lent {
-			a.lent = false
-			d.sh.places.reclaim()
-			d.sh.quarantine.reenter()
-		}
+		a.ticket.Reclaim()
 	}
-	for _, c := range d.calls {
-		c.reclaimPlace()
-	}
+	d.calls.Reclaim()
+}
+
+// missingHandler returns why a step whose handler is not registered is parked.
+func missingHandler(run *machine.Run, step int) string {
+	return fmt.Sprintf("step %q waits for the handler %q: deploy code that has it", run.StepName(step), run.StepDef(step).Handler)
 }

@@ -16,6 +16,42 @@
 //
 // A workflow may also be one function with loops, branches and sleeps: see [NewFlow].
 //
+// # What is where
+//
+// Define a workflow:
+//   - of steps: [NewWorkflow], [Step], [Call]
+//   - of a function: [NewFlow], [MustFlow], [CallFunction], [Function], [Operations], [Operation]
+//   - limits, input and what follows: [Timeout], [MaxRuns], [PrepareInput], [CompareArgs], [OnEnd], [OnGiveUp]
+//
+// Say how attempts are made:
+//   - retries: [Policy], [WithPolicy], [MaxLost], [MaxWindows], [HeartbeatTimeout], [Attempts]
+//   - of steps: [After], [Concurrency], [Version]
+//   - of operations: [ForKey], [Parallel], [Labels], [Within], [Detached], [UndoPolicy]
+//
+// In the function of a flow, call operations:
+//   - work: [Do], [Map], [Collect], [Branches], [Branch]
+//   - work that can be undone: [DoUndo], [MapUndo]
+//   - waits: [Sleep], [Await], [Ask]
+//   - other runs: [Child], [Children], [Registered], [Again], [KeepDone]
+//   - values that stay the same: [Now], [Random]
+//   - what people see: [SetStatus], [SetTag], [Skip]
+//   - changes since an earlier version: [Added], [Removed], [Renamed]
+//
+// In a handler, a step or an operation:
+//   - ask and tell: [TaskOf], [Result], [Heartbeat], [Progress], [SaveProgress]
+//   - return more than an error: [Snooze], [SnoozeUntil], [Limited], [LimitedFor], [SpendWindow], [Keep], [Coded]
+//
+// Start runs:
+//   - [Open], [Engine.Start], [Engine.StartRegistered], [Engine.SetSchedules], [ParseCron]
+//   - how: [Key], [At], [In], [RunTimeout], [Source], [StoreWithin]
+//
+// Follow and change runs:
+//   - read: [Engine.Wait], [Engine.Get], [Engine.List], [Output], [Engine.Events]
+//   - send: [Engine.Signal], [Engine.SignalKey], [Engine.Answer], with [ID], [Once] and [SentBy]
+//   - change: [Engine.Cancel], [Engine.Pause], [Engine.Postpone], [Engine.Retry], [Engine.RetryLatest], [Engine.Rerun], [Engine.Replay]
+//
+// Operate a process: [Engine.Stats], [Engine.Troubles], [Engine.Backup], [Engine.Operator], [Examine].
+//
 // # What is promised
 //
 //   - A run whose start was acknowledged runs until it has an outcome, and exactly

@@ -4,18 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"path/filepath"
 	"runtime"
-	"sync"
+	"strings"
 
+	"github.com/tideover/tideover/engine/internal/admission"
+	"github.com/tideover/tideover/engine/internal/goroutine"
+	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/engine/internal/replay"
+	"github.com/tideover/tideover/engine/internal/workflow"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/engine/move"
+	"github.com/tideover/tideover/engine/sqlitelog"
 )
-
-// ErrClosed says that the engine has been closed, or has stopped because of an error.
-var ErrClosed = errors.New("the engine is closed")
 
 // Engine runs workflows. Its methods may be called by several goroutines.
 //
@@ -24,6 +24,7 @@ var ErrClosed = errors.New("the engine is closed")
 // to a shard through the router. The shards do the work.
 type Engine struct {
 	process
+	cfg Config
 	router
 	deadlocks deadlockWatcher
 	log       journal.Log
@@ -33,27 +34,6 @@ type Engine struct {
 	err       error         // why the engine has stopped; valid after done is closed
 }
 
-// process has the data that the engine and all its shards share.
-type process struct {
-	cfg        Config
-	hub        hub
-	handlers   registry
-	places     places
-	functions  places // for calls of functions of flows
-	quarantine quarantine
-	replay     *replay.Log   // not nil: the engine only judges how code would continue one run: see replay.go
-	pens       chan struct{} // semaphore: limits how many views are written at the same time
-	encoders   sync.Pool     // encoders of snapshots, which garbage collections remove from it
-
-	members members                                             // nil without a cluster
-	getRun  func(ctx context.Context, id string) (*Info, error) // reads a run from any shard
-
-	childShard func(ctx context.Context, w *Workflow) (int, error) // the shard of the children of a workflow; nil without a cluster
-	askShard   func(ctx context.Context, shard int, c *call) error
-	askRun     func(ctx context.Context, run string, c *call) (answer, error)
-	cancelRun  func(ctx context.Context, run, by string) error
-}
-
 // Open opens an engine and continues all runs that are not finished. In a cluster it
 // continues the runs of each shard when the shard is assigned to this process.
 func Open(ctx context.Context, cfg Config) (*Engine, error) {
@@ -61,19 +41,17 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
-	e := &Engine{done: make(chan struct{})}
-	e.cfg = cfg
+	e := &Engine{cfg: cfg, done: make(chan struct{})}
+	e.process.cfg = cfg.settings()
 	e.replay, _ = cfg.Log.(*replay.Log)
-	e.getRun, e.askRun, e.cancelRun = e.Get, e.of, e.cancelChain
-	e.router.process = &e.process
+	e.watch = goroutine.Of(ctx)
+	e.router.process, e.peers = &e.process, &e.router
 	e.deadlocks.router = &e.router
 	e.hub.init()
-	e.places.init(cfg.Concurrency)
-	e.functions.total, e.functions.free = cfg.maxFunctions, cfg.maxFunctions
-	e.quarantine.wants, e.quarantine.waiting = map[*shard]int{}, map[*shard]struct{}{}
+	e.process.admission = admission.NewShared(cfg.Concurrency, cfg.maxFunctions)
 	e.deadlocks.waits = map[handlerWait]int{}
-	e.pens = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
-	if err := e.handlers.add(cfg.Workflows, cfg.Handlers, cfg.Functions); err != nil {
+	e.viewWriters = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
+	if err := register(&e.handlers, &cfg); err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
 	e.hub.wanted.Store(cfg.Observer != nil) // before begin: the observer gets the events of attempts that were lost with the last process
@@ -86,7 +64,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	go e.run()
 	if e.replay != nil && !e.replay.Run.IsFlow() {
-		e.replay.Report(e.handlers.judgeSteps(e.replay.Run))
+		e.replay.Report(judgeSteps(&e.handlers, e.replay.Run))
 	}
 	return e, nil
 }
@@ -99,8 +77,7 @@ func (e *Engine) begin(ctx context.Context) (err error) {
 		}
 	}
 	if log, ok := e.log.(journal.Cluster); ok {
-		e.members = log
-		e.cluster, err = join(ctx, e, log)
+		e.cluster, err = join(ctx, &e.process, log)
 	} else {
 		e.alone = newShard(&e.process, 0, 1, e.cfg.Dir)
 		err = e.alone.open(ctx, e.log)
@@ -170,19 +147,17 @@ func (e *Engine) Err() error {
 // call; attempts that were running then count as lost in it. The backup of a cluster is
 // one folder too, and [move.Move] makes a cluster of it again.
 func (e *Engine) Backup(ctx context.Context, dir string) error {
-	_, err := e.BackupWithout(ctx, dir, nil)
+	_, err := e.router.backup(ctx, dir, nil)
 	return err
 }
 
-// BackupWithout is [Engine.Backup] for a cluster that has lost shards: it leaves out the
-// given shards. It fails if one of them can be read, or may become readable later. It
-// returns what was copied, but only for a cluster.
-func (e *Engine) BackupWithout(ctx context.Context, dir string, shards []int) (copied move.Moved, err error) {
-	if e.cluster != nil {
-		copied, err = move.Copy(ctx, e.cluster.log, dir, shards)
+// backup copies all data to the folder, except those of the given shards.
+func (r *router) backup(ctx context.Context, dir string, shards []int) (copied move.Moved, err error) {
+	if r.cluster != nil {
+		copied, err = move.Copy(ctx, r.cluster.log, dir, shards)
 	} else if len(shards) > 0 {
 		err = fmt.Errorf("shard %d %w: this is no cluster", shards[0], move.ErrNotLost)
-	} else if b, ok := e.alone.lease.(journal.Backuper); ok {
+	} else if b, ok := r.alone.lease.(journal.Backuper); ok {
 		err = b.Backup(ctx, dir)
 	} else {
 		err = errors.New("this kind of log does not support backups")
@@ -193,23 +168,27 @@ func (e *Engine) BackupWithout(ctx context.Context, dir string, shards []int) (c
 	return copied, nil
 }
 
-// DiskUsage returns the size in bytes of each file in [Config.Dir], by its path relative
-// to Dir.
-func (e *Engine) DiskUsage() (map[string]int64, error) {
-	sizes := map[string]int64{}
-	err := filepath.WalkDir(e.cfg.Dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
+// openFolder opens the log in the folder cfg.Dir.
+func openFolder(ctx context.Context, cfg Config) (journal.Log, error) {
+	mode := sqlitelog.Full
+	if cfg.Durability == OS {
+		mode = sqlitelog.OS
+	}
+	return sqlitelog.Open(ctx, sqlitelog.Config{Dir: cfg.Dir, Durability: mode, AcceptLoss: cfg.AcceptLoss, CheckEntry: machine.CheckEntry})
+}
+
+// judgeSteps returns the verdict about a run of steps: it is parked at a step without a handler.
+func judgeSteps(r *workflow.Registry, run *machine.Run) (v replay.Verdict) {
+	var missing []string
+	for n, s := range run.Live() {
+		switch {
+		case s.Status == machine.Complete:
+		case r.HasCode(run, n):
+			v.Next = append(v.Next, run.StepName(n))
+		default:
+			missing = append(missing, missingHandler(run, n))
 		}
-		info, err := d.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err == nil {
-			name, _ := filepath.Rel(e.cfg.Dir, path)
-			sizes[name] = info.Size()
-		}
-		return err
-	})
-	return sizes, err
+	}
+	v.Parked = strings.Join(missing, "; ")
+	return v
 }

@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"sync"
@@ -12,20 +14,12 @@ import (
 )
 
 const (
-	followBatch  = 256                    // most events of another process in one answer
 	followPause  = 100 * time.Millisecond // pause between two requests to the same process
-	followWait   = 2 * time.Second        // how long the other process waits for a first event before it answers
 	membersEvery = time.Second            // how often the list of members is read
 )
 
 // followPolicy is the retry policy for a member that does not answer.
 var followPolicy = retry.Must("exponential(200ms..5s) attempts=unlimited")
-
-// remoteEvents is the answer of a process that another process asks for events.
-type remoteEvents struct {
-	Events []retry.Event `json:"events,omitempty"`
-	After  uint64        `json:"after"` // sequence number to ask from next time
-}
 
 // eventFollower adds the events of all other processes of a cluster to the event stream of
 // this process.
@@ -108,10 +102,11 @@ func (f *eventFollower) askEvents(ctx context.Context, id string, after uint64) 
 	ctx, cancel := context.WithTimeout(ctx, 2*followWait)
 	defer cancel()
 	a, err := askMember(ctx, f.log, id, &call{Op: opEvents, After: after})
-	if err == nil && a.Events == nil {
+	events := cmp.Or(a.Events, a.Happened)
+	if err == nil && events == nil {
 		err = errors.New("an answer without events")
 	}
-	return a.Events, err
+	return events, err
 }
 
 // perform answers requests for the events of the process.
@@ -119,41 +114,22 @@ func (f *eventFollower) perform(ctx context.Context, c *call) (a answer, err err
 	if c.Op != opEvents {
 		return a, errCall
 	}
-	a.Events = f.hub.remoteEvents(ctx, c.After)
+	a.Happened = f.hub.remoteEvents(ctx, c.After)
 	return a, nil
 }
 
-// remoteEvents returns events of this process after a sequence number, for another process.
-// It waits up to followWait for the first event.
-func (h *hub) remoteEvents(ctx context.Context, after uint64) *remoteEvents {
-	h.wanted.Store(true)
-	if after == NewEvents {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		return &remoteEvents{After: h.seq}
+// askMember sends a call to a member as a whole, not to one of its shards.
+func askMember(ctx context.Context, log journal.Cluster, id string, c *call) (a answer, err error) {
+	request, err := json.Marshal(c)
+	if err != nil {
+		return a, err
 	}
-	wait := time.NewTimer(followWait)
-	defer wait.Stop()
-	out := &remoteEvents{After: after}
-	for {
-		list, _, more, closed := h.after(out.After, followBatch)
-		for _, ev := range list {
-			if out.After = ev.Seq; ev.Member == "" {
-				out.Events = append(out.Events, ev.Event)
-			}
-		}
-		if len(out.Events) > 0 || closed {
-			return out
-		}
-		if len(list) > 0 {
-			continue // events of other processes: the caller asks those processes itself
-		}
-		select {
-		case <-more:
-		case <-wait.C:
-			return out
-		case <-ctx.Done():
-			return out
-		}
+	text, err := log.Ask(ctx, id, request)
+	if err == nil {
+		err = json.Unmarshal(text, &a)
 	}
+	if err == nil {
+		err = a.Error.err()
+	}
+	return a, err
 }

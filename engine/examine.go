@@ -14,10 +14,7 @@ import (
 	"github.com/tideover/tideover/engine/sqlitelog"
 )
 
-const (
-	restoreFolder = "restore a backup, which replaces the whole folder"
-	notStarted    = "the server does not start with it"
-)
+const notStarted = "the server does not start with it"
 
 // Examine reads the log and the snapshots in the folder [Config.Dir] of an engine, and returns what is
 // wrong with them. deep also reads the archives and the view. It changes nothing. An engine may use the

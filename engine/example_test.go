@@ -227,3 +227,67 @@ func ExampleEngine_Pause() {
 	// <nil>
 	// succeeded
 }
+
+func ExampleNewFlow() {
+	count := func(_ context.Context, item string) (int, error) { return len(item), nil }
+	stock := engine.MustFlow("stock", func(f *engine.Flow, items []string) (int, error) {
+		counts, err := engine.Map(f, "count", items, count, engine.Parallel(2), engine.Policy("fixed(1s) attempts=3"))
+		sum := 0
+		for _, n := range counts {
+			sum += n
+		}
+		return sum, err
+	})
+	ctx := context.Background()
+	eng := open()
+	defer eng.Close(ctx)
+	run := must(must(eng.Start(ctx, stock, []string{"lamp", "chair"})).Wait(ctx))
+	fmt.Println(must(engine.Output[int](run)))
+	// Output: 9
+}
+
+func ExampleAwait() {
+	order := engine.MustFlow("order", func(f *engine.Flow, _ string) (string, error) {
+		amount, err := engine.Await[int](f, "paid", engine.Within(48*time.Hour))
+		if errors.Is(err, engine.ErrNoEvent) {
+			return "not paid in time", nil
+		}
+		return fmt.Sprintf("%d EUR", amount), err
+	})
+	ctx := context.Background()
+	eng := open()
+	defer eng.Close(ctx)
+	s := must(eng.Start(ctx, order, "4711"))
+	if err := eng.Signal(ctx, s.ID, "paid", 30); err != nil {
+		panic(err)
+	}
+	fmt.Println(must(engine.Output[string](must(s.Wait(ctx)))))
+	// Output: 30 EUR
+}
+
+func ExampleAttempts() {
+	often := engine.Attempts(engine.Policy("fixed(1s) attempts=9"), engine.MaxLost(5))
+	one := func(context.Context) (int, error) { return 1, nil }
+	each := func(_ context.Context, n int) (int, error) { return n * n, nil }
+	squares := engine.MustFlow("squares", func(f *engine.Flow, _ int) ([]int, error) {
+		first, err := engine.Do(f, "one", one, often)
+		if err != nil {
+			return nil, err
+		}
+		return engine.Map(f, "square", []int{first, 2, 3}, each, often, engine.Parallel(3))
+	})
+	ctx := context.Background()
+	eng := open()
+	defer eng.Close(ctx)
+	fmt.Println(must(engine.Output[[]int](must(must(eng.Start(ctx, squares, 0)).Wait(ctx)))))
+	// Output: [1 4 9]
+}
+
+func ExampleEngine_Operator() {
+	ctx := context.Background()
+	eng := open()
+	defer eng.Close(ctx)
+	stats, shards, err := eng.Operator().OwnStats(ctx)
+	fmt.Println(stats.Running, shards, err)
+	// Output: 0 1 <nil>
+}

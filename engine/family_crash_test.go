@@ -62,12 +62,12 @@ func (w *witness) sure(ctx context.Context, key string) (string, error) {
 func (w *witness) family(f *Flow, key string, member *Workflow) (string, error) {
 	op := func(ctx context.Context) (string, error) { return w.sure(ctx, key) }
 	undo := func(ctx context.Context, _ *string) error { _, err := w.sure(ctx, key); return err }
-	opts := []StepOption{Policy(crashPolicy), MaxLost(50)}
-	if _, err := DoUndo(f, "r", op, undo, opts...); err != nil {
+	often := Attempts(Policy(crashPolicy), MaxLost(50))
+	if _, err := DoUndo(f, "r", op, undo, often); err != nil {
 		return "", err
 	}
 	_, err := MapUndo(f, "s", []int{1, 2}, func(ctx context.Context, _ int) (string, error) { return op(ctx) },
-		func(ctx context.Context, _ int, v *string) error { return undo(ctx, v) }, opts...)
+		func(ctx context.Context, _ int, v *string) error { return undo(ctx, v) }, often)
 	if err != nil {
 		return "", err
 	}
@@ -76,7 +76,7 @@ func (w *witness) family(f *Flow, key string, member *Workflow) (string, error) 
 		if _, err := Await[int](f, "go", nth); err != nil {
 			return "", err
 		}
-		if _, err := Do(f, "b", op, append(opts, nth)...); err != nil {
+		if _, err := Do(f, "b", op, often, nth); err != nil {
 			return "", err
 		}
 	}
@@ -97,7 +97,7 @@ func (w *witness) family(f *Flow, key string, member *Workflow) (string, error) 
 		_, err := Child[string](f, "late", member, key+"/late")
 		return "", err
 	}
-	return Do(f, "z", op, opts...)
+	return Do(f, "z", op, often)
 }
 
 // member is the function of the children.

@@ -73,15 +73,14 @@ func TestCancelWhenTheFunctionHasReturned(t *testing.T) {
 			id := must(e.Start(t.Context(), w, 1)).ID
 			synctest.Wait()
 			run := must(machine.ParseID(id))
-			err := e.router.alone.do(t.Context(), func(t *turn) error {
-				c := t.o.sh.dispatcher.flows[run]
+			err := e.router.alone.do(t.Context(), func(t recorder) error {
 				close(release)
-				for !c.ended.Load() { // the owner's goroutine is here, so the end of the call waits
+				for !e.router.alone.dispatcher.calls.HasEnded(run) { // the owner's goroutine is here, so the end of the call waits
 					runtime.Gosched()
 				}
-				rec, err := t.o.m.Cancel(run, "tester", t.now)
+				rec, err := t.State().Cancel(run, "tester", t.Now())
 				if err == nil {
-					t.must(&rec)
+					t.Record(rec)
 				}
 				return err
 			})

@@ -334,7 +334,7 @@ func soak(t *testing.T, duration, pause time.Duration, uptime func() (time.Durat
 
 func usage(t *testing.T, e *Engine) (sum int64) {
 	t.Helper()
-	for size := range maps.Values(must(e.DiskUsage())) {
+	for size := range maps.Values(must(e.Operator().DiskUsage())) {
 		sum += size
 	}
 	return sum

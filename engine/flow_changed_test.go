@@ -35,7 +35,7 @@ func before(executed *executions) *engine.Workflow {
 	}, engine.Function(engine.Version("1")))
 }
 
-func counted(f *engine.Flow, x *executions, name string, opts ...engine.StepOption) (string, error) {
+func counted(f *engine.Flow, x *executions, name string, opts ...engine.DoOption) (string, error) {
 	return engine.Do(f, name, func(context.Context) (string, error) {
 		x.add(name)
 		return name, nil

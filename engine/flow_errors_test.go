@@ -340,7 +340,7 @@ func TestFlowInputsAndOutputs(t *testing.T) {
 func TestFlowOperationsAreLikeSteps(t *testing.T) {
 	var tries atomic.Int32
 	var tasks []engine.Task
-	op := func(attempt func(ctx context.Context, n int32) error, opts ...engine.StepOption) *engine.Workflow {
+	op := func(attempt func(ctx context.Context, n int32) error, opts ...engine.DoOption) *engine.Workflow {
 		return engine.MustFlow("like", func(f *engine.Flow, _ int) (string, error) {
 			return engine.Do(f, "op", func(ctx context.Context) (string, error) {
 				task, _ := engine.TaskOf(ctx)

@@ -65,8 +65,8 @@ func TestFanOutOfTenThousandIsRecorded(t *testing.T) {
 		t.Errorf("%d calls of the function and %d operations; want at most 3, and %d", calls, done, n)
 	}
 	recorded := map[string]string{}
-	stored := must(e.alone.queries.load(t.Context(), run.ID)) // Info has only some of so many
-	for res := range machine.ReadResults(stored.Results()) {
+	stored := must(queries{e.alone}.load(t.Context(), run.ID)) // Info has only some of so many
+	for res := range machine.ReadResults(stored.Flow().Results()) {
 		if name, item := strings.CutPrefix(res.Name, "item:"); item && res.Reason == 0 {
 			recorded[name] = string(res.Data)
 		}

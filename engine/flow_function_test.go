@@ -203,18 +203,7 @@ func TestResultIsNotEscaped(t *testing.T) {
 	wantRun(t, run, engine.StateSucceeded, fmt.Sprint(200<<10+2))
 }
 
-// A declared operation refuses the options that have no effect on it, by name.
 func TestOptionsOfADeclaredOperation(t *testing.T) {
-	for name, opt := range map[string]engine.StepOption{
-		"Version": engine.Version("2"), "ForKey": engine.ForKey("k"), "Parallel": engine.Parallel(2), "Within": engine.Within(time.Hour), "Detached": engine.Detached(),
-		"UndoPolicy": engine.UndoPolicy("fixed(1s) attempts=2"), "HeartbeatTimeout": engine.HeartbeatTimeout(time.Minute), "MaxWindows": engine.MaxWindows(3),
-		"Labels": engine.Labels(strconv.Itoa),
-	} {
-		_, err := engine.NewWorkflow("w", engine.CallFunction("f", nil), engine.Operation("a", "run", opt))
-		if want := `operation "a": ` + name + `: only After, Policy, WithPolicy, MaxLost and Concurrency are options`; err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", name, err, want)
-		}
-	}
 	_, err := engine.NewWorkflow("w", engine.CallFunction("f", nil),
 		engine.Operation("b", "run"), engine.Operation("a", "run", engine.After("b"), engine.Policy("fixed(1s) attempts=2"), engine.MaxLost(3), engine.Concurrency(2)))
 	if err != nil {

@@ -82,7 +82,7 @@ func value[T any](v T) func(context.Context) (T, error) {
 }
 
 // do fails the function's run if the operation fails: most functions of the tests need no more.
-func do(f *engine.Flow, name string, opts ...engine.StepOption) error {
+func do(f *engine.Flow, name string, opts ...engine.DoOption) error {
 	_, err := engine.Do(f, name, value("done"), opts...)
 	return err
 }

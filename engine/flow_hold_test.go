@@ -265,7 +265,7 @@ func TestARunContinuesWhereItsOperationIsRemoved(t *testing.T) {
 //
 // real clock: enginetest.Test runs the deploys in a bubble
 func TestARunGetsTheSignalOfItsRenamedAwait(t *testing.T) {
-	version := func(name string, edit func(f *engine.Flow), opts ...engine.StepOption) *engine.Workflow {
+	version := func(name string, edit func(f *engine.Flow), opts ...engine.AwaitOption) *engine.Workflow {
 		return engine.MustFlow("stands", func(f *engine.Flow, _ int) (string, error) {
 			edit(f)
 			got, err := engine.Await[string](f, name, opts...)

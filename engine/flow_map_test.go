@@ -207,11 +207,11 @@ func TestFlowLimits(t *testing.T) {
 		w    *engine.Workflow
 		want []engine.OpError
 	}{
-		{many, []engine.OpError{{"one-more", "too-many-operations", count}, {"another", "too-many-operations", count}}},
-		{fan, []engine.OpError{{"m", "too-many-operations", count}}},
-		{wide, []engine.OpError{{"m", "too-many-operations", count}}},
-		{large, []engine.OpError{{"one-more", "too-large", "the results of the run would have more than 32 MiB; store them elsewhere and return references"}}},
-		{single, []engine.OpError{{"part", retry.StopPermanent.String(), "result of the operation: 262146 bytes, at most 262144 can be stored; store it elsewhere and return a reference"}}},
+		{many, []engine.OpError{{Name: "one-more", Code: "too-many-operations", Text: count}, {Name: "another", Code: "too-many-operations", Text: count}}},
+		{fan, []engine.OpError{{Name: "m", Code: "too-many-operations", Text: count}}},
+		{wide, []engine.OpError{{Name: "m", Code: "too-many-operations", Text: count}}},
+		{large, []engine.OpError{{Name: "one-more", Code: "too-large", Text: "the results of the run would have more than 32 MiB; store them elsewhere and return references"}}},
+		{single, []engine.OpError{{Name: "part", Code: retry.StopPermanent.String(), Text: "result of the operation: 262146 bytes, at most 262144 can be stored; store it elsewhere and return a reference"}}},
 	}
 	for _, test := range tests {
 		t.Run(test.w.Name(), func(t *testing.T) {

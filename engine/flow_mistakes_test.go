@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,14 +14,14 @@ import (
 
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/enginetest"
-	"github.com/tideover/tideover/engine/internal/goroutine"
+	"github.com/tideover/tideover/engine/journal/memlog"
+	"github.com/tideover/tideover/retry"
 )
 
 // Each mistake parks the run with a message that names the operation. Code without the mistake
 // finishes the run.
 func TestFlowMistakes(t *testing.T) {
 	flow := func(do func(*engine.Flow, int) (string, error)) *engine.Workflow { return engine.MustFlow("wrong", do) }
-	nothing := func(context.Context) (int, error) { return 0, nil }
 	tests := []struct {
 		name string
 		want string
@@ -159,19 +159,6 @@ func TestFlowMistakes(t *testing.T) {
 		{name: "a policy that does not exist", want: "operation a: policy: ", do: func(f *engine.Flow, _ int) (string, error) {
 			return "", do(f, "a", engine.Policy("sometimes(1s)"))
 		}},
-		{name: "options of steps", want: "operation a: after: an operation begins when the function calls it", do: func(f *engine.Flow, _ int) (string, error) {
-			return "", do(f, "a", engine.After("b"))
-		}},
-		{name: "a limit of attempts at once", want: "operation a: concurrency: ", do: func(f *engine.Flow, _ int) (string, error) {
-			return "", do(f, "a", engine.Concurrency(1))
-		}},
-		{name: "a version of an operation", want: "operation a: version: use the option of the function", do: func(f *engine.Flow, _ int) (string, error) {
-			return "", do(f, "a", engine.Version("2"))
-		}},
-		{name: "Parallel without a map", want: "operation a: parallel: only Map, Collect and Children have this option", do: func(f *engine.Flow, _ int) (string, error) {
-			_, err := engine.Do(f, "a", nothing, engine.Parallel(2))
-			return "", err
-		}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -207,6 +194,73 @@ func TestFlowMistakes(t *testing.T) {
 				}
 				wantRun(t, endOfFlow(t, e, id), "succeeded", "repaired")
 			}, wrong)
+		})
+	}
+}
+
+// Without package enginetest, no goroutine is told apart. An operation that is called before the last one of
+// its flow is over is still found.
+func TestOverlappingOperations(t *testing.T) {
+	const overlap = "operation b: called before the last operation of the flow is over"
+	tests := []struct {
+		name, want string
+		is         error
+		do         func(*engine.Flow) error
+	}{
+		{"a flow inside an operation", overlap, engine.ErrFlowInOperation, func(f *engine.Flow) error {
+			_, err := engine.Do(f, "a", func(context.Context) (int, error) { return 1, retry.Permanent(do(f, "b")) })
+			return err
+		}},
+		{"a flow inside an operation of a branch", overlap, engine.ErrFlowInOperation, func(f *engine.Flow) error {
+			return engine.Branches(f, engine.Branch("x", func(f *engine.Flow) error {
+				_, err := engine.Do(f, "a", func(context.Context) (int, error) { return 1, retry.Permanent(do(f, "b")) })
+				return err
+			}))
+		}},
+		{"a second goroutine beside an operation", overlap, engine.ErrSecondGoroutine, func(f *engine.Flow) error {
+			result := make(chan error, 1)
+			_, err := engine.Do(f, "a", func(context.Context) (int, error) {
+				go func() { result <- do(f, "b") }()
+				return 1, <-result
+			}, engine.Policy("fixed(1s) attempts=1"))
+			return err
+		}},
+		{"the flow of the function in a branch", "operation b: called with the flow of another branch", engine.ErrOtherBranch, func(f *engine.Flow) error {
+			return engine.Branches(f, engine.Branch("x", func(*engine.Flow) error { return do(f, "b") }))
+		}},
+		{"the flow of a branch in another one", overlap, engine.ErrOtherBranch, func(f *engine.Flow) error {
+			var kept *engine.Flow
+			return engine.Branches(f,
+				engine.Branch("x", func(f *engine.Flow) error { kept = f; return engine.Sleep(f, "s", time.Hour) }),
+				engine.Branch("y", func(*engine.Flow) error { return do(kept, "b") }))
+		}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var got error
+				w := engine.MustFlow("wrong", func(f *engine.Flow, _ int) (string, error) {
+					got = test.do(f)
+					return "ok", nil
+				})
+				e, err := engine.Open(t.Context(), engine.Config{Log: new(memlog.Store).Open(), Workflows: []*engine.Workflow{w}, Logger: slog.New(slog.DiscardHandler)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = e.Close(context.Background()) }()
+				s, err := e.Start(t.Context(), w, 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				run, err := e.Get(t.Context(), s.ID)
+				if err != nil || run.State != engine.StateNeedsHandler || !strings.HasPrefix(run.Error, test.want) {
+					t.Errorf("the run is %s: %q, %v", run.State, run.Error, err)
+				}
+				if got != nil && !errors.Is(got, test.is) && !strings.Contains(got.Error(), test.want) { // the failure of an operation has only the text
+					t.Errorf("the function got %v", got)
+				}
+			})
 		})
 	}
 }
@@ -310,9 +364,6 @@ func TestFlowUsedAfterItsEnd(t *testing.T) {
 // The goroutine of another function is a second goroutine, too.
 func TestFlowUsedByAnotherFunction(t *testing.T) {
 	t.Parallel()
-	if goroutine.ID() == 0 {
-		t.Skip("goroutines can't be told apart on this processor")
-	}
 	lent, result := make(chan *engine.Flow), make(chan error)
 	lender := engine.MustFlow("lender", func(f *engine.Flow, _ int) (string, error) {
 		lent <- f
@@ -347,14 +398,8 @@ func TestFlowWithWrongParts(t *testing.T) {
 		{"a function without a flow", "function: only a workflow that NewFlow makes has one", func() (*engine.Workflow, error) {
 			return engine.NewWorkflow("w", engine.Step("a", step), engine.Function(engine.MaxLost(1)))
 		}},
-		{"a limit of the function", "use MaxRuns to limit the runs", func() (*engine.Workflow, error) {
-			return engine.NewFlow("w", ok, engine.Function(engine.Concurrency(1)))
-		}},
 		{"a timeout of the function", "total-timeout", func() (*engine.Workflow, error) {
 			return engine.NewFlow("w", ok, engine.Function(engine.Policy("fixed(1s) total-timeout=1m")))
-		}},
-		{"options of operations for a step", "ForKey, Labels: only the operations of a flow have such options", func() (*engine.Workflow, error) {
-			return engine.NewWorkflow("w", engine.Step("a", step, engine.ForKey("k"), engine.Labels(strconv.Itoa)))
 		}},
 		{"an input that can't be stored", "can't be stored as JSON", func() (*engine.Workflow, error) {
 			return engine.NewFlow("w", func(*engine.Flow, chan int) (int, error) { return 0, nil })

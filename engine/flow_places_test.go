@@ -104,9 +104,7 @@ func TestFlowFunctionsAtOnce(t *testing.T) {
 		var tries [12]atomic.Int32
 		var e *Engine
 		w := MustFlow("many", func(f *Flow, n int) (int, error) {
-			e.functions.mu.Lock()
-			taken.note(int32(e.functions.total - e.functions.free))
-			e.functions.mu.Unlock()
+			taken.note(int32(2 - e.process.admission.Counts().Calls))
 			_, err := Do(f, "op", func(context.Context) (int, error) {
 				if tries[n].Add(1) == 1 {
 					return 0, errors.New("not yet")
@@ -138,7 +136,7 @@ func TestFlowFunctionsAtOnce(t *testing.T) {
 		if took := time.Since(begin); took > 2*time.Hour {
 			t.Errorf("the runs took %v", took)
 		}
-		if free := e.functions.free; free != 2 {
+		if free := e.process.admission.Counts().Calls; free != 2 {
 			t.Errorf("%d places of functions are free, want 2", free)
 		}
 	})
@@ -375,7 +373,7 @@ func TestFlowOperationsShareTheirDefinition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := MustFlow("names", func(f *Flow, n int) (int, error) {
 			for i := range 100 {
-				opts := []StepOption{ForKey(fmt.Sprint(i))}
+				opts := []DoOption{ForKey(fmt.Sprint(i))}
 				if i%2 == 0 {
 					opts = append(opts, Policy("fixed(5s) attempts=2"))
 				}
@@ -391,8 +389,8 @@ func TestFlowOperationsShareTheirDefinition(t *testing.T) {
 				t.Fatalf("%s: %s", i.State, i.Error)
 			}
 		}
-		n := must(ask(t.Context(), e.router.shards()[0], func(turn *turn) (n int, err error) {
-			for range turn.o.m.Definitions() {
+		n := must(ask(t.Context(), &e.router.shards()[0].requests, func(turn recorder) (n int, err error) {
+			for range turn.State().Definitions() {
 				n++
 			}
 			return n, nil

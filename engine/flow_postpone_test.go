@@ -70,7 +70,7 @@ func testBeforeTheNextOperation(t *testing.T, what string, interrupt func(ctx co
 
 				// One turn of the owner handles the command, and then what follows the release.
 				gate := make(chan struct{})
-				go func() { _ = e.router.shards()[0].do(context.Background(), func(*turn) error { <-gate; return nil }) }()
+				go func() { _ = e.router.shards()[0].do(context.Background(), func(recorder) error { <-gate; return nil }) }()
 				synctest.Wait()
 				interrupted := make(chan error, 1)
 				go func() { interrupted <- interrupt(context.Background(), e, run.ID, at) }()

@@ -160,15 +160,6 @@ func TestLabelsOfItems(t *testing.T) {
 			}
 		}
 	}, w)
-	refused := engine.MustFlow("refused", func(f *engine.Flow, _ int) (int, error) {
-		return engine.Do(f, "one", value(1), engine.Labels(func(int) string { return "" }))
-	})
-	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
-		id := startFlow(t, e, refused, 1)
-		if run := flowRun(t, e, id); !strings.Contains(run.Error, "labels: only Map") {
-			t.Errorf("labels of one operation: %s: %s", run.State, run.Error)
-		}
-	}, refused)
 }
 
 // TestDeclaredOperationsOfARun keeps the operations that the workflow declared when the run began.

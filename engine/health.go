@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"sync"
@@ -25,16 +26,19 @@ type health struct {
 	parked   []Trouble                 // runs that wait for other code, by reason
 	wrong    error                     // an internal error that stops the shard; nil if there is none
 	logged   logsample.Sampler[string] // limits repeated log lines, by message
-	cfg      *Config
+	log      *slog.Logger
+	redact   func(string) string
 }
 
-// init sets the config, and limits each message of logError to one in a minute.
-func (h *health) init(cfg *Config) { h.cfg, h.logged.Every = cfg, time.Minute }
+// init limits each message of logError to one in a minute.
+func (h *health) init(log *slog.Logger, redact func(string) string) {
+	h.log, h.redact, h.logged.Every = log, redact, time.Minute
+}
 
 // logError logs an error, at most once a minute for each message.
 func (h *health) logError(message string, args ...any) {
 	if ok, _ := h.logged.Allow(message, time.Now()); ok {
-		h.cfg.Logger.Error(message, args...)
+		h.log.Error(message, args...)
 	}
 }
 
@@ -151,7 +155,7 @@ func (h *health) lost(list []journal.Loss) {
 		if time.Since(l.At) > shownFor {
 			continue
 		}
-		h.cfg.Logger.Warn("the log has lost acknowledged entries", "loss", l.String(), "recorded", l.At, "because", l.Why)
+		h.log.Warn("the log has lost acknowledged entries", "loss", l.String(), "recorded", l.At, "because", l.Why)
 		h.lose(Trouble{
 			What: "the log has lost acknowledged entries: runs may be missing, or in an earlier state", Since: l.At, Error: l.String() + "; " + l.Why,
 			Do: "restore a backup that has these entries, or start the missing runs again",
@@ -189,24 +193,13 @@ func (h *health) fatal() error {
 	return h.wrong
 }
 
-// Trouble is a problem that keeps the engine from working, unless Works is true. Warnings have the
-// same form.
-type Trouble struct {
-	What  string    `json:"what"` // what the engine can't do
-	Since time.Time `json:"since"`
-	Error string    `json:"error"`
-	Works bool      `json:"works,omitempty"` // the engine works, although a promise may be broken
-	Do    string    `json:"do,omitempty"`    // what to do about it; empty if the error says it
-	Runs  int       `json:"runs,omitempty"`  // number of runs that wait for other code for this reason; 0 for other problems
-}
-
 // list returns the current troubles of the shard.
 func (h *health) list() (list []Trouble) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i, what := range [...]string{"can't store what happens", "can't write the view", "can't write a snapshot", "can't go on: attempts wait for runs that can't begin (deadlock)", "can't read an archive of finished runs"} {
 		if t := h.troubles[i]; t.err != nil {
-			list = append(list, Trouble{What: what, Since: t.since, Error: h.cfg.Redact(t.err.Error())})
+			list = append(list, Trouble{What: what, Since: t.since, Error: h.redact(t.err.Error())})
 		}
 	}
 	if t := h.clock; t.err != nil && time.Now().Before(h.clockEnd) {
@@ -221,7 +214,7 @@ func (h *health) listWarnings() []Trouble {
 	defer h.mu.Unlock()
 	list := slices.Concat(h.losses, h.warnings, h.blocked)
 	for i := range list {
-		list[i].Error = h.cfg.Redact(list[i].Error)
+		list[i].Error = h.redact(list[i].Error)
 	}
 	return list
 }

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tideover/tideover/engine/internal/workflow"
 	"github.com/tideover/tideover/engine/journal/memlog"
 	"github.com/tideover/tideover/retry"
 )
@@ -219,7 +220,7 @@ func TestRetryLatestOfGoFunctions(t *testing.T) {
 			t.Fatal(err)
 		}
 		next := must(e.RetryLatest(t.Context(), run.ID, Latest{}, "me"))
-		if i := waited(t, next); i.State != StateSucceeded || string(i.Output) != "30" || calls != 1 || !sameJSON(i.Input, []byte(`{"ID": 1, "Size": 3}`)) {
+		if i := waited(t, next); i.State != StateSucceeded || string(i.Output) != "30" || calls != 1 || !workflow.SameJSON(i.Input, []byte(`{"ID": 1, "Size": 3}`)) {
 			t.Errorf("the run is %s: %s, with the input %s, after %d calls of the first step", i.State, i.Output, i.Input, calls)
 		}
 		if err := e.Register(must(NewWorkflow("go", fill, Step("first", first, Version("2")), second))); err != nil {

@@ -65,7 +65,7 @@ func TestArchivesOfASource(t *testing.T) {
 			var runs []byte
 			for _, r := range f.Machine.All() {
 				if r.Finished() {
-					runs = r.Encode(runs)
+					runs = machine.EncodeRun(r, runs)
 				}
 			}
 			if runs == nil {

@@ -287,7 +287,7 @@ func TestAnotherOwnerInTheMiddleOfAMove(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			from, to := &foreign{rooms: copied(t, folder(t, h.dir))}, &foreign{rooms: newRooms(2)}
-			from.say = &machine.Record{Kind: machine.Cron, At: 1, Due: 2, Text: "of another process", Data: []byte("{}")}
+			from.say = new(machine.SetSchedule(machine.Schedule{Name: "of another process", Due: 2, Data: []byte("{}")}, 1))
 			_, err := move.Move(t.Context(), from, to, move.Options{Progress: func(p move.Progress) {
 				if p.Stage == test.stage && p.Done == p.Total {
 					from.intrude.Store(test.source)

@@ -193,7 +193,7 @@ func TestMoveToSeveralShardsAndBack(t *testing.T) {
 // Runs that were moved to a cluster continue as if they had been started there.
 func TestMoveToAClusterAndBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, began := newErrands(), time.Now()
+		r, began := newDeliveries(), time.Now()
 		home, cluster, back := new(memlog.Store), &memlog.Store{Shards: 8}, new(memlog.Store)
 		e := r.open(t, home.Open())
 		ids := r.begin(t, e)

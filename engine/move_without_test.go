@@ -204,7 +204,7 @@ func backupWithoutLostShards(t *testing.T) {
 	a := joined(t, s, "b", Config{Workflows: []*Workflow{w}})
 	settled(t, a)
 	dir := filepath.Join(t.TempDir(), "copy")
-	if _, err := a.BackupWithout(t.Context(), dir, []int{3}); err == nil || !strings.Contains(err.Error(), "shard 3 of the source can't be left out: it can be read") {
+	if _, err := a.Operator().BackupWithout(t.Context(), dir, []int{3}); err == nil || !strings.Contains(err.Error(), "shard 3 of the source can't be left out: it can be read") {
 		t.Errorf("BackupWithout a shard that can be read = %v", err)
 	}
 	a.log.Disturb(failing(errDeleted, 3))
@@ -213,14 +213,14 @@ func backupWithoutLostShards(t *testing.T) {
 		t.Errorf("Backup = %v; want that shard 3 is lost", err)
 	}
 	want := 60 - at[3]
-	copied := must(a.BackupWithout(t.Context(), dir, []int{3}))
+	copied := must(a.Operator().BackupWithout(t.Context(), dir, []int{3}))
 	if len(copied.LeftOut) != 1 || copied.LeftOut[0].Shard != 3 || copied.Runs["succeeded"] != want || copied.FromShards != 4 {
 		t.Errorf("BackupWithout = %+v; want %d runs, without shard 3", copied, want)
 	}
 	a.log.Disturb(nil)
 	e := opened(t, Config{Dir: dir, Workflows: []*Workflow{w}, uptime: noUptime})
 	lists(t, e, want)
-	if _, err := e.BackupWithout(t.Context(), t.TempDir(), []int{0}); err == nil || !strings.Contains(err.Error(), "this is no cluster") {
+	if _, err := e.Operator().BackupWithout(t.Context(), t.TempDir(), []int{0}); err == nil || !strings.Contains(err.Error(), "this is no cluster") {
 		t.Errorf("BackupWithout of a folder = %v", err)
 	}
 }

@@ -23,7 +23,7 @@ func TestOwnStatsAddUp(t *testing.T) {
 		time.Sleep(time.Minute)
 		var queued, running, shards int
 		for _, m := range []*member{a, b} {
-			own, n, err := m.OwnStats(t.Context())
+			own, n, err := m.Operator().OwnStats(t.Context())
 			if err != nil || n == 0 || own.Running != 1 || own.Oldest == nil || time.Since(*own.Oldest) < time.Minute {
 				t.Errorf("%s: %+v of %d shards, %v", m.log.Member(), own, n, err)
 			}
@@ -40,7 +40,7 @@ func TestOwnStatsOfOneAreAll(t *testing.T) {
 	t.Parallel()
 	e := must(Open(t.Context(), Config{Dir: t.TempDir(), Logger: quiet()}))
 	defer func() { _ = e.Close(context.Background()) }()
-	if s, shards, err := e.OwnStats(t.Context()); err != nil || shards != 1 || s.Queued != 0 || s.Oldest != nil {
+	if s, shards, err := e.Operator().OwnStats(t.Context()); err != nil || shards != 1 || s.Queued != 0 || s.Oldest != nil {
 		t.Errorf("OwnStats() = %+v, %d, %v", s, shards, err)
 	}
 }

@@ -16,7 +16,7 @@ import (
 // coldRuns returns how many runs are cold.
 func coldRuns(t *testing.T, e *Engine) (n int) {
 	t.Helper()
-	if err := e.alone.do(context.Background(), func(*turn) error {
+	if err := e.alone.do(context.Background(), func(recorder) error {
 		for _, r := range e.alone.owner.m.All() {
 			if r.IsCold() {
 				n++

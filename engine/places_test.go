@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tideover/tideover/engine/internal/admission"
 	"github.com/tideover/tideover/engine/journal/memlog"
 )
 
@@ -25,9 +26,7 @@ func (h *limitedHandler) handle(ctx context.Context, _ int) (int, error) {
 	h.mu.Lock()
 	h.running++
 	h.most = max(h.most, h.running)
-	h.m.places.mu.Lock()
-	h.ahead = h.ahead || h.m.places.free < 0
-	h.m.places.mu.Unlock()
+	h.ahead = h.ahead || h.m.process.admission.Counts().Attempts < 0
 	wait := h.wait
 	h.mu.Unlock()
 	select {
@@ -97,8 +96,8 @@ func TestQuickHandlersDoNotWaitForTheLog(t *testing.T) {
 		if h.most > 4 || h.done != 1000 {
 			t.Errorf("%d handlers ran at once, %d in all; want at most 4, and 1000 in all", h.most, h.done)
 		}
-		if p := &h.m.places; p.free != 4 || len(p.handlers) > 0 {
-			t.Errorf("%d places are free, %d handlers run", p.free, len(p.handlers))
+		if n := h.m.process.admission.Counts(); n.Attempts != 4 || n.Handlers > 0 {
+			t.Errorf("%d places are free, %d handlers run", n.Attempts, n.Handlers)
 		}
 	})
 }
@@ -136,8 +135,14 @@ func TestAnAttemptThatWaitsForAHandlerIsCanceled(t *testing.T) {
 	together(t, func(t *testing.T, s *memlog.Store) {
 		h := &limitedHandler{wait: time.Minute}
 		w := slowStore(t, s, h)
-		for range 4 {
-			_ = h.m.places.enter(t.Context()) // as four handlers that run
+		a := admission.New(h.m.process.admission, nil, func(string, string) (int, int) { return 0, 0 })
+		var tickets [4]admission.Ticket // of four handlers that run
+		for i := range tickets {
+			tickets[i], _ = a.Take(false)
+			if err := tickets[i].Enter(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			tickets[i].Lend()
 		}
 		r := started(t, h.m.Engine, w, 1)
 		time.Sleep(100 * time.Millisecond)
@@ -145,11 +150,11 @@ func TestAnAttemptThatWaitsForAHandlerIsCanceled(t *testing.T) {
 			t.Fatal(err)
 		}
 		begin := time.Now()
-		if i := waited(t, r); i.State != StateCanceled || time.Since(begin) >= enterWait/2 || h.most > 0 {
+		if i := waited(t, r); i.State != StateCanceled || time.Since(begin) >= time.Second/2 || h.most > 0 {
 			t.Errorf("the run is %s after %v, and %d handlers were called; want canceled, at once, none", i.State, time.Since(begin), h.most)
 		}
-		for range 4 {
-			h.m.places.leave()
+		for i := range tickets {
+			tickets[i].Leave()
 		}
 	})
 }

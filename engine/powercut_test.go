@@ -240,7 +240,7 @@ func (p *powerTest) drain() {
 		}
 	}
 	drivers.Wait()
-	testwait.Until(p.t, "the end of all runs is reported", func() bool { return len(must(e.Stats(ctx)).open("told")) == 0 })
+	testwait.Until(p.t, "the end of all runs is reported", func() bool { return len(openRuns(must(e.Stats(ctx)), "told")) == 0 })
 	if err := errors.Join(d.flows.countMembers(ctx, e), e.Close(ctx)); err != nil {
 		p.t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // deploy asks before it deploys.
-func deploy(q engine.Question, opts ...engine.StepOption) *engine.Workflow {
+func deploy(q engine.Question, opts ...engine.AwaitOption) *engine.Workflow {
 	return engine.MustFlow("deploy", func(f *engine.Flow, _ int) (string, error) {
 		a, err := engine.Ask(f, "deploy", q, opts...)
 		if err != nil {
@@ -116,12 +116,12 @@ func TestAskNobodyAnswers(t *testing.T) {
 func TestAskWrongQuestions(t *testing.T) {
 	for _, c := range []struct {
 		q    engine.Question
-		opts []engine.StepOption
+		opts []engine.AwaitOption
 		text string
 	}{
 		{engine.Question{}, nil, "text: must have"},
 		{engine.Question{Text: "?", Default: "approve"}, nil, "default: it needs Within"},
-		{engine.Question{Text: "?", Default: "later"}, []engine.StepOption{engine.Within(day)}, `default: "later" is not one of the choices approve, reject`},
+		{engine.Question{Text: "?", Default: "later"}, []engine.AwaitOption{engine.Within(day)}, `default: "later" is not one of the choices approve, reject`},
 		{engine.Question{Text: "?", Choices: []string{"a", "a"}}, nil, `choices: "a" is there twice`},
 		{engine.Question{Text: "?", Choices: make([]string, 21)}, nil, "choices: 21, at most 20"},
 		{engine.Question{Text: "?", Choices: []string{"\n"}}, nil, `choices: "\n" must have`},

@@ -36,7 +36,7 @@ func (r recovery) run(ctx context.Context) error {
 		}
 		r.sh.views.setMissing(err)
 	}
-	if err := r.checkArchives(ctx); err != nil {
+	if err := r.sh.end.checkArchives(ctx); err != nil {
 		return err
 	}
 	if err := r.replay(ctx); err != nil {
@@ -45,7 +45,7 @@ func (r recovery) run(ctx context.Context) error {
 	if err := r.takeOver(ctx); err != nil {
 		return err
 	}
-	r.o.openedAt, r.o.purgedAt = time.Now(), time.Now()
+	r.o.openedAt, r.o.purge.at = time.Now(), time.Now()
 	return nil
 }
 
@@ -56,7 +56,7 @@ func (r recovery) restore(ctx context.Context) error {
 		r.o.m = log.Machine
 		return nil
 	}
-	if err := r.checkBlobs(ctx); err != nil {
+	if err := r.sh.end.checkBlobs(ctx); err != nil {
 		return err
 	}
 	first, snapshots, _, err := store.List(ctx, r.sh.lease)
@@ -88,76 +88,6 @@ func (r recovery) restore(ctx context.Context) error {
 	return nil
 }
 
-// checkBlobs returns an error if a blob has the effects of entries that the log does not have. If the
-// loss is accepted, it deletes the blob: later entries get the same numbers.
-func (r recovery) checkBlobs(ctx context.Context) error {
-	_, last, err := r.sh.lease.Bounds(ctx)
-	if err != nil {
-		return err
-	}
-	blobs, err := r.sh.lease.Blobs(ctx)
-	if err != nil {
-		return err
-	}
-	var ahead []string
-	for _, b := range blobs {
-		for _, prefix := range []string{store.SnapshotPrefix, store.ArchivePrefix} {
-			seq, ok := store.ParseName(b.Name, prefix)
-			if !ok || seq <= last {
-				continue
-			}
-			if err := r.checkEnd(last, seq, b.Name); err != nil {
-				return err
-			}
-			ahead = append(ahead, b.Name)
-		}
-	}
-	return store.Delete(ctx, r.sh.lease, ahead)
-}
-
-// checkArchives adds a warning for each archive that is missing or does not have its size. The view has the
-// runs of the archive too, so nothing is missing in lists before the view is rebuilt.
-func (r recovery) checkArchives(ctx context.Context) error {
-	_, _, archives, err := store.List(ctx, r.sh.lease)
-	if err != nil {
-		return err
-	}
-	if _, ok := r.sh.lease.(journal.Witnessed); !ok {
-		return nil // opening a blob of a cluster reads all of it
-	}
-	for _, name := range archives {
-		raw, err := r.sh.lease.Get(ctx, name)
-		switch {
-		case err == nil:
-			_ = raw.Close() // it was not even read
-		case store.IsDamage(err):
-			r.sh.health.lose(Trouble{
-				What: "an archive of finished runs is damaged: these runs are missing when the view is rebuilt", Since: time.Now(),
-				Error: fmt.Sprintf("archive %s: %v", name, err), Do: restoreFolder,
-			})
-		default:
-			return err
-		}
-	}
-	return nil
-}
-
-// checkEnd returns an error if the log ends before the entry seq, whose effects shown has, and the loss
-// is not accepted. A backend that implements [journal.Witnessed] has checked the end of the log, so shown
-// is wrong then.
-func (r recovery) checkEnd(last, seq uint64, shown string) error {
-	if _, ok := r.sh.lease.(journal.Witnessed); ok || seq <= last {
-		return nil
-	}
-	loss := journal.Loss{Log: fmt.Sprintf("the log of shard %d", r.sh.number), From: last + 1, To: seq, Shown: shown}
-	if !r.sh.cfg.AcceptLoss {
-		return &journal.LossError{Loss: loss, Restore: "restore a backup of the cluster", Acceptable: true}
-	}
-	loss.At, loss.Why = time.Now(), journal.WhyAccepted
-	r.sh.health.lost([]journal.Loss{loss})
-	return nil
-}
-
 // replay applies the entries of the log that are newer than the snapshot.
 func (r recovery) replay(ctx context.Context) error {
 	r.sh.views.skipKnown(r.o.seq)
@@ -184,14 +114,14 @@ func (r recovery) takeOver(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := t.record(&machine.Record{Kind: machine.Opened, At: t.now, Text: boot, Attempt: int(r.sh.lease.Epoch())}); err != nil {
+	if err := t.record(new(machine.Open(boot, r.sh.lease.Epoch(), t.now))); err != nil {
 		return err
 	}
 	_, shared := r.sh.lease.(journal.Shared) // in a cluster the previous owner may still be alive, but cut off
 	var names []string
 	for _, orphan := range orphans {
 		run, _ := o.m.Run(orphan.run)
-		rec := o.m.Lose(run, orphan.step, t.now, orphan.alone)
+		rec := machine.LoseAttempt(run, orphan.step, t.now, orphan.alone)
 		if shared {
 			rec.Text = strings.Replace(rec.Text, "the process died", "the process died, or was cut off from the cluster,", 1)
 		}
@@ -202,7 +132,7 @@ func (r recovery) takeOver(ctx context.Context) error {
 	}
 	for _, id := range recalls {
 		run, _ := o.m.Run(id)
-		rec := o.m.Recall(run, t.now)
+		rec := machine.RecallFunction(run, t.now)
 		if err := t.record(&rec); err != nil {
 			return err
 		}
@@ -210,9 +140,9 @@ func (r recovery) takeOver(ctx context.Context) error {
 	for _, run := range slices.Clone(o.m.All()) {
 		switch { // the previous process may not have told its family
 		case run.Outcome != machine.Undecided && run.IsNeeded():
-			t.tellFamily(run.ID)
-		case run.IsUndoing():
-			t.cancelChildren(run)
+			r.sh.family.inform(t, run.ID)
+		case run.Flow().IsUndoing():
+			r.sh.family.cancelChildren(t, run)
 		}
 	}
 	r.warnOfLost(names)
@@ -254,7 +184,7 @@ func (r recovery) orphans() (list []orphan, recalls []machine.ID) {
 	functions := map[machine.ID]bool{}
 	r.o.m.Orphans(func(run *machine.Run, step int) {
 		switch {
-		case run.IsFunction(step) && run.AwaitsOp():
+		case run.IsFunction(step) && machine.AwaitsOp(run):
 			functions[run.ID] = true
 		default:
 			list = append(list, orphan{attemptKey{run.ID, step}, r.o.m.RanAlone(run, step)})

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/store"
-	"github.com/tideover/tideover/engine/internal/view"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/internal/plainjson"
 	"github.com/tideover/tideover/retry"
@@ -19,10 +18,6 @@ const (
 	maxWaits = 16384            // the same for calls that only wait
 	callTime = 30 * time.Second // how long a call of another process may take
 )
-
-// ErrAway says that the shard of a run, or a shard that may have the run, did not answer.
-// It may answer later.
-var ErrAway = errors.New("did not answer")
 
 // shardUnreachable is the error of a call to a shard that has no owner, or whose owner did
 // not answer.
@@ -88,20 +83,27 @@ func (rc *remoteCalls) askAt(ctx context.Context, shard int, c *call, other func
 			return a, retry.Permanent(err)
 		}
 	})
-	switch {
-	case err == nil:
+	if err == nil {
 		return a, nil
+	}
+	return a, rc.failure(ctx, shard, err, last, refused)
+}
+
+// failure returns the error of a call to a shard that has failed: last is the last error after which it was
+// tried again, and refused one that is final.
+func (rc *remoteCalls) failure(ctx context.Context, shard int, err, last, refused error) error {
+	switch {
 	case rc.stop.Err() != nil && (refused == nil || errors.Is(refused, context.Canceled) || isUnreachable(refused)):
-		return a, ErrClosed
+		return ErrClosed
 	case refused != nil:
-		return a, refused
+		return refused
 	case ctx.Err() != nil && last != nil: // if the context has not ended, err includes last already
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), last)
 	}
 	if why := rc.shards.anyTrouble(); why != "" && errors.Is(err, journal.ErrNobody) {
 		err = fmt.Errorf("%w; this process can't work either: %s", err, why)
 	}
-	return a, &shardUnreachable{shard, err}
+	return &shardUnreachable{shard, err}
 }
 
 // markRepeated marks a call that is sent again, because it is not known whether it was
@@ -119,7 +121,7 @@ func (rc *remoteCalls) askOnce(ctx context.Context, shard int, c *call) (a answe
 		setDelay(s.due, &s.At, &s.In)
 	}
 	if sh := rc.shards.get(shard); sh != nil {
-		a, err = sh.commands.performForOthers(ctx, c)
+		a, err = commands{sh}.performForOthers(ctx, c)
 		return a, reached(shard, err)
 	}
 	request, err := plainjson.Marshal(c) // without HTML escapes, inputs in it stay the same bytes
@@ -200,64 +202,3 @@ func encodeAnswer(a answer, err error) []byte {
 	}
 	return text
 }
-
-// fault is an error as it is sent from one process to another.
-type fault struct {
-	Kind string `json:"kind,omitempty"` // a key of faults, or "untaken" for notAccepted; "" for other errors
-	Text string `json:"text"`
-}
-
-var (
-	errCall = errors.New("malformed or unknown request of another process")
-	errBusy = errors.New("the owner of the shard has too much to do")
-)
-
-// faults has the errors that keep their identity when they are sent: errors.Is matches them
-// in the other process too.
-var faults = map[string]error{
-	"not-found": ErrNotFound, "state": ErrState, "conflict": ErrConflict, "too-large": ErrTooLarge, "old-member": ErrOldMember, "signals": ErrTooManySignals, "signal-used": ErrSignalUsed, "may-not-answer": ErrMayNotAnswer, "not-a-choice": ErrNotAChoice, "cursor": view.ErrCursor, "no-schedule": ErrNoSchedule,
-	"closed": ErrClosed, "away": ErrAway, "busy": errBusy, "call": errCall, "deadline": context.DeadlineExceeded, "canceled": context.Canceled,
-}
-
-// faultOf returns the error as it is sent; nil for nil.
-func faultOf(err error) *fault {
-	if err == nil {
-		return nil
-	}
-	f := &fault{Text: err.Error()}
-	for kind, is := range faults {
-		if errors.Is(err, is) {
-			f.Kind = kind
-		}
-	}
-	if _, ok := errors.AsType[notAccepted](err); ok {
-		f.Kind = "untaken"
-	}
-	return f
-}
-
-// err returns the error that was sent; nil for nil.
-func (f *fault) err() error {
-	if f == nil {
-		return nil
-	}
-	if f.Kind == "untaken" {
-		return notAccepted{&remote{f.Text, ErrClosed}}
-	}
-	return &remote{f.Text, faults[f.Kind]}
-}
-
-// remote is an error of another process: its text, and the error of faults that it matches.
-type remote struct {
-	text string
-	is   error
-}
-
-func (r *remote) Error() string { return r.text }
-func (r *remote) Unwrap() error { return r.is }
-
-// notAccepted is the error of a shard that has stopped or is stopping. The request has changed
-// nothing, so it is safe to send it to the next owner.
-type notAccepted struct{ error }
-
-func (e notAccepted) Unwrap() error { return e.error }

@@ -20,17 +20,17 @@ func TestTheRetryInfoOfARunThatTimesOut(t *testing.T) {
 		queued = "timed out after 10s in the queue for a free place; it never began"
 	)
 	for _, test := range []struct {
-		name    string
-		fails   int           // attempts that fail before the one that hangs
-		lingers time.Duration // how long the handler takes to return after its context has ended
-		block   bool          // the only place is taken
-		want    RetryInfo
-		step    string // status of the step
+		name         string
+		fails        int           // attempts that fail before the one that hangs
+		returnsAfter time.Duration // how long the handler takes to return after its context has ended
+		block        bool          // the only place is taken
+		want         RetryInfo
+		step         string // status of the step
 	}{
-		{"the first attempt", 0, 0, false, RetryInfo{0, 4, middle, nil}, "failed"},
-		{"the third attempt", 2, 0, false, RetryInfo{2, 4, middle + "; the last error: flaky", []int64{1000, 1000}}, "failed"},
-		{"a handler that has not returned", 2, time.Hour, false, RetryInfo{2, 4, middle + "; the last error: flaky", []int64{1000, 1000}}, "running"},
-		{"in the queue", 0, 0, true, RetryInfo{0, 4, queued, nil}, "failed"},
+		{"the first attempt", 0, 0, false, RetryInfo{Attempt: 0, MaxRetries: 4, LastError: middle, Backoff: nil}, "failed"},
+		{"the third attempt", 2, 0, false, RetryInfo{Attempt: 2, MaxRetries: 4, LastError: middle + "; the last error: flaky", Backoff: []int64{1000, 1000}}, "failed"},
+		{"a handler that has not returned", 2, time.Hour, false, RetryInfo{Attempt: 2, MaxRetries: 4, LastError: middle + "; the last error: flaky", Backoff: []int64{1000, 1000}}, "running"},
+		{"in the queue", 0, 0, true, RetryInfo{Attempt: 0, MaxRetries: 4, LastError: queued, Backoff: nil}, "failed"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -41,7 +41,7 @@ func TestTheRetryInfoOfARunThatTimesOut(t *testing.T) {
 						return 0, errors.New("flaky")
 					}
 					<-ctx.Done()
-					time.Sleep(test.lingers)
+					time.Sleep(test.returnsAfter)
 					return 0, ctx.Err()
 				}, Policy("fixed(1s) attempts=5"))
 				q := newQueueTest(t, w)

@@ -321,12 +321,12 @@ func TestTheClockIsSet(t *testing.T) {
 		e := opened(t, Config{})
 		s := started(t, e, w, 1)
 		set := func(d time.Duration) {
-			_ = e.alone.do(context.Background(), func(*turn) error {
+			_ = e.alone.do(context.Background(), func(recorder) error {
 				was := e.alone.owner.clock.wall
 				e.alone.owner.clock.wall = func(t time.Time) int64 { return was(t) + int64(d) }
 				return nil
 			})
-			_ = e.alone.do(context.Background(), func(*turn) error { return nil }) // a look at the clock
+			_ = e.alone.do(context.Background(), func(recorder) error { return nil }) // a look at the clock
 		}
 		time.Sleep(time.Second)
 		set(24 * time.Hour)

@@ -4,17 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
-	"github.com/tideover/tideover/engine/internal/store"
 	"github.com/tideover/tideover/engine/internal/view"
-	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/engine/internal/workflow"
 )
 
 // fanOut is how long a call to all shards waits for their answers.
@@ -39,7 +35,7 @@ func (r *router) count() int {
 // at sends a call to a shard and returns its answer.
 func (r *router) at(ctx context.Context, shard int, c *call) (answer, error) {
 	if r.alone != nil {
-		return r.alone.commands.perform(ctx, c)
+		return commands{r.alone}.perform(ctx, c)
 	}
 	return r.cluster.calls.ask(ctx, shard, c)
 }
@@ -114,7 +110,7 @@ type reply struct {
 func (r *router) all(ctx context.Context, c *call) []reply {
 	list := make([]reply, r.count())
 	if r.alone != nil {
-		list[0].answer, list[0].err = r.alone.commands.perform(ctx, c)
+		list[0].answer, list[0].err = commands{r.alone}.perform(ctx, c)
 		return list
 	}
 	ctx, cancel := context.WithTimeout(ctx, fanOut)
@@ -162,10 +158,10 @@ func (r *router) gather(ctx context.Context, c *call) (answers []*answer, silent
 // waited for them can begin.
 func (r *router) wakeShards() error {
 	if r.alone != nil {
-		return r.alone.do(context.Background(), func(*turn) error { return nil })
+		return r.alone.do(context.Background(), func(recorder) error { return nil })
 	}
 	for _, sh := range r.cluster.own() {
-		sh.wake()
+		sh.Wake()
 	}
 	return nil
 }
@@ -178,152 +174,44 @@ func (r *router) shards() []*shard {
 	return r.cluster.own()
 }
 
-// placement decides in which shard of a cluster a run is started.
-type placement struct {
-	process *process
-	log     journal.Cluster
-	calls   *remoteCalls
-	cfg     *Config
-	next    startPlacement // for runs without a key
-
-	mu       sync.Mutex
-	gathered map[string]bool    // by workflow: whether all its runs are in one shard
-	loose    map[string]Trouble // by workflow: its limits hold only within each shard
+// start starts a run, in the shard that the placement of the cluster chooses.
+func (r *router) start(ctx context.Context, w *workflow.Workflow, s *machine.Start, due time.Time) (a answer, err error) {
+	if r.alone != nil {
+		setDelay(due, &s.At, &s.In)
+		a.Started, err = commands{r.alone}.start(ctx, w.Def, s)
+		return a, err
+	}
+	if err := checkInput(w.Def, s, r.process.cfg.MaxPayload); err != nil {
+		return a, err
+	}
+	return r.cluster.placement.start(ctx, w, s, due)
 }
 
-// start starts a run. If all runs of the workflow are in one shard (see isGathered), it starts
-// there. Otherwise the key determines the shard; a run without a key may start in any shard.
-func (p *placement) start(ctx context.Context, w *Workflow, s *machine.Start, due time.Time) (a answer, err error) {
-	if err := p.process.checkMembers(w.format); err != nil {
-		return a, fmt.Errorf("start %s: %w", w.Name(), err)
+// keyed returns the run that has the key.
+func (r *router) keyed(ctx context.Context, of RunKey) (string, error) {
+	c := &call{Op: opKeyed, Text: of.Key, Workflow: of.Workflow}
+	home := machine.KeySlot(of.Key) % r.count()
+	a, err := r.at(ctx, home, c)
+	if err == nil && len(a.IDs) > 0 {
+		return a.IDs[0], nil
 	}
-	gathered, err := p.isGathered(ctx, w)
-	if err != nil {
-		return a, fmt.Errorf("start %s: %w", w.Name(), err)
+	if r.alone != nil && err != nil {
+		return "", err
 	}
-	c := &call{Op: startOp(w.def), Start: &start{
-		Definition: w.def.Text(), Key: s.Key, Source: s.Source, Input: s.Input, At: s.At, Timeout: s.Timeout, Trace: s.Trace, def: w.def, due: due,
-	}}
-	n := p.log.Shards()
-	slot := machine.KeySlot(s.Key)
-	shard := slot % n
-	switch {
-	case gathered:
-		shard = machine.WorkflowSlot(w.Name()) % n
-	case s.Key == "":
-		return p.startAnywhere(ctx, c)
-	}
-	if s.Key == "" || slot%n != shard {
-		slot = anySlot(shard, n)
-	}
-	c.Start.ID = newID(slot)
-	return p.calls.ask(ctx, shard, c)
-}
-
-// startAnywhere starts a run without a key. If the chosen shard does not accept the run, it
-// tries other shards.
-func (p *placement) startAnywhere(ctx context.Context, c *call) (answer, error) {
-	n := p.log.Shards()
-	shard := p.next.next(n)
-	c.Start.ID = newID(anySlot(shard, n))
-	defer p.next.done()
-	return p.calls.askAt(ctx, shard, c, func() int {
-		shard = p.next.other(shard, n)
-		c.Start.ID = newID(anySlot(shard, n))
-		return shard
-	})
-}
-
-func newID(slot int) string {
-	return machine.NewID(time.Now().UnixNano(), rand.Uint64(), rand.Uint64()).In(slot).String()
-}
-
-// anySlot returns a random slot of a shard. shards is the number of all shards.
-func anySlot(shard, shards int) int { return rand.IntN(machine.Slots/shards)*shards + shard }
-
-// isGathered reports whether all runs of a workflow are in one shard. Those of a workflow
-// with a limit are, because one owner must count them. This is decided for good when the
-// workflow is first started: otherwise a key could belong to runs in two shards.
-func (p *placement) isGathered(ctx context.Context, w *Workflow) (bool, error) {
-	name := w.Name()
-	p.mu.Lock()
-	gathered, known := p.gathered[name]
-	p.mu.Unlock()
-	if !known {
-		place, err := store.PlaceOf(ctx, p.log, name, store.PlaceFor(w.Limited()))
-		if err != nil {
-			return false, err
+	var silent []int
+	for n, got := range r.all(ctx, c) { // runs of a limited workflow, and scheduled ones, may be elsewhere
+		switch {
+		case got.err != nil:
+			silent = append(silent, n)
+		case len(got.IDs) > 0:
+			return got.IDs[0], nil
 		}
-		gathered = place == store.Gathered
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.gathered[name] = gathered
-	if !w.Limited() {
-		delete(p.loose, name)
-	} else if _, known := p.loose[name]; !gathered && !known {
-		p.loose[name] = Trouble{
-			What: "the limit of workflow " + name + " applies to each shard separately", Since: time.Now(),
-			Error: "the workflow had no limit when it was first started, so its runs are in all shards; give the workflow another name to make the limit apply to all its runs",
-		}
-		p.cfg.Logger.Warn(p.loose[name].What, "because", p.loose[name].Error)
+	if len(silent) > 0 {
+		return "", fmt.Errorf("no run of workflow %q with the key %q was found, but %w", of.Workflow, of.Key, away(silent))
 	}
-	return gathered, nil
+	return "", fmt.Errorf("%w: no run of workflow %q has the key %q", ErrNotFound, of.Workflow, of.Key)
 }
 
-// troubles returns a trouble for each workflow whose limits hold only within each shard.
-func (p *placement) troubles() []Trouble {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Collect(maps.Values(p.loose))
-}
-
-// startPlacement chooses the shards of runs without a key. Starts at the same time go to
-// the same shard, whose owner stores them in one entry of the log. After a number of starts
-// or some time it chooses another shard, so that runs are spread over all shards.
-type startPlacement struct {
-	mu    sync.Mutex
-	shard int       // the shard of the current turn
-	until time.Time // end of the turn
-	left  int       // number of starts until the turn ends
-	open  int       // starts that are not answered yet
-	peak  int       // largest value of open in this turn
-}
-
-const (
-	aimFor   = 50 * time.Millisecond // longest turn of a shard
-	aimTimes = 16                    // starts in a turn for each concurrent caller
-	aimRuns  = 1000                  // most starts in a turn
-)
-
-// next returns the shard of a start. The caller must call done when the start is answered.
-func (a *startPlacement) next(shards int) int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.open++
-	a.peak = max(a.peak, a.open)
-	if now := time.Now(); a.left <= 0 || now.After(a.until) {
-		a.left, a.peak = min(aimTimes*(a.peak-1)+1, aimRuns), a.open
-		a.shard, a.until = rand.IntN(shards), now.Add(aimFor)
-	}
-	a.left--
-	return a.shard
-}
-
-// other returns the shard to try next for a start that the shard refused did not accept. If
-// that shard has the current turn, the turn ends and a shard is chosen at random.
-func (a *startPlacement) other(refused, shards int) int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.shard == refused {
-		a.shard, a.until = rand.IntN(shards), time.Now().Add(aimFor)
-	}
-	return a.shard
-}
-
-// done says that a start has been answered.
-func (a *startPlacement) done() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.open--
-}
+// RunKey identifies a run by its workflow and its [Key].
+type RunKey struct{ Workflow, Key string }

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,84 +10,76 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/workflow"
 	"github.com/tideover/tideover/retry"
 )
 
-// scheduler starts the runs of a shard's schedules. Only the owner's goroutine calls it, except
-// for set and list.
+// scheduler starts the runs of a shard's schedules. Only the owner's goroutine calls it.
 type scheduler struct {
-	sh *shard
-	o  *owner
+	process *process
+	state   *state
+	health  *health
+	events  *eventBatch
 
 	decoded     map[*machine.Schedule]Schedule // cache of decode
 	unstartable map[string]string              // for schedules that are due, but can't start a run yet: why
 }
 
-func (s *scheduler) init(sh *shard) {
-	s.sh, s.o = sh, &sh.owner
-	s.decoded = map[*machine.Schedule]Schedule{}
-	s.unstartable = map[string]string{}
-}
-
 // set replaces all schedules of the shard. unpaused has the names of schedules that move to another
 // shard and are not paused, as far as the caller knows: those that are paused stay, and set returns
-// them. Any goroutine may call it.
-func (s *scheduler) set(ctx context.Context, list []Schedule, unpaused []string) ([]Schedule, error) {
-	var kept []Schedule
+// them.
+func (s *scheduler) set(t recorder, list []Schedule, unpaused []string) (kept []Schedule) {
 	wanted := map[string]Schedule{}
 	for _, one := range list {
 		wanted[one.Name] = one
 	}
-	err := s.sh.do(ctx, func(t *turn) error {
-		for name, stored := range s.o.m.Schedules() {
-			if _, keep := wanted[name]; keep {
-				continue
-			}
-			if one := s.decode(stored); one.Paused != nil && slices.Contains(unpaused, name) {
-				kept = append(kept, one)
-				continue
-			}
-			t.must(&machine.Record{Kind: machine.Cron, At: t.now, Text: name})
-			delete(s.unstartable, name)
+	for name, stored := range s.state.m.Schedules() {
+		if _, keep := wanted[name]; keep {
+			continue
 		}
-		for _, one := range wanted {
-			one.Refused = nil
-			stored, ok := s.o.m.Schedules()[one.Name]
-			if ok {
-				one.Paused = s.decode(stored).Paused
-			}
-			if !ok || !s.decode(stored).sameAs(one) {
-				s.plan(&one, time.Unix(0, t.now))
-				delete(s.unstartable, one.Name)
-				continue
-			}
-			one.Next = time.Unix(0, stored.Due)
-			if s.decode(stored).Refused != nil && s.canStart(&one) {
-				t.must(&machine.Record{Kind: machine.Cron, At: t.now, Text: one.Name, Due: stored.Due, Data: one.data()})
-			}
+		if one := s.decode(stored); one.Paused != nil && slices.Contains(unpaused, name) {
+			kept = append(kept, one)
+			continue
 		}
-		s.warn()
-		return nil
-	})
-	if err != nil {
-		return nil, err // the owner may still append to kept
+		t.Record(machine.DropSchedule(name, t.Now()))
+		delete(s.unstartable, name)
 	}
-	return kept, nil
+	for _, one := range wanted {
+		s.setOne(t, &one)
+	}
+	s.warn()
+	return kept
 }
 
-// list returns the schedules as they are shown. Any goroutine may call it.
-func (s *scheduler) list(ctx context.Context) ([]Schedule, error) {
-	return ask(ctx, s.sh, func(*turn) (list []Schedule, err error) {
-		for _, stored := range s.o.m.Schedules() {
-			list = append(list, s.describe(stored))
-		}
-		return list, nil
-	})
+// setOne records a schedule, if it has changed.
+func (s *scheduler) setOne(t recorder, one *Schedule) {
+	one.Refused = nil
+	stored, ok := s.state.m.Schedules()[one.Name]
+	if ok {
+		one.Paused = s.decode(stored).Paused
+	}
+	if !ok || !sameSchedule(s.decode(stored), *one) {
+		s.plan(t, one, time.Unix(0, t.Now()))
+		delete(s.unstartable, one.Name)
+		return
+	}
+	one.Next = time.Unix(0, stored.Due)
+	if s.decode(stored).Refused != nil && s.canStart(one) {
+		t.Record(machine.SetSchedule(machine.Schedule{Name: one.Name, Due: stored.Due, Data: storedSchedule(*one)}, t.Now()))
+	}
+}
+
+// list returns the schedules as they are shown.
+func (s *scheduler) list() (list []Schedule) {
+	for _, stored := range s.state.m.Schedules() {
+		list = append(list, s.describe(stored))
+	}
+	return list
 }
 
 // canStart reports whether the next start of the schedule would be accepted now.
 func (s *scheduler) canStart(one *Schedule) bool {
-	w := s.sh.handlers.workflow(one.Workflow)
+	w := s.process.handlers.Workflow(one.Workflow)
 	if w == nil {
 		return false
 	}
@@ -96,65 +87,62 @@ func (s *scheduler) canStart(one *Schedule) bool {
 	return err == nil
 }
 
-// pause pauses or resumes a schedule. Any goroutine may call it.
-func (s *scheduler) pause(ctx context.Context, asked *call) error {
-	return s.sh.do(ctx, func(t *turn) error {
-		stored, ok := s.o.m.Schedules()[asked.Text]
-		if !ok {
-			return fmt.Errorf("schedule %q: %w", asked.Text, ErrNoSchedule)
-		}
-		one, pause, at := s.decode(stored), asked.Op == opPauseSchedule, time.Unix(0, t.now)
-		if pause == (one.Paused != nil) {
-			return nil
-		}
-		kind := retry.Resumed
-		if one.Paused = nil; pause {
-			kind, one.Paused = retry.Paused, &PausedSchedule{At: at, By: asked.By}
-		}
-		delete(s.unstartable, one.Name)
-		s.plan(&one, at)
-		s.warn()
-		s.o.events.add(retry.Event{Kind: kind, Time: at, Name: one.Workflow, Note: strings.TrimSuffix("schedule "+one.Name+", by "+asked.By, ", by ")})
+// pause pauses or resumes a schedule.
+func (s *scheduler) pause(t recorder, asked *call) error {
+	stored, ok := s.state.m.Schedules()[asked.Text]
+	if !ok {
+		return fmt.Errorf("schedule %q: %w", asked.Text, ErrNoSchedule)
+	}
+	one, pause, at := s.decode(stored), asked.Op == opPauseSchedule, time.Unix(0, t.Now())
+	if pause == (one.Paused != nil) {
 		return nil
-	})
+	}
+	kind := retry.Resumed
+	if one.Paused = nil; pause {
+		kind, one.Paused = retry.Paused, &PausedSchedule{At: at, By: asked.By}
+	}
+	delete(s.unstartable, one.Name)
+	s.plan(t, &one, at)
+	s.warn()
+	s.events.add(retry.Event{Kind: kind, Time: at, Name: one.Workflow, Note: strings.TrimSuffix("schedule "+one.Name+", by "+asked.By, ", by ")})
+	return nil
 }
 
 // plan records the schedule with its next start after the given time. A schedule that is paused
 // is never due, also for an older release, which does not know of pauses.
-func (s *scheduler) plan(one *Schedule, after time.Time) {
+func (s *scheduler) plan(t recorder, one *Schedule, after time.Time) {
 	next, err := ParseCron(one.Cron, after)
 	due := next.UnixNano()
 	if err != nil || one.Paused != nil {
 		due = math.MaxInt64
 	}
-	t := &s.o.turn
-	t.must(&machine.Record{Kind: machine.Cron, At: t.now, Text: one.Name, Due: due, Data: one.data()})
+	t.Record(machine.SetSchedule(machine.Schedule{Name: one.Name, Due: due, Data: storedSchedule(*one)}, t.Now()))
 }
 
 // reschedule computes the next starts again after the clock was set back. It moves starts that
 // were planned too late while the clock was ahead.
-func (s *scheduler) reschedule() {
-	now := time.Unix(0, s.o.turn.now)
-	for _, stored := range s.o.m.Schedules() {
+func (s *scheduler) reschedule(t recorder) {
+	now := time.Unix(0, t.Now())
+	for _, stored := range s.state.m.Schedules() {
 		one := s.decode(stored)
 		if next, err := ParseCron(one.Cron, now); err == nil && one.Paused == nil && next.Before(one.Next) {
-			s.plan(&one, now)
+			s.plan(t, &one, now)
 		}
 	}
 }
 
-// nextDue returns when the first schedule is due; math.MaxInt64 if none is.
-func (s *scheduler) nextDue() int64 {
+// nextDue returns when the first schedule is due, at the time now; math.MaxInt64 if none is.
+func (s *scheduler) nextDue(now int64) int64 {
 	due := int64(math.MaxInt64)
-	for _, stored := range s.o.m.Schedules() {
-		w := s.sh.handlers.workflow(s.decode(stored).Workflow)
+	for _, stored := range s.state.m.Schedules() {
+		w := s.process.handlers.Workflow(s.decode(stored).Workflow)
 		switch {
-		case w != nil && s.sh.checkMembers(w.format) != nil: // a member that leaves does not wake the shard
-			due = min(due, max(stored.Due, s.o.turn.now+int64(memberCheck)))
+		case w != nil && s.process.peers.checkFormat(w.Format()) != nil: // a member that leaves does not wake the shard
+			due = min(due, max(stored.Due, now+int64(memberCheck)))
 		case w != nil:
 			due = min(due, stored.Due)
 		case s.unstartable[stored.Name] == "": // its workflow is not registered: that is reported once when it is due
-			due = min(due, max(stored.Due, s.o.registeredBy()))
+			due = min(due, max(stored.Due, s.state.registeredBy()))
 		}
 	}
 	return due
@@ -170,7 +158,7 @@ func (s *scheduler) decode(stored *machine.Schedule) (out Schedule) {
 	if !ok {
 		_ = json.Unmarshal(stored.Data, &out) // can't fail: Schedule.data wrote it
 		out.Next = time.Unix(0, stored.Due)
-		if len(s.decoded) > 2*len(s.o.m.Schedules()) {
+		if len(s.decoded) > 2*len(s.state.m.Schedules()) {
 			clear(s.decoded)
 		}
 		s.decoded[stored] = out
@@ -180,35 +168,35 @@ func (s *scheduler) decode(stored *machine.Schedule) (out Schedule) {
 
 // fire starts the runs of the schedules that are due. The key of a run has the time of the
 // start in it, so that no start is made twice.
-func (s *scheduler) fire() {
-	now := s.o.turn.now
+func (s *scheduler) fire(t recorder) {
+	now := t.Now()
 	changed := false
-	for _, stored := range s.o.m.Schedules() {
+	for _, stored := range s.state.m.Schedules() {
 		if stored.Due > now {
 			continue
 		}
 		one := s.decode(stored)
-		w := s.sh.handlers.workflow(one.Workflow)
+		w := s.process.handlers.Workflow(one.Workflow)
 		if w == nil {
-			changed = s.o.turn.now >= s.o.registeredBy() && s.reportUnstartable(&one, unknownWorkflow(one.Workflow)) || changed
+			changed = t.Now() >= s.state.registeredBy() && s.reportUnstartable(&one, unknownWorkflow(one.Workflow)) || changed
 			continue
 		}
-		if err := s.sh.checkMembers(w.format); err != nil {
+		if err := s.process.peers.checkFormat(w.Format()); err != nil {
 			changed = s.reportUnstartable(&one, err.Error()) || changed
 			continue
 		}
 		changed = true
 		delete(s.unstartable, one.Name)
-		at := time.Unix(0, s.o.turn.now)
+		at := time.Unix(0, t.Now())
 		if late := at.Sub(one.Next); !one.Skip || late < time.Minute {
-			if err := s.start(&one, w); err != nil {
-				one.noteRefused(s.sh.errorText(err.Error()))
+			if err := s.start(t, &one, w); err != nil {
+				noteRefused(&one, s.process.cfg.errorText(err.Error()))
 				s.reportRefused(&one, at)
 			} else {
 				one.Refused = nil
 			}
 		}
-		s.plan(&one, at)
+		s.plan(t, &one, at)
 	}
 	if changed {
 		s.warn()
@@ -216,25 +204,25 @@ func (s *scheduler) fire() {
 }
 
 // start starts the run of a schedule that is due.
-func (s *scheduler) start(one *Schedule, w *Workflow) error {
+func (s *scheduler) start(t recorder, one *Schedule, w *workflow.Workflow) error {
 	input, err := s.input(one, w)
 	if err != nil {
 		return err
 	}
-	_, _, err = s.o.turn.start(&machine.Start{
-		Hash: w.def.Hash(), Input: input, Source: "schedule " + one.Name,
+	_, _, err = t.StartRun(&machine.Start{
+		Hash: w.Def.Hash(), Input: input, Source: "schedule " + one.Name,
 		Key: "schedule/" + one.Name + "/" + one.Next.UTC().Format(time.RFC3339),
-	}, w.def)
+	}, w.Def)
 	return err
 }
 
 // input returns the input of the next run of the schedule.
-func (s *scheduler) input(one *Schedule, w *Workflow) (json.RawMessage, error) {
-	input, err := w.prepared(one.Input, one.Next)
+func (s *scheduler) input(one *Schedule, w *workflow.Workflow) (json.RawMessage, error) {
+	input, err := w.Prepare(one.Input, one.Next)
 	if err != nil {
 		return nil, err
 	}
-	if most := s.sh.cfg.MaxPayload; len(input) > most {
+	if most := s.process.cfg.MaxPayload; len(input) > most {
 		return nil, fmt.Errorf("input: %w: %d bytes, at most %d", ErrTooLarge, len(input), most)
 	}
 	return input, nil
@@ -248,7 +236,7 @@ func (s *scheduler) reportUnstartable(one *Schedule, why string) bool {
 		return false
 	}
 	s.unstartable[one.Name] = why
-	one.noteRefused(why)
+	noteRefused(one, why)
 	s.reportRefused(one, one.Next) // not the current time: a report after a restart must have the same time
 	return true
 }
@@ -259,8 +247,8 @@ func unknownWorkflow(name string) string {
 
 // reportRefused logs a refused start and publishes an event.
 func (s *scheduler) reportRefused(one *Schedule, at time.Time) {
-	s.sh.cfg.Logger.Error("a scheduled start was refused", "schedule", one.Name, "workflow", one.Workflow, "due", one.Next, "error", one.Refused.Error)
-	s.o.events.add(retry.Event{
+	s.process.cfg.Logger.Error("a scheduled start was refused", "schedule", one.Name, "workflow", one.Workflow, "due", one.Next, "error", one.Refused.Error)
+	s.events.add(retry.Event{
 		Kind: retry.StartRefused, Time: at, Name: one.Workflow, Note: "schedule " + one.Name, Err: errors.New(one.Refused.Error),
 	})
 }
@@ -270,7 +258,7 @@ func (s *scheduler) reportRefused(one *Schedule, at time.Time) {
 func (s *scheduler) describe(stored *machine.Schedule) Schedule {
 	one := s.decode(stored)
 	if why := s.unstartable[one.Name]; why != "" {
-		one.noteRefused(why)
+		noteRefused(&one, why)
 	}
 	if one.Paused != nil {
 		one.Next = time.Time{}
@@ -281,7 +269,7 @@ func (s *scheduler) describe(stored *machine.Schedule) Schedule {
 // warn sets the warnings of the shard: one for each schedule whose last start was refused.
 func (s *scheduler) warn() {
 	var list []Trouble
-	for _, stored := range s.o.m.Schedules() {
+	for _, stored := range s.state.m.Schedules() {
 		if one := s.describe(stored); one.Refused != nil {
 			list = append(list, Trouble{
 				What:  fmt.Sprintf("schedule %s: a start of workflow %s was refused", one.Name, one.Workflow),
@@ -290,5 +278,5 @@ func (s *scheduler) warn() {
 		}
 	}
 	slices.SortFunc(list, func(a, b Trouble) int { return strings.Compare(a.What, b.What) })
-	s.sh.health.warn(list)
+	s.health.warn(list)
 }

@@ -3,14 +3,18 @@ package engine
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"sync/atomic"
+	"time"
 
+	"github.com/tideover/tideover/engine/internal/describe"
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/replay"
 	"github.com/tideover/tideover/engine/internal/view"
+	"github.com/tideover/tideover/internal/plainjson"
 )
 
 // queries reads the runs of a shard, in the goroutines of callers: from memory, by the
@@ -18,33 +22,47 @@ import (
 type queries struct{ sh *shard }
 
 // load returns a copy of a run, from memory or from the view.
-func (q *queries) load(ctx context.Context, id string) (*machine.Run, error) {
+func (q queries) load(ctx context.Context, id string) (*machine.Run, error) {
+	r, err := q.loadHeld(ctx, id)
+	return r.run, err
+}
+
+// heldRun is a copy of a run, and why steps of it that are due have not begun.
+type heldRun struct {
+	run  *machine.Run
+	held map[int]*Held
+}
+
+// loadHeld is load, with the reasons why steps have not begun.
+func (q queries) loadHeld(ctx context.Context, id string) (heldRun, error) {
 	run, err := machine.ParseID(id)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %q", ErrNotFound, id)
+		return heldRun{}, fmt.Errorf("%w: %q", ErrNotFound, id)
 	}
-	copied, err := ask(ctx, q.sh, func(*turn) (*machine.Run, error) {
+	found, err := ask(ctx, &q.sh.requests, func(recorder) (heldRun, error) {
 		r, ok := q.sh.owner.m.Run(run)
 		if !ok {
-			return nil, ErrNotFound
+			return heldRun{}, ErrNotFound
 		}
-		return q.sh.owner.m.Copy(r)
+		copied, err := q.sh.owner.m.Copy(r)
+		return heldRun{copied, q.sh.dispatcher.heldSteps(r)}, err
 	})
 	switch {
 	case err == nil:
-		return copied, nil
+		return found, nil
 	case !errors.Is(err, ErrNotFound):
-		return nil, fmt.Errorf("%w: %s", err, id)
+		return heldRun{}, fmt.Errorf("%w: %s", err, id)
 	}
-	return q.loadEnded(ctx, id)
+	found.run, err = q.loadEnded(ctx, id)
+	return found, err
 }
 
 // stored reports whether the run is stored. Unlike load, it waits until all earlier records
 // are stored: load also returns runs that are only in memory, and are lost if they can't be
 // stored.
-func (q *queries) stored(ctx context.Context, id machine.ID) (bool, error) {
+func (q queries) stored(ctx context.Context, id machine.ID) (bool, error) {
 	found := new(bool)
-	err := q.sh.do(ctx, func(*turn) error {
+	err := q.sh.do(ctx, func(recorder) error {
 		_, *found = q.sh.owner.m.Run(id)
 		return nil
 	})
@@ -62,7 +80,7 @@ func (q *queries) stored(ctx context.Context, id machine.ID) (bool, error) {
 }
 
 // loadEnded returns a run that has ended, and is no longer in memory.
-func (q *queries) loadEnded(ctx context.Context, id string) (*machine.Run, error) {
+func (q queries) loadEnded(ctx context.Context, id string) (*machine.Run, error) {
 	v, err := q.sh.views.get()
 	switch {
 	case err != nil:
@@ -77,7 +95,7 @@ func (q *queries) loadEnded(ctx context.Context, id string) (*machine.Run, error
 	if !ok || len(row.Detail) == 0 {
 		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
-	copied, err := ask(ctx, q.sh, func(*turn) (*machine.Run, error) { return q.sh.owner.m.Decode(row.Detail) })
+	copied, err := ask(ctx, &q.sh.requests, func(recorder) (*machine.Run, error) { return q.sh.owner.m.Decode(row.Detail) })
 	if err != nil {
 		return nil, err
 	}
@@ -85,24 +103,31 @@ func (q *queries) loadEnded(ctx context.Context, id string) (*machine.Run, error
 	return copied, nil
 }
 
-func (q *queries) get(ctx context.Context, id string) (*Info, error) {
-	r, err := q.load(ctx, id)
+func (q queries) get(ctx context.Context, id string) (*Info, error) {
+	r, err := q.loadHeld(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	i := describe(r)
-	q.sh.pauses.describe(i, r.IsUndoing())
+	i := describe.Run(r.run)
+	q.sh.pauses.describe(i, r.run.Flow().IsUndoing())
+	for k := range i.Steps {
+		n := k
+		if r.run.IsFlow() {
+			n = i.Steps[k].Number
+		}
+		i.Steps[k].Held = r.held[n]
+	}
 	return i, nil
 }
 
 // wait waits until the run has an outcome and no attempt of it is running.
-func (q *queries) wait(ctx context.Context, id string) error {
+func (q queries) wait(ctx context.Context, id string) error {
 	run, err := machine.ParseID(id)
 	if err != nil {
 		return fmt.Errorf("%w: %q", ErrNotFound, id)
 	}
 	w := &waiter{over: make(chan struct{})}
-	found, err := ask(ctx, q.sh, func(*turn) (waitState, error) { return q.sh.owner.addWaiter(run, w), nil })
+	found, err := ask(ctx, &q.sh.requests, func(recorder) (waitState, error) { return q.sh.owner.waiters.watch(&q.sh.owner.state, run, w), nil })
 	switch {
 	case err != nil:
 		w.canceled.Store(true)
@@ -112,7 +137,7 @@ func (q *queries) wait(ctx context.Context, id string) error {
 		return err
 	case found == endNotStored:
 		// The owner answers a request that is no read when all records before it are stored.
-		return q.sh.do(ctx, func(*turn) error { return nil })
+		return q.sh.do(ctx, func(recorder) error { return nil })
 	case found == endStored:
 		return nil
 	}
@@ -128,7 +153,7 @@ func (q *queries) wait(ctx context.Context, id string) error {
 }
 
 // list returns a page of runs, and for each run the cursor of a list that continues after it.
-func (q *queries) list(ctx context.Context, f Filter) (a answer, err error) {
+func (q queries) list(ctx context.Context, f Filter) (a answer, err error) {
 	v, err := q.sh.views.get()
 	if err != nil {
 		return a, fmt.Errorf("list: %w", err)
@@ -142,31 +167,52 @@ func (q *queries) list(ctx context.Context, f Filter) (a answer, err error) {
 		return a, nil
 	}
 	if f.Fresh {
-		q.sh.views.refresh(ctx)
+		q.refresh(ctx)
 	}
-	p, err := v.List(ctx, f.view())
+	p, err := v.List(ctx, describe.ViewFilter(&f))
 	if err != nil {
 		return answer{}, err
 	}
 	a.Page.Next, a.Page.Behind = p.Next, p.SearchBehind
 	for i := range p.Runs {
-		a.Page.Runs = append(a.Page.Runs, summary(&p.Runs[i]))
+		a.Page.Runs = append(a.Page.Runs, describe.Summary(&p.Runs[i]))
 		q.sh.pauses.describe(&a.Page.Runs[i], a.Page.Runs[i].State == StateUndoing)
 	}
 	a.Cursors, a.Distance = p.Cursors, p.Distance
 	return a, nil
 }
 
+// refresh waits until the view has everything that was acknowledged before the call. It waits
+// for at most freshWithin, in case the owner can't store or the view can't be written: an old
+// list is better than none.
+func (q queries) refresh(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, freshWithin)
+	defer cancel()
+	seen := make(chan struct{})
+	err := q.sh.do(ctx, func(recorder) error {
+		q.sh.views.addWait(seen)
+		return nil
+	})
+	if err != nil {
+		return
+	}
+	select {
+	case <-seen:
+	case <-q.sh.done:
+	case <-ctx.Done():
+	}
+}
+
 // listAll is list for a shard without a view. It returns all runs in memory that match the
 // filter.
-func (q *queries) listAll(ctx context.Context, f *Filter) (*Page, error) {
-	page, err := ask(ctx, q.sh, func(*turn) (*Page, error) {
+func (q queries) listAll(ctx context.Context, f *Filter) (*Page, error) {
+	page, err := ask(ctx, &q.sh.requests, func(recorder) (*Page, error) {
 		page := new(Page)
 		for _, r := range q.sh.owner.m.All() {
-			row := row(r) // without a view there is no folder, and nothing is cold
-			if f.matches(&row) {
-				page.Runs = append(page.Runs, summary(&row))
-				q.sh.pauses.describe(&page.Runs[len(page.Runs)-1], r.IsUndoing())
+			row := describe.Row(r) // without a view there is no folder, and nothing is cold
+			if describe.Matches(f, &row) {
+				page.Runs = append(page.Runs, describe.Summary(&row))
+				q.sh.pauses.describe(&page.Runs[len(page.Runs)-1], r.Flow().IsUndoing())
 			}
 		}
 		return page, nil
@@ -179,7 +225,7 @@ func (q *queries) listAll(ctx context.Context, f *Filter) (*Page, error) {
 }
 
 // groups returns the dead runs of the shard grouped by how they failed.
-func (q *queries) groups(ctx context.Context, limit int, exclude []string) ([]Group, error) {
+func (q queries) groups(ctx context.Context, limit int, exclude []string) ([]Group, error) {
 	v, err := q.sh.views.get()
 	if err == nil && v == nil {
 		err = errors.New("this engine has no view")
@@ -196,8 +242,8 @@ func (q *queries) groups(ctx context.Context, limit int, exclude []string) ([]Gr
 }
 
 // find returns the ids of the runs that begin with the text, or have it as key.
-func (q *queries) find(ctx context.Context, text string, limit int) ([]string, error) {
-	ids, err := ask(ctx, q.sh, func(*turn) (ids []string, err error) {
+func (q queries) find(ctx context.Context, text string, limit int) ([]string, error) {
+	ids, err := ask(ctx, &q.sh.requests, func(recorder) (ids []string, err error) {
 		if id, ok := q.sh.owner.m.ByKey(text); ok {
 			ids = append(ids, id.String())
 		}
@@ -220,8 +266,8 @@ func (q *queries) find(ctx context.Context, text string, limit int) ([]string, e
 var finished = map[machine.State]bool{machine.StateSucceeded: true, machine.StateCanceled: true, machine.StateReplaced: true}
 
 // stats returns the statistics of the shard.
-func (q *queries) stats(ctx context.Context) (*Stats, error) {
-	s, err := ask(ctx, q.sh, func(*turn) (s *Stats, err error) {
+func (q queries) stats(ctx context.Context) (*Stats, error) {
+	s, err := ask(ctx, &q.sh.requests, func(recorder) (s *Stats, err error) {
 		s = new(Stats)
 		names := slices.Sorted(maps.Keys(q.sh.owner.m.Workflows()))
 		for _, name := range names {
@@ -242,52 +288,49 @@ func (q *queries) stats(ctx context.Context) (*Stats, error) {
 			}
 			s.Queued += queue.Len()
 			if at, ok := queue.Oldest(); ok {
-				s.Oldest = earlier(s.Oldest, pointer(at))
+				s.Oldest = earlier(s.Oldest, describe.Pointer(at))
 			}
 		}
 		for run, step := range q.sh.owner.m.Suspects() {
 			s.Queued++
-			s.Oldest = earlier(s.Oldest, pointer(run.Step(step).At))
+			s.Oldest = earlier(s.Oldest, describe.Pointer(run.Step(step).At))
 		}
 		if next := q.sh.owner.m.Next(); next != 1<<63-1 {
-			s.Next = pointer(next)
+			s.Next = describe.Pointer(next)
 		}
 		return s, nil
 	})
 	if err == nil {
-		s.Stuck, s.Troubles, s.Warnings = q.sh.dispatcher.stuckNow.Load(), q.sh.health.list(), q.sh.health.listWarnings()
+		s.Stuck, s.Troubles, s.Warnings = q.sh.stuck.now.Load(), q.sh.health.list(), q.sh.health.listWarnings()
 	}
 	return s, err
 }
 
-// waiter is a caller that waits for the end of a run.
-type waiter struct {
-	over     chan struct{} // closed when the run is closed, or the owner has stopped
-	canceled atomic.Bool   // the caller does not wait any more
+// definition returns the definition of a run, and the run without its history and results:
+// both must fit into one message to another process.
+func (q queries) definition(ctx context.Context, id string) (text json.RawMessage, info *Info, err error) {
+	r, err := q.load(ctx, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	info = describe.Run(r)
+	info.Output, info.Notes = nil, nil
+	for i := range info.Steps {
+		info.Steps[i].Output, info.Steps[i].Progress, info.Steps[i].Attempts = nil, nil, nil
+	}
+	return r.Def.Text(), info, nil
 }
 
-// waitState is the state of a run that a caller wants to wait for.
-type waitState int
-
-const (
-	notInMemory  waitState = iota
-	stillOpen              // the waiter was added
-	endNotStored           // the run is closed by a record that is not stored yet
-	endStored
-)
-
-// addWaiter adds a waiter for the run if the run is open.
-func (o *owner) addWaiter(run machine.ID, w *waiter) waitState {
-	r, ok := o.m.Run(run)
-	switch {
-	case !ok:
-		return notInMemory
-	case !r.Closed():
-		o.waiters.add(run, w)
-		return stillOpen
-	case r.Version() > o.seq:
-		return endNotStored
-	default:
-		return endStored
+// history returns the history of a run.
+func (q queries) history(ctx context.Context, id string) (json.RawMessage, error) {
+	r, err := q.load(ctx, id)
+	if err != nil {
+		return nil, err
 	}
+	now := time.Now().UTC()
+	h := replay.History{Format: replay.Format, Run: r.ID.String(), Workflow: r.Def.Name, Version: r.Def.Version, State: r.State().String(), At: now}
+	if h.Data, err = machine.Extract(r, now.UnixNano()); err != nil {
+		return nil, fmt.Errorf("history of run %s: %w", id, err)
+	}
+	return plainjson.Marshal(h)
 }

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/engine/internal/store"
+	"github.com/tideover/tideover/engine/journal"
 )
 
 const (
@@ -29,11 +32,16 @@ const (
 // that it moves runs with long waits out of memory: they are read from the snapshot when they
 // are needed.
 type snapshotWriter struct {
-	sh *shard
-	o  *owner
+	state     *state
+	lease     journal.Lease
+	health    *health
+	log       *slog.Logger
+	retention time.Duration
+	after     int64      // least number of bytes of log that make a snapshot due
+	encoders  *sync.Pool // shared by the shards of the process
 
 	paging   store.Paging // reads runs that are in a snapshot and not in memory
-	log      int64        // bytes appended to the log since the last snapshot began
+	grown    int64        // bytes appended to the log since the last snapshot began
 	since    time.Time    // when the first of these bytes was appended
 	rest     time.Time    // the shard is idle from then on, if nothing is appended before
 	before   int64        // bytes of log between the last two snapshots, which are kept
@@ -67,22 +75,15 @@ type snapshotProgress struct {
 	blocks []store.Block
 }
 
-func (s *snapshotWriter) init(sh *shard) { s.sh, s.o = sh, &sh.owner }
-
 // logGrew notes that n bytes were appended to the log.
 func (s *snapshotWriter) logGrew(n int) {
-	if s.log == 0 {
+	if s.grown == 0 {
 		s.since = time.Now()
 	}
 	if t := time.Now().Add(restAfter); t.After(s.rest) {
 		s.rest = t
 	}
-	s.log += int64(n)
-}
-
-// readUnstored calls yield with the finished runs that are in no stored archive.
-func (s *snapshotWriter) readUnstored(yield func(*machine.Run) error) error {
-	return s.archive.Read(s.o.m, yield)
+	s.grown += int64(n)
 }
 
 // wake returns the channel of messages of the writing goroutine; nil if nothing is being
@@ -96,21 +97,21 @@ func (s *snapshotWriter) wake() <-chan snapshotProgress {
 
 // isDue reports whether it is time for a snapshot.
 func (s *snapshotWriter) isDue() bool {
-	if s.log == 0 || !s.isFree() {
+	if s.grown == 0 || !s.isFree() {
 		return false
 	}
-	return s.log >= max(s.sh.cfg.snapshotAfter, s.size/2) || s.archive.IsFull() ||
+	return s.grown >= max(s.after, s.size/2) || s.archive.IsFull() ||
 		time.Since(s.since) >= s.maxAge() || s.isIdle()
 }
 
 // isFree reports whether a snapshot may begin: none is being written, no runs are being moved,
 // and the shard is not stopping.
-func (s *snapshotWriter) isFree() bool { return s.done == nil && !s.moving && !s.o.stopping }
+func (s *snapshotWriter) isFree() bool { return s.done == nil && !s.moving && !s.state.stopping }
 
 // isWorthwhile reports whether an idle shard should write a snapshot: enough of the log could
 // be removed after it.
 func (s *snapshotWriter) isWorthwhile() bool {
-	return s.isFree() && s.before+s.log >= s.sh.cfg.snapshotAfter
+	return s.isFree() && s.before+s.grown >= s.after
 }
 
 // isIdle reports whether the shard is idle and a snapshot is worthwhile.
@@ -118,10 +119,10 @@ func (s *snapshotWriter) isIdle() bool { return s.isWorthwhile() && !time.Now().
 
 // needsEntry reports whether a snapshot is due except that there is no new entry: a snapshot
 // needs one to begin at.
-func (s *snapshotWriter) needsEntry() bool { return s.log == 0 && s.isIdle() }
+func (s *snapshotWriter) needsEntry() bool { return s.grown == 0 && s.isIdle() }
 
 // maxAge returns the age at which a change that is not in a snapshot makes a snapshot due.
-func (s *snapshotWriter) maxAge() time.Duration { return min(snapshotAge, s.sh.cfg.Retention/4) }
+func (s *snapshotWriter) maxAge() time.Duration { return min(snapshotAge, s.retention/4) }
 
 // delay returns how long the snapshotWriter has nothing to do, if the log does not grow.
 func (s *snapshotWriter) delay() time.Duration {
@@ -144,9 +145,9 @@ func (s *snapshotWriter) begin() {
 	s.cancel = cancel
 	s.frames, s.progress, s.done = make(chan []frame, 1), make(chan snapshotProgress), make(chan struct{})
 	archive, newest := s.archive.Take()
-	s.current = s.o.m.Snapshot()
+	s.current = s.state.m.Snapshot()
 	s.seq = s.current.Seq
-	s.taken, s.log = s.log, 0
+	s.taken, s.grown = s.grown, 0
 	go func(done chan struct{}) {
 		defer close(done)
 		p := s.write(ctx, s.seq, archive, newest)
@@ -177,15 +178,15 @@ func (s *snapshotWriter) advance(p snapshotProgress, most time.Duration) {
 		s.cancel()
 		s.done, s.encoded = nil, nil
 		if p.err != nil {
-			s.sh.health.set(troubleSnapshot, p.err)
-			s.sh.health.logError("can't write a snapshot; the log grows until it can", "error", p.err)
+			s.health.set(troubleSnapshot, p.err)
+			s.health.logError("can't write a snapshot; the log grows until it can", "error", p.err)
 			s.before += s.taken
-			s.log = 1 // try again after maxAge, or when the log has grown enough
+			s.grown = 1 // try again after maxAge, or when the log has grown enough
 			s.since = time.Now()
 			s.rest = s.since.Add(s.maxAge())
 			return
 		}
-		s.sh.health.set(troubleSnapshot, nil)
+		s.health.set(troubleSnapshot, nil)
 		s.archive.Stored()
 		s.size, s.before = p.size, s.taken
 		s.beginMoving(p.blocks)
@@ -223,9 +224,9 @@ func (s *snapshotWriter) nextFrames(most time.Duration) []frame {
 
 // beginMoving begins to move runs out of memory: they can be read from the snapshot now.
 func (s *snapshotWriter) beginMoving(blocks []store.Block) {
-	raw, err := s.sh.lease.Get(context.Background(), store.SnapshotName(s.seq))
+	raw, err := s.lease.Get(context.Background(), store.SnapshotName(s.seq))
 	if err != nil {
-		s.sh.cfg.Logger.Error("a snapshot can't be opened; its runs stay in memory", "error", err)
+		s.log.Error("a snapshot can't be opened; its runs stay in memory", "error", err)
 		return
 	}
 	s.base ^= store.OtherSnapshot
@@ -237,7 +238,7 @@ func (s *snapshotWriter) beginMoving(blocks []store.Block) {
 // moveRuns moves the next runs out of memory, if beginMoving has begun that. After the last one
 // it closes the previous snapshot.
 func (s *snapshotWriter) moveRuns() {
-	if s.moving && !s.current.Chill(s.o.clock.last, s.base, movedAtOnce) {
+	if s.moving && !s.current.Chill(s.state.clock.last, s.base, movedAtOnce) {
 		s.moving = false
 		s.paging.Drop(s.base ^ store.OtherSnapshot)
 		if s.current.Chilled >= manyMoved {
@@ -261,14 +262,14 @@ func (s *snapshotWriter) close() {
 // needed any more. The writing goroutine calls it.
 func (s *snapshotWriter) write(ctx context.Context, seq uint64, archive []byte, newest int64) (p snapshotProgress) {
 	p.over = true
-	lease := s.sh.lease
+	lease := s.lease
 	if len(archive) > 0 {
 		if p.err = store.PutArchive(ctx, lease, store.ArchiveName(seq, newest/1e9), archive); p.err != nil {
 			return p
 		}
 	}
 	frames := frameSource{s: s}
-	p.blocks, p.size, p.err = store.PutSnapshot(ctx, lease, &s.sh.encoders, seq, frames.next)
+	p.blocks, p.size, p.err = store.PutSnapshot(ctx, lease, s.encoders, seq, frames.next)
 	if p.err != nil {
 		return p
 	}
@@ -308,7 +309,7 @@ func (f *frameSource) next(ctx context.Context) (data []byte, more bool, err err
 // last two snapshots and the log since the older of them: if the last snapshot can't be read,
 // the older one replaces it.
 func (s *snapshotWriter) cutLog(ctx context.Context) error {
-	lease := s.sh.lease
+	lease := s.lease
 	blobs, err := lease.Blobs(ctx)
 	if err != nil {
 		return err
@@ -328,7 +329,7 @@ func (s *snapshotWriter) cutLog(ctx context.Context) error {
 	for _, seq := range seqs[:max(len(seqs)-2, 0)] {
 		old = append(old, store.SnapshotName(seq))
 	}
-	oldest := time.Now().Add(-s.sh.cfg.Retention).Unix()
+	oldest := time.Now().Add(-s.retention).Unix()
 	for _, b := range blobs {
 		if _, newest, ok := store.ParseArchiveName(b.Name); ok && newest < oldest {
 			old = append(old, b.Name)

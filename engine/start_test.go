@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tideover/tideover/engine/internal/workflow"
 	"github.com/tideover/tideover/engine/journal/memlog"
 )
 
@@ -163,8 +164,8 @@ func TestSameJSON(t *testing.T) {
 		{`{"a":1,"b":[1,2]}`, `{"b":[1,2],"a":1}`, true}, {`[1,2]`, `[2,1]`, false},
 		{"12345678901234567890", "12345678901234567891", false}, {"null", "0", false}, {"{", "[", false},
 	} {
-		if got := sameJSON([]byte(test.a), bytes.Clone([]byte(test.b))); got != test.want {
-			t.Errorf("sameJSON(%s, %s) = %v", test.a, test.b, got)
+		if got := workflow.SameJSON([]byte(test.a), bytes.Clone([]byte(test.b))); got != test.want {
+			t.Errorf("workflow.SameJSON(%s, %s) = %v", test.a, test.b, got)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 )
@@ -25,17 +26,17 @@ const maxTrace = 2048
 // inject returns the trace context of ctx as it is stored; "" if there is none. If it is too
 // large, inject leaves out the longest values, which are no ids of spans: a trace must not keep a
 // run from starting. A panic of the propagator means no trace.
-func (p *process) inject(ctx context.Context) (text string) {
-	if p.cfg.Propagator == nil {
+func inject(ctx context.Context, p Propagator, log *slog.Logger) (text string) {
+	if p == nil {
 		return ""
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			p.cfg.Logger.Error("can't store the trace of a start", "error", fmt.Sprint(r))
+			log.Error("can't store the trace of a start", "error", fmt.Sprint(r))
 			text = ""
 		}
 	}()
-	trace := maps.Clone(p.cfg.Propagator.Inject(ctx))
+	trace := maps.Clone(p.Inject(ctx))
 	for len(trace) > 0 {
 		encoded, _ := json.Marshal(trace) // can't fail: strings
 		if len(encoded) <= maxTrace {
@@ -48,10 +49,10 @@ func (p *process) inject(ctx context.Context) (text string) {
 }
 
 // extract returns ctx with a stored trace context.
-func (p *process) extract(ctx context.Context, text string) context.Context {
+func extract(ctx context.Context, p Propagator, text string) context.Context {
 	var trace map[string]string
-	if text == "" || p.cfg.Propagator == nil || json.Unmarshal([]byte(text), &trace) != nil {
+	if text == "" || p == nil || json.Unmarshal([]byte(text), &trace) != nil {
 		return ctx
 	}
-	return p.cfg.Propagator.Extract(ctx, trace)
+	return p.Extract(ctx, trace)
 }

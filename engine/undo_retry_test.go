@@ -140,7 +140,7 @@ func TestChildWithALargeOutput(t *testing.T) {
 
 // TestChildDetachedIsNotStartedTwice retries a parent that died while its child worked.
 func TestChildDetachedIsNotStartedTwice(t *testing.T) {
-	f := newChildren(engine.Detached())
+	f := newChildren(0, engine.Detached())
 	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
 		id := startFlow(t, e, f.parent, []int{1}, engine.RunTimeout(time.Hour))
 		run := endOfFlow(t, e, id)

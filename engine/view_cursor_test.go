@@ -58,7 +58,7 @@ func TestTheViewHasTheLastEntry(t *testing.T) {
 		sh := e.alone
 		inOwner := func(do func()) {
 			t.Helper()
-			if err := sh.do(t.Context(), func(*turn) error { do(); return nil }); err != nil {
+			if err := sh.do(t.Context(), func(recorder) error { do(); return nil }); err != nil {
 				t.Fatal(err)
 			}
 		}

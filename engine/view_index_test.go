@@ -24,9 +24,10 @@ func TestManyRunsAreIndexedBetweenBatches(t *testing.T) {
 		defer to.Close()
 		var current atomic.Pointer[view.View]
 		current.Store(to)
-		p := &process{cfg: Config{Logger: slog.New(slog.DiscardHandler)}, pens: make(chan struct{}, 1)}
+		h := new(health)
+		h.init(slog.New(slog.DiscardHandler), nil)
 		batches, written := make(chan viewJob), make(chan error)
-		w := viewGoroutine{sh: newShard(p, 0, 1, ""), view: &current, batches: batches, written: written}
+		w := viewGoroutine{health: h, slots: make(chan struct{}, 1), view: &current, batches: batches, written: written}
 		var writing sync.WaitGroup
 		writing.Go(w.run)
 		defer writing.Wait()

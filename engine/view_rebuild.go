@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/tideover/tideover/engine/internal/describe"
 	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/engine/internal/store"
 	"github.com/tideover/tideover/engine/internal/view"
@@ -30,13 +31,13 @@ func (v *viewWriter) open(ctx context.Context) (err error) {
 		}
 	}()
 	if why := opened.Rebuilt(); why != "" {
-		v.sh.cfg.Logger.Warn("the view is rebuilt", "because", why)
+		v.log.Warn("the view is rebuilt", "because", why)
 	}
 	ours, err := v.adopt(ctx)
 	if err != nil {
 		return err
 	}
-	_, last, err := v.sh.lease.Bounds(ctx)
+	_, last, err := v.end.lease.Bounds(ctx)
 	if err != nil {
 		return err
 	}
@@ -44,14 +45,14 @@ func (v *viewWriter) open(ctx context.Context) (err error) {
 	case !ours:
 		return v.rebuild(errors.New("it belongs to another log, or to this one before it lost entries"))
 	case v.cursor > last:
-		if err := (recovery{v.sh, v.o}).checkEnd(last, v.cursor, v.path); err != nil {
+		if err := v.end.check(last, v.cursor, v.path); err != nil {
 			return err
 		}
 		return v.rebuild(fmt.Errorf("the view includes entry %d, and the log ends at entry %d", v.cursor, last))
-	case v.cursor > 0 && v.cursor < v.o.m.Seq():
+	case v.cursor > 0 && v.cursor < v.state.m.Seq():
 		// Another process owned the shard meanwhile, or a backup was restored.
-		return v.rebuild(fmt.Errorf("the view ends at entry %d, before the snapshot of entry %d", v.cursor, v.o.m.Seq()))
-	case v.cursor < v.o.m.Seq():
+		return v.rebuild(fmt.Errorf("the view ends at entry %d, before the snapshot of entry %d", v.cursor, v.state.m.Seq()))
+	case v.cursor < v.state.m.Seq():
 		return v.fill()
 	}
 	return nil
@@ -59,7 +60,7 @@ func (v *viewWriter) open(ctx context.Context) (err error) {
 
 // adopt makes the view one of the log. It returns false if the view belongs to another log.
 func (v *viewWriter) adopt(ctx context.Context) (ours bool, err error) {
-	log, ok := v.sh.lease.(journal.Witnessed)
+	log, ok := v.end.lease.(journal.Witnessed)
 	if !ok {
 		return true, nil
 	}
@@ -77,14 +78,14 @@ func (v *viewWriter) tryReopen() bool {
 		return false
 	}
 	v.reopen = time.Time{}
-	v.sh.health.set(troubleView, nil)
+	v.health.set(troubleView, nil)
 	v.startWriting()
 	return true
 }
 
 // rebuild deletes a view that can't be used, and makes a new one.
 func (v *viewWriter) rebuild(why error) error {
-	v.sh.cfg.Logger.Error("the view can't be used and is rebuilt from the log", "path", v.path, "because", why)
+	v.log.Error("the view can't be used and is rebuilt from the log", "path", v.path, "because", why)
 	_ = v.view.Load().Close()
 	for _, suffix := range []string{"", "-wal", "-shm", "-sum"} {
 		_ = os.Remove(v.path + suffix)
@@ -106,28 +107,30 @@ func (v *viewWriter) fill() error {
 	ctx := context.Background()
 	v.cursor = 0
 	v.markAllChanged()
-	_, _, archives, err := store.List(ctx, v.sh.lease)
+	_, _, archives, err := store.List(ctx, v.end.lease)
 	if err != nil {
 		return err
 	}
 	for _, name := range archives {
-		err := store.VerifyBlob(ctx, v.sh.lease, name)
+		err := store.VerifyBlob(ctx, v.end.lease, name)
 		if err == nil {
 			err = fillView(ctx, v.view.Load(), func(yield func(*machine.Run) error) error {
-				return store.ReadArchive(ctx, v.sh.lease, name, v.o.m, yield)
+				return store.ReadArchive(ctx, v.end.lease, name, v.state.m, yield)
 			})
 		}
 		switch {
 		case store.IsDamage(err):
 			// The finished runs of this archive are missing in lists. Other runs are
 			// not affected.
-			v.sh.health.set(troubleArchive, fmt.Errorf("archive %s: %w; finished runs are missing in lists: restore a backup, which replaces the whole folder", name, err))
-			v.sh.cfg.Logger.Error("an archive of finished runs can't be read", "name", name, "error", err)
+			v.health.set(troubleArchive, fmt.Errorf("archive %s: %w; finished runs are missing in lists: restore a backup, which replaces the whole folder", name, err))
+			v.log.Error("an archive of finished runs can't be read", "name", name, "error", err)
 		case err != nil:
 			return fmt.Errorf("archive %s: %w", name, err)
 		}
 	}
-	return fillView(ctx, v.view.Load(), v.sh.snapshots.readUnstored)
+	return fillView(ctx, v.view.Load(), func(yield func(*machine.Run) error) error {
+		return v.archive.Read(v.state.m, yield) // finished runs that are in no stored archive
+	})
 }
 
 // fillView writes the runs that read yields to a view, in batches.
@@ -142,7 +145,7 @@ func fillView(ctx context.Context, to *view.View, read func(yield func(*machine.
 		return err
 	}
 	err := read(func(r *machine.Run) error {
-		if b.Put = append(b.Put, row(r)); len(b.Put) >= viewBatch {
+		if b.Put = append(b.Put, describe.Row(r)); len(b.Put) >= viewBatch {
 			return flush()
 		}
 		return nil
@@ -157,16 +160,16 @@ func (v *viewWriter) skipKnown(seq uint64) {
 	if seq != v.cursor {
 		return
 	}
-	for _, r := range v.o.m.TakeChanged() {
+	for _, r := range v.state.m.TakeChanged() {
 		if r.Version() > v.cursor {
-			v.o.m.Change(r) // the snapshot has a later state of the run than the view
+			v.state.m.Change(r) // the snapshot has a later state of the run than the view
 			continue
 		}
 		r.Seen()
 		if r.Finished() {
-			v.sh.snapshots.archive.Add(r)
-			_ = v.o.m.Forget(r)
+			v.archive.Add(r)
+			_ = v.state.m.Forget(r)
 		}
 	}
-	v.o.m.TakePurged()
+	v.state.m.TakePurged()
 }

@@ -5,14 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/tideover/tideover/engine/internal/describe"
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/store"
 	"github.com/tideover/tideover/engine/internal/view"
 )
 
@@ -29,8 +31,14 @@ const (
 // viewWriter keeps the view up to date. The owner makes batches, which are copies of runs, and
 // a goroutine writes them.
 type viewWriter struct {
-	sh   *shard
-	o    *owner
+	state     *state
+	end       *logEnd
+	archive   *store.ArchiveBuffer // of the snapshots; gets the finished runs that the view has
+	health    *health
+	log       *slog.Logger
+	retention time.Duration
+	slots     chan struct{} // semaphore: limits how many views of the process are written at the same time
+
 	path string                    // path of the view; "" if the shard has no view
 	view atomic.Pointer[view.View] // nil if the shard has no view, or it can't be opened
 
@@ -55,20 +63,12 @@ type viewWriter struct {
 	writing  sync.WaitGroup // the writing goroutine
 }
 
-// init sets the folder of the view; "" means that the shard has no view.
-func (v *viewWriter) init(sh *shard, dir string) {
-	v.sh, v.o = sh, &sh.owner
-	if dir != "" {
-		v.path = filepath.Join(dir, "view.db")
-	}
-}
-
 // get returns the view. If the view and the error are both nil, the shard has no view, and all
 // runs are in memory. Any goroutine may call it.
 func (v *viewWriter) get() (*view.View, error) {
 	found := v.view.Load()
 	if found == nil && v.path != "" {
-		return nil, fmt.Errorf("the view can't be opened: %w", cmp.Or(v.sh.health.get(troubleView), errors.New("it is being opened")))
+		return nil, fmt.Errorf("the view can't be opened: %w", cmp.Or(v.health.get(troubleView), errors.New("it is being opened")))
 	}
 	return found, nil
 }
@@ -76,8 +76,8 @@ func (v *viewWriter) get() (*view.View, error) {
 // setMissing notes that the view can't be opened. The shard works without the view, and tries
 // to open it again later. Lists fail meanwhile.
 func (v *viewWriter) setMissing(err error) {
-	v.sh.health.set(troubleView, err)
-	v.sh.health.logError("can't open the view; lists are not available until it can", "error", err)
+	v.health.set(troubleView, err)
+	v.health.logError("can't open the view; lists are not available until it can", "error", err)
 	v.cursor, v.todo, v.finished, v.deleted = 0, nil, v.finished[:0], nil
 	v.reopen = time.Now().Add(viewRetry)
 }
@@ -90,7 +90,7 @@ type viewJob struct {
 }
 
 // behind returns the number of changed runs that are in no batch yet.
-func (v *viewWriter) behind() int { return len(v.todo) + v.o.m.Behind() }
+func (v *viewWriter) behind() int { return len(v.todo) + v.state.m.Behind() }
 
 // wake returns a channel that is ready when a delayed batch is due; nil if nothing is written.
 func (v *viewWriter) wake() <-chan time.Time {
@@ -116,7 +116,7 @@ func (v *viewWriter) startWriting() {
 	}
 	v.batches, v.written = make(chan viewJob, 1), make(chan error, 1)
 	v.pause = time.NewTimer(time.Hour)
-	w := viewGoroutine{sh: v.sh, view: &v.view, batches: v.batches, written: v.written}
+	w := viewGoroutine{health: v.health, retention: v.retention, slots: v.slots, view: &v.view, batches: v.batches, written: v.written}
 	v.writing.Go(w.run)
 }
 
@@ -131,7 +131,10 @@ func (v *viewWriter) stopWriting() {
 
 // viewGoroutine writes batches to a view.
 type viewGoroutine struct {
-	sh      *shard
+	health    *health
+	retention time.Duration
+	slots     chan struct{}
+
 	view    *atomic.Pointer[view.View]
 	batches <-chan viewJob
 	written chan<- error
@@ -140,11 +143,9 @@ type viewGoroutine struct {
 }
 
 // run writes batches as they come. When none has come for indexPause, it updates the search
-// index. If many runs are not indexed, it indexes some of them after a batch. The semaphore pens
-// limits how many views of the process are written at the same time, to leave processors for other
-// work. While a batch waits, changes are collected for the next, larger batch.
+// index. If many runs are not indexed, it indexes some of them after a batch. The semaphore slots
+// leaves processors for other work. While a batch waits, changes are collected for the next, larger batch.
 func (w *viewGoroutine) run() {
-	pens := w.sh.pens
 	idle := time.NewTimer(indexPause)
 	defer idle.Stop()
 	for {
@@ -153,24 +154,24 @@ func (w *viewGoroutine) run() {
 			if !ok {
 				return
 			}
-			pens <- struct{}{}
+			w.slots <- struct{}{}
 			w.written <- w.write(j)
 			if w.unindexed += len(j.Put); w.unindexed > maxUnindexed {
 				w.index()
 			}
-			<-pens
+			<-w.slots
 			if !j.busy {
 				idle.Reset(indexPause)
 			}
 		case <-idle.C:
 			select {
-			case pens <- struct{}{}:
+			case w.slots <- struct{}{}:
 			default: // other views are being written: batches go before indexing
 				idle.Reset(indexPause)
 				continue
 			}
 			more, err := w.index()
-			<-pens
+			<-w.slots
 			switch {
 			case err != nil:
 				idle.Reset(time.Minute)
@@ -185,7 +186,7 @@ func (w *viewGoroutine) run() {
 func (w *viewGoroutine) index() (more bool, err error) {
 	n, err := w.view.Load().Index(context.Background(), indexBatch)
 	if err != nil {
-		w.sh.health.logError("can't update the search index", "error", err)
+		w.health.logError("can't update the search index", "error", err)
 	}
 	if w.unindexed -= n; err != nil || n < indexBatch {
 		w.unindexed = 0
@@ -198,7 +199,7 @@ func (w *viewGoroutine) write(j viewJob) error {
 	ctx, to := context.Background(), w.view.Load()
 	err := to.Write(ctx, j.Batch)
 	for n := maxExpire; err == nil && n == maxExpire && j.expire; {
-		ended := time.Now().Add(-w.sh.cfg.Retention)
+		ended := time.Now().Add(-w.retention)
 		n, err = to.Expire(ctx, []string{"succeeded", "canceled", "replaced"}, ended, maxExpire)
 	}
 	return err
@@ -209,12 +210,9 @@ func (v *viewWriter) feed() {
 	if !v.reopen.IsZero() && !v.tryReopen() {
 		return
 	}
-	m := v.o.m
+	m := v.state.m
 	if v.view.Load() == nil {
-		for _, r := range m.TakeChanged() {
-			r.Seen()
-		}
-		m.TakePurged()
+		v.dropChanges()
 		return
 	}
 	for _, id := range m.TakePurged() {
@@ -226,22 +224,35 @@ func (v *viewWriter) feed() {
 	}
 	// An entry without changes of runs also counts: a snapshot may begin at it, and a view that is
 	// older than the snapshot must be built anew.
-	if v.busy || n == 0 && !v.expire && v.cursor >= v.o.seq {
+	if v.busy || n == 0 && !v.expire && v.cursor >= v.state.seq {
 		return
 	}
-	wait := time.Until(v.retry)
-	if n < viewBatch && !v.hurry && len(v.waits) == 0 {
-		wait = max(wait, viewPause-time.Since(v.since))
-	}
-	if wait > 0 {
+	if wait := v.batchDelay(n); wait > 0 {
 		v.pause.Reset(wait)
 		return
 	}
 	if len(v.todo) == 0 {
-		v.todo, v.todoSeq = m.TakeChanged(), v.o.seq
+		v.todo, v.todoSeq = m.TakeChanged(), v.state.seq
 	}
 	v.batches <- viewJob{v.nextBatch(), v.expire, n > viewBatch}
 	v.busy, v.expire, v.since = true, false, time.Time{}
+}
+
+// dropChanges forgets the changes of a shard without a view.
+func (v *viewWriter) dropChanges() {
+	for _, r := range v.state.m.TakeChanged() {
+		r.Seen()
+	}
+	v.state.m.TakePurged()
+}
+
+// batchDelay returns how long a batch of n runs has to wait.
+func (v *viewWriter) batchDelay(n int) time.Duration {
+	wait := time.Until(v.retry)
+	if n < viewBatch && !v.hurry && len(v.waits) == 0 {
+		wait = max(wait, viewPause-time.Since(v.since))
+	}
+	return wait
 }
 
 // nextBatch makes the next batch. Its cursor becomes todoSeq only with the last runs of todo:
@@ -255,31 +266,31 @@ func (v *viewWriter) nextBatch() view.Batch {
 			continue
 		}
 		r.Seen()
-		if _, there := v.o.m.Run(r.ID); !there {
+		if _, there := v.state.m.Run(r.ID); !there {
 			continue // removed from memory meanwhile
 		}
 		whole := r
 		if r.IsCold() {
 			var err error
-			if whole, err = v.o.m.Copy(r); err != nil {
-				v.sh.health.broken(err)
+			if whole, err = v.state.m.Copy(r); err != nil {
+				v.health.broken(err)
 				continue
 			}
 		}
-		b.Put = append(b.Put, row(whole))
+		b.Put = append(b.Put, describe.Row(whole))
 		if r.Finished() {
 			v.finished = append(v.finished, r)
 			if !r.Archived {
 				r.Archived = true
-				v.sh.snapshots.archive.Add(r)
+				v.archive.Add(r)
 			}
 		}
 	}
 	v.todo = v.todo[n:]
 	if len(v.todo) == 0 {
 		v.todo = nil
-		if v.o.m.Behind() == 0 {
-			v.todoSeq = v.o.seq
+		if v.state.m.Behind() == 0 {
+			v.todoSeq = v.state.seq
 		}
 		b.Cursor, v.cursor = v.todoSeq, v.todoSeq
 	}
@@ -296,7 +307,7 @@ func (v *viewWriter) confirm(err error) {
 	}
 	defer func() { v.endWaits(err != nil) }()
 	if err != nil {
-		v.sh.health.set(troubleView, err)
+		v.health.set(troubleView, err)
 		if errors.Is(err, view.ErrDamaged) {
 			v.stopWriting()
 			if err := v.rebuild(err); err != nil {
@@ -308,17 +319,17 @@ func (v *viewWriter) confirm(err error) {
 			return
 		}
 		// The batch is lost: write all runs in memory again.
-		v.sh.health.logError("can't write the view; lists may be incomplete until it can", "error", err)
+		v.health.logError("can't write the view; lists may be incomplete until it can", "error", err)
 		v.finished = v.finished[:0]
 		v.deleted = append(v.deleted, v.sent...)
 		v.markAllChanged()
 		v.retry = time.Now().Add(viewRetry)
 		return
 	}
-	v.sh.health.set(troubleView, nil)
+	v.health.set(troubleView, nil)
 	for i, r := range v.finished {
 		if !r.Dirty() {
-			_ = v.o.m.Forget(r) // can't fail: the run is finished
+			_ = v.state.m.Forget(r) // can't fail: the run is finished
 		}
 		v.finished[i] = nil
 	}
@@ -327,8 +338,8 @@ func (v *viewWriter) confirm(err error) {
 
 // markAllChanged marks all runs in memory as changed, so that they are written again.
 func (v *viewWriter) markAllChanged() {
-	v.o.m.TakeChanged()
-	v.todo, v.todoSeq = slices.Clone(v.o.m.All()), v.o.seq
+	v.state.m.TakeChanged()
+	v.todo, v.todoSeq = slices.Clone(v.state.m.All()), v.state.seq
 	for _, r := range v.todo {
 		r.Soil()
 	}
@@ -342,7 +353,7 @@ func (v *viewWriter) flush() {
 	for {
 		if v.busy {
 			v.confirm(<-v.written)
-			if v.sh.health.get(troubleView) != nil {
+			if v.health.get(troubleView) != nil {
 				break // the changes are written when the shard is opened next
 			}
 		}
@@ -359,46 +370,9 @@ func (v *viewWriter) flush() {
 func (v *viewWriter) close() {
 	if found := v.view.Load(); found != nil {
 		if err := found.Close(); err != nil {
-			v.sh.cfg.Logger.Error("can't close the view", "error", err)
+			v.log.Error("can't close the view", "error", err)
 		}
 	}
-}
-
-// row returns the run as it is written to the view.
-func row(r *machine.Run) view.Run {
-	v := view.Run{
-		ID: r.ID.String(), Workflow: r.Def.Name, Key: r.Key, State: r.State().String(),
-		Created: time.Unix(0, r.Created), Ended: moment(r.Ended), Next: moment(r.Next()),
-		Attempts: r.Attempts(), Input: r.Input, ReplacedBy: r.ReplacedBy().String(),
-	}
-	if r.Outcome == machine.Dead {
-		v.Reason = r.Reason.String()
-	}
-	v.Step, v.Error, v.Updated = r.Situation()
-	v.Status, v.Tags = r.Status(), decodeTags(r.Tags())
-	if r.Asks() {
-		if v.Tags == nil {
-			v.Tags = map[string]string{}
-		}
-		v.Tags[askingName] = "open"
-	}
-	if out := r.Result(); len(out) <= preview {
-		v.Output = out
-	}
-	if r.Finished() { // the details of other runs are read from memory
-		v.Detail = r.EncodeWithout(nil)
-	}
-	return v
-}
-
-const preview = 256
-
-// moment returns the time of Unix nanoseconds; the zero time for 0.
-func moment(ns int64) time.Time {
-	if ns == 0 {
-		return time.Time{}
-	}
-	return time.Unix(0, ns)
 }
 
 // freshWithin is the longest time that a list waits for the view.
@@ -410,27 +384,6 @@ type viewWait struct {
 	seen chan struct{} // closed when the view has them, or after an error
 }
 
-// refresh waits until the view has everything that was acknowledged before the call. It waits
-// for at most freshWithin, in case the owner can't store or the view can't be written: an old
-// list is better than none. Any goroutine may call it.
-func (v *viewWriter) refresh(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, freshWithin)
-	defer cancel()
-	seen := make(chan struct{})
-	err := v.sh.do(ctx, func(*turn) error {
-		v.addWait(seen)
-		return nil
-	})
-	if err != nil {
-		return
-	}
-	select {
-	case <-seen:
-	case <-v.sh.done:
-	case <-ctx.Done():
-	}
-}
-
 // addWait closes the channel when the view has all changes up to now. Batches are not delayed
 // while a list waits.
 func (v *viewWriter) addWait(seen chan struct{}) {
@@ -438,7 +391,7 @@ func (v *viewWriter) addWait(seen chan struct{}) {
 		close(seen)
 		return
 	}
-	v.waits = append(v.waits, viewWait{v.o.seq, seen})
+	v.waits = append(v.waits, viewWait{v.state.seq, seen})
 }
 
 // isCurrent reports whether the view has all changes.

@@ -314,12 +314,7 @@ func (a *attempt) report(resp *http.Response) {
 	a.answered = clock.Now()
 	now := a.answered - a.uploadTime()
 	if resp != nil {
-		p.upstream.rateLimits.read(a.key.name, resp.Header, time.Now())
-		p.stats.ttfb.observe(now - a.sent)
-		a.key.stats.by[classOf(res.code)].Add(1)
-		if account := a.key.account; account != nil {
-			a.reportAccount(account, resp)
-		}
+		a.reportResponse(resp, now)
 	}
 	if res.kind != neutral {
 		p.upstream.reportRate(res.kind == keyThrottled)
@@ -354,19 +349,36 @@ func (a *attempt) report(resp *http.Response) {
 		a.call.Done(health.RefusedFor(0)) // the pool still offers the key: throttles blocks it for the scope only
 		a.reportThrottled(resp)
 	case keyRejected:
-		if res.code == http.StatusTooManyRequests {
-			p.stats.throttled.Add(1)
-		}
-		a.call.Done(health.RefusedFor(0))
-		switch {
-		case res.code == http.StatusForbidden: // perhaps the key is good, and only this resource is forbidden
-		case res.closesScope:
-			a.throttleScope(resp)
-		default:
-			a.p.keys.avoid(a.key, res.wait, res.why)
-		}
-		a.reportHealth(breaker.Canceled, health.Succeeded) // the server works
+		a.reportRejected(resp)
 	}
+}
+
+// reportResponse reports what a response with any status says about the rate limits, the speed and
+// the account of the provider.
+func (a *attempt) reportResponse(resp *http.Response, now time.Duration) {
+	a.p.upstream.rateLimits.read(a.key.name, resp.Header, time.Now())
+	a.p.stats.ttfb.observe(now - a.sent)
+	a.key.stats.by[classOf(a.result.code)].Add(1)
+	if account := a.key.account; account != nil {
+		a.reportAccount(account, resp)
+	}
+}
+
+// reportRejected reports a key that was rejected.
+func (a *attempt) reportRejected(resp *http.Response) {
+	res := &a.result
+	if res.code == http.StatusTooManyRequests {
+		a.p.stats.throttled.Add(1)
+	}
+	a.call.Done(health.RefusedFor(0))
+	switch {
+	case res.code == http.StatusForbidden: // perhaps the key is good, and only this resource is forbidden
+	case res.closesScope:
+		a.throttleScope(resp)
+	default:
+		a.p.keys.avoid(a.key, res.wait, res.why)
+	}
+	a.reportHealth(breaker.Canceled, health.Succeeded) // the server works
 }
 
 // reportThrottled reports that too many requests were sent with the key. A throttle of

@@ -121,25 +121,12 @@ func (r *request) problemOf(err error) *problem {
 		}
 		return p
 	}
-	p := &problem{provider: r.asked.spec.Name, final: true, status: http.StatusBadGateway, code: codeGaveUp, message: r.g.clean(err)}
+	p := r.gaveUpProblem(err)
 	gave, _ := errors.AsType[*retry.Error](err)
-	if gave != nil {
-		p.reason = gave.Reason.String()
-		if o := retry.OutcomeOf(gave.Last); o.After > 0 {
-			p.after = o.After
-		}
-		if failures := r.picker.describe(nil); len(r.picker.targets) > 1 && failures != "" && !r.callerGone() {
-			told := *gave
-			told.Last = errors.New(failures)
-			p.message = r.g.clean(&told)
-		}
-	}
-	tooBig, _ := errors.AsType[*http.MaxBytesError](r.bodyError())
+	failure := r.bodyError()
 	switch {
-	case tooBig != nil:
-		p.status, p.code, p.message = http.StatusRequestEntityTooLarge, codeTooLarge, fmt.Sprintf("the body has more than %d bytes", tooBig.Limit)
-	case r.bodyError() != nil:
-		p.status, p.code, p.message = http.StatusBadRequest, codeBody, "the body of the request could not be read"
+	case failure != nil:
+		p.setBodyError(failure)
 	case errors.Is(r.caller.Err(), context.DeadlineExceeded) || gave != nil && gave.Reason == retry.StopDeadline:
 		p.status, p.code = http.StatusGatewayTimeout, codeDeadline
 		r.asked.stats.late.Add(1)
@@ -151,14 +138,52 @@ func (r *request) problemOf(err error) *problem {
 	case shortage.Is(err):
 		p.status, p.code, p.reason, p.final, p.after = http.StatusServiceUnavailable, codeShortage, codeShortage, false, time.Second
 		p.message = "this machine is short of descriptors, memory or processes: " + p.message
-	case errors.Is(err, errLongHead):
-		p.code = codeLongHead
-	case unreachable(err):
-		p.code = codeUnreachable
-	case errors.Is(err, retryhttp.ErrNotIdempotent) || errors.Is(err, retryhttp.ErrBody):
-		p.code = codeNotSent
+	default:
+		p.code = connectionCode(err)
 	}
 	return p
+}
+
+// connectionCode returns the code for an attempt that has no response.
+func connectionCode(err error) string {
+	switch {
+	case errors.Is(err, errLongHead):
+		return codeLongHead
+	case unreachable(err):
+		return codeUnreachable
+	case errors.Is(err, retryhttp.ErrNotIdempotent) || errors.Is(err, retryhttp.ErrBody):
+		return codeNotSent
+	}
+	return codeGaveUp
+}
+
+// gaveUpProblem returns the problem for an error of which only the message is known, and of an
+// error of the retry loop also the reason and the delay that the provider asked for.
+func (r *request) gaveUpProblem(err error) *problem {
+	p := &problem{provider: r.asked.spec.Name, final: true, status: http.StatusBadGateway, code: codeGaveUp, message: r.g.clean(err)}
+	gave, _ := errors.AsType[*retry.Error](err)
+	if gave == nil {
+		return p
+	}
+	p.reason = gave.Reason.String()
+	if o := retry.OutcomeOf(gave.Last); o.After > 0 {
+		p.after = o.After
+	}
+	if failures := r.picker.describe(nil); len(r.picker.targets) > 1 && failures != "" && !r.callerGone() {
+		told := *gave
+		told.Last = errors.New(failures)
+		p.message = r.g.clean(&told)
+	}
+	return p
+}
+
+// setBodyError makes p the problem of a request whose body is too large or could not be read.
+func (p *problem) setBodyError(err error) {
+	if tooBig, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		p.status, p.code, p.message = http.StatusRequestEntityTooLarge, codeTooLarge, fmt.Sprintf("the body has more than %d bytes", tooBig.Limit)
+		return
+	}
+	p.status, p.code, p.message = http.StatusBadRequest, codeBody, "the body of the request could not be read"
 }
 
 // describe returns how each target of the request failed and what blocks it now.

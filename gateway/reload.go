@@ -149,35 +149,17 @@ func (p *provider) makeGate(old *provider) (err error) {
 	return err
 }
 
-func (p *provider) makeLimits(old *provider) (err error) {
-	s, u := &p.spec, &p.upstream
-	var was upstream
-	if old != nil {
-		was = old.upstream
+func (p *provider) makeLimits(old *provider) error {
+	if err := p.makeRate(old); err != nil {
+		return err
 	}
-	patience := p.patience()
-	if s.Rate != (limit.Frequency{}) {
-		if was.rate != nil && old.spec.Rate == s.Rate && old.spec.Burst == s.Burst && old.spec.Queue == s.Queue && old.patience() == patience {
-			u.rate = was.rate
-		} else if u.rate, err = limit.NewRateQueue(limit.RateQueueConfig{Rate: s.Rate, Burst: s.Burst, MaxWait: patience, Queue: s.Queue}); err != nil {
-			return err
-		}
+	if err := p.makeSendRate(old); err != nil {
+		return err
 	}
-	if s.Adaptive {
-		if was.send != nil && old.patience() == patience {
-			u.send = was.send
-		} else if u.send, err = health.NewSendRate(health.SendRateConfig{MaxWait: patience}); err != nil {
-			return err
-		}
+	if err := p.makeSlots(old); err != nil {
+		return err
 	}
-	if s.Concurrent > 0 {
-		if was.slots != nil && old.spec.Queue == s.Queue {
-			u.slots = was.slots // takeOver sets their number
-		} else if u.slots, err = limit.NewConcurrency(limit.ConcurrencyConfig{Max: s.Concurrent, Queue: s.Queue}); err != nil {
-			return err
-		}
-	}
-	spec := s.Policy.Budget
+	spec := p.spec.Policy.Budget
 	if spec == (limit.BudgetSpec{}) {
 		spec = limit.ProviderBudget()
 	}
@@ -185,6 +167,44 @@ func (p *provider) makeLimits(old *provider) (err error) {
 		p.budgets = old.budgets
 	}
 	return nil
+}
+
+func (p *provider) makeRate(old *provider) (err error) {
+	s := &p.spec
+	switch {
+	case s.Rate == (limit.Frequency{}):
+		return nil
+	case old != nil && old.upstream.rate != nil && old.spec.Rate == s.Rate && old.spec.Burst == s.Burst && old.spec.Queue == s.Queue && old.patience() == p.patience():
+		p.upstream.rate = old.upstream.rate
+		return nil
+	}
+	p.upstream.rate, err = limit.NewRateQueue(limit.RateQueueConfig{Rate: s.Rate, Burst: s.Burst, MaxWait: p.patience(), Queue: s.Queue})
+	return err
+}
+
+func (p *provider) makeSendRate(old *provider) (err error) {
+	switch {
+	case !p.spec.Adaptive:
+		return nil
+	case old != nil && old.upstream.send != nil && old.patience() == p.patience():
+		p.upstream.send = old.upstream.send
+		return nil
+	}
+	p.upstream.send, err = health.NewSendRate(health.SendRateConfig{MaxWait: p.patience()})
+	return err
+}
+
+func (p *provider) makeSlots(old *provider) (err error) {
+	s := &p.spec
+	switch {
+	case s.Concurrent <= 0:
+		return nil
+	case old != nil && old.upstream.slots != nil && old.spec.Queue == s.Queue:
+		p.upstream.slots = old.upstream.slots // takeOver sets their number
+		return nil
+	}
+	p.upstream.slots, err = limit.NewConcurrency(limit.ConcurrencyConfig{Max: s.Concurrent, Queue: s.Queue})
+	return err
 }
 
 // takeOver applies changes that must wait until the whole configuration is valid.

@@ -49,39 +49,62 @@ func (a *attempt) classify(resp *http.Response, failure error, o retry.Outcome) 
 	}
 	res.why = a.reason(failure, res.code)
 	switch {
-	case resp == nil && (a.request.callerGone() || a.request.bodyError() != nil || o.Class == retry.ClassCanceled || errors.Is(failure, context.Canceled)):
-		res.kind = neutral
-	case resp == nil && shortage.Is(failure): // a shortage on this machine, not a failure of the provider
-		res.kind = neutral
-	case resp == nil && res.why == whyTimeout && a.slowUpload():
+	case resp == nil && a.saysNothing(failure, o, res.why):
 		res.kind = neutral
 	case resp == nil:
 		res.kind = failed
 	case res.code == http.StatusTooManyRequests && failure != nil:
-		res.kind, res.wait, res.closesScope = keyThrottled, cmp.Or(o.After, defaultThrottle), true
-		if reset, _ := subscriptionReset(resp.Header, time.Now()); reset > res.wait {
-			res.wait = reset
-		}
-		if status != nil && status.Quota != "" {
-			res.quotaGone, res.wait, res.closesScope = true, cmp.Or(o.After, avoidUnpaid), o.After > 0
-			res.why += " " + status.Quota
-			if a.p.keys.ours {
-				res.kind = keyRejected // a slower rate does not help
-			}
-		}
+		a.throttled(&res, resp, status, o)
 	case a.key.rejectedBy(res.code):
-		res.kind, res.wait = keyRejected, avoidRejected
-		if res.code == http.StatusPaymentRequired {
-			res.wait = avoidUnpaid
-		}
-		if told, ok := retryhttp.ServerDelay(resp.Header, time.Now()); ok && told > 0 {
-			res.wait, res.closesScope = told, true
-		}
-	case failure != nil && res.code != http.StatusNotImplemented && res.code != http.StatusHTTPVersionNotSupported &&
-		res.code != http.StatusTooEarly && res.code != http.StatusMisdirectedRequest && res.code != http.StatusConflict:
+		res.rejected(resp)
+	case failure != nil && isFailureOfProvider(res.code):
 		res.kind, res.wait = failed, o.After
 	}
 	return res
+}
+
+// saysNothing reports whether an attempt without a response says nothing about the provider: the
+// caller is gone or too slow, or this machine is short of resources.
+func (a *attempt) saysNothing(failure error, o retry.Outcome, why string) bool {
+	r := a.request
+	return r.callerGone() || r.bodyError() != nil || o.Class == retry.ClassCanceled || errors.Is(failure, context.Canceled) ||
+		shortage.Is(failure) || why == whyTimeout && a.slowUpload()
+}
+
+// throttled fills in the result of a response with too many requests.
+func (a *attempt) throttled(res *result, resp *http.Response, status *retryhttp.StatusError, o retry.Outcome) {
+	res.kind, res.wait, res.closesScope = keyThrottled, cmp.Or(o.After, defaultThrottle), true
+	if reset, _ := subscriptionReset(resp.Header, time.Now()); reset > res.wait {
+		res.wait = reset
+	}
+	if status != nil && status.Quota != "" {
+		res.quotaGone, res.wait, res.closesScope = true, cmp.Or(o.After, avoidUnpaid), o.After > 0
+		res.why += " " + status.Quota
+		if a.p.keys.ours {
+			res.kind = keyRejected // a slower rate does not help
+		}
+	}
+}
+
+// rejected fills in the result of a response that rejects the key.
+func (r *result) rejected(resp *http.Response) {
+	r.kind, r.wait = keyRejected, avoidRejected
+	if r.code == http.StatusPaymentRequired {
+		r.wait = avoidUnpaid
+	}
+	if told, ok := retryhttp.ServerDelay(resp.Header, time.Now()); ok && told > 0 {
+		r.wait, r.closesScope = told, true
+	}
+}
+
+// isFailureOfProvider reports whether a status that a retry may change means that the provider
+// failed. The others depend on the request.
+func isFailureOfProvider(code int) bool {
+	switch code {
+	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported, http.StatusTooEarly, http.StatusMisdirectedRequest, http.StatusConflict:
+		return false
+	}
+	return true
 }
 
 // rejectedBy reports whether the status means that the provider does not accept the key,
@@ -176,7 +199,7 @@ func (v *verdict) failOver() bool {
 
 // afterRefusal decides after the provider has rejected or throttled the key.
 func (v *verdict) afterRefusal() retry.Decision {
-	t, a, res, o := v.t, v.a, &v.a.result, v.Outcome
+	t, a := v.t, v.a
 	r, target := t.request, a.target
 	target.refusedCall = &a.call
 	if a.p.keys.another(&a.call, r.scope()) && a.p.ready(r) {
@@ -190,22 +213,36 @@ func (v *verdict) afterRefusal() retry.Decision {
 		return tryNow(&v.Failure)
 	}
 	target.refusedCall = nil
-	switch {
-	case res.kind == keyThrottled && o.Class >= retry.ClassPermanent:
+	if a.result.kind == keyThrottled {
+		return v.afterThrottling()
+	}
+	return v.afterRejection()
+}
+
+// afterThrottling decides after all keys and providers that may be tried at once are throttled.
+func (v *verdict) afterThrottling() retry.Decision {
+	o := v.Outcome
+	if o.Class >= retry.ClassPermanent {
 		return v.Decision
-	case res.kind == keyThrottled:
-		if a.p.keys.ours && (o.After > 0 || res.wait > defaultThrottle) {
-			o.After = max(t.soonestKey(), 1) // the earliest time may be that of another key
-		}
-		return v.retrySameProvider(o)
-	case res.quotaGone && o.Class < retry.ClassPermanent:
+	}
+	if v.a.p.keys.ours && (o.After > 0 || v.a.result.wait > defaultThrottle) {
+		o.After = max(v.t.soonestKey(), 1) // the earliest time may be that of another key
+	}
+	return v.retrySameProvider(o)
+}
+
+// afterRejection decides after the key was rejected, and nothing else may be tried at once.
+func (v *verdict) afterRejection() retry.Decision {
+	t, a, o := v.t, v.a, v.Outcome
+	switch {
+	case a.result.quotaGone && o.Class < retry.ClassPermanent:
 		return v.retrySameProvider(o) // the server asks for a retry in spite of the quota
-	case t.hasUsableKey(target, nil): // another key of the provider is only throttled
+	case t.hasUsableKey(a.target, nil): // another key of the provider is only throttled
 		return v.retrySameProvider(retry.Outcome{Class: retry.ClassThrottled, After: max(t.soonestKey(), 1)})
-	case a.p != r.asked && t.hasUsableKey(&t.targets[0], nil):
+	case a.p != t.request.asked && t.hasUsableKey(&t.targets[0], nil):
 		// A fallback with a rejected key must not end a call that would be retried
 		// if there were no fallback.
-		target.abandoned = true
+		a.target.abandoned = true
 		return v.retrySameProvider(retry.Outcome{})
 	}
 	return stop(retry.StopPermanent)

@@ -41,16 +41,9 @@ func (w *waiter) wait(ctx context.Context) (*attempt, error) {
 	if a := w.tryRejectedKeys(ctx, func(b *blocker) bool { return b.target.p == w.request.asked }); a != nil {
 		return a, nil
 	}
-	var first *blocker
-	for i := range w.met {
-		switch b := &w.met[i]; {
-		case b.kind == changed:
-			return nil, nil
-		case b.kind == full && i == 0:
-			return nil, w.unavailableProblem() // the provider is up, but has too many requests
-		case b.passing() && (first == nil || b.wait < first.wait):
-			first = b
-		}
+	first, again, err := w.firstToPass()
+	if again || err != nil {
+		return nil, err
 	}
 	tooLong := first != nil && (first.wait > first.target.p.serverWait() || !inTime(ctx, first.wait))
 	if first == nil || tooLong {
@@ -66,15 +59,36 @@ func (w *waiter) wait(ctx context.Context) (*attempt, error) {
 	case first.kind == keysThrottled:
 		return nil, w.sleep(ctx, first)
 	}
-	pass, err := w.queue(ctx, first.target, w.met)
-	if err != nil {
-		return nil, w.after(blockerOf(first.target, err))
+	return w.waitAtGate(ctx, first.target)
+}
+
+// firstToPass returns the blocker that ends first; nil if none ends by itself. again reports
+// whether a provider has changed, so that all targets must be tried again.
+func (w *waiter) firstToPass() (first *blocker, again bool, err error) {
+	for i := range w.met {
+		switch b := &w.met[i]; {
+		case b.kind == changed:
+			return nil, true, nil
+		case b.kind == full && i == 0:
+			return nil, false, w.unavailableProblem() // the provider is up, but has too many requests
+		case b.passing() && (first == nil || b.wait < first.wait):
+			first = b
+		}
 	}
-	if !first.target.p.override.isOpenTo(w.request.began) {
-		first.target.p.upstream.gate.done(pass, health.Canceled)
+	return first, false, nil
+}
+
+// waitAtGate waits in the queue of the provider's gate, and returns an attempt, as wait does.
+func (w *waiter) waitAtGate(ctx context.Context, target *requestTarget) (*attempt, error) {
+	pass, err := w.queue(ctx, target, w.met)
+	if err != nil {
+		return nil, w.after(blockerOf(target, err))
+	}
+	if !target.p.override.isOpenTo(w.request.began) {
+		target.p.upstream.gate.done(pass, health.Canceled)
 		return nil, nil
 	}
-	a, behind := w.newAttempt(ctx, first.target, pass)
+	a, behind := w.newAttempt(ctx, target, pass)
 	if a == nil {
 		return nil, w.after(behind)
 	}

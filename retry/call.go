@@ -187,7 +187,7 @@ func (c *call) guarded(ctx context.Context, op func(context.Context) error, h *h
 	r := c.r
 	g := guard{r: r, health: breaker.Failure, load: limit.Ignored} // used if the operation panics
 	defer g.release()
-	if why, err := c.admit(ctx, &g); why != 0 {
+	if why, err := g.admit(ctx, c); why != 0 {
 		c.refused = true
 		g.health = breaker.Canceled
 		c.budget.Cancel() // returns the cost of a retry that was not made
@@ -217,7 +217,7 @@ func (c *call) guarded(ctx context.Context, op func(context.Context) error, h *h
 // admit acquires the limits and the breaker permit for one attempt, and waits for
 // them no longer than the total timeout allows. If the attempt must not be made, it
 // returns the reason and the error that led to it.
-func (c *call) admit(ctx context.Context, g *guard) (why Reason, err error) {
+func (g *guard) admit(ctx context.Context, c *call) (why Reason, err error) {
 	total := c.r.policy.TotalTimeout
 	within := ctx
 	if total > 0 && c.r.queued {

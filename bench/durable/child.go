@@ -266,7 +266,7 @@ func (c *child) newWork(ctx context.Context, values map[string]float64) error {
 
 // disk adds the sizes of the files to the values, in MB, summed up by kind.
 func (c *child) disk(values map[string]float64) error {
-	sizes, err := c.DiskUsage()
+	sizes, err := c.Operator().DiskUsage()
 	for name, size := range sizes {
 		kind, _, _ := strings.Cut(strings.TrimPrefix(name, "blobs/"), "-0")
 		values["disk "+kind] += float64(size) / 1e6

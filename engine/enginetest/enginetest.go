@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/engine/internal/goroutine"
 	"github.com/tideover/tideover/engine/journal/memlog"
 )
 
@@ -74,7 +75,7 @@ func (e *Engine) open() {
 	cfg := e.cfg
 	cfg.Log, cfg.Workflows = e.store.Open(), e.workflows
 	cfg.Rand, cfg.Logger = rand.New(rand.NewPCG(1, 2)).Uint64, slog.New(slog.DiscardHandler)
-	e.Engine, err = engine.Open(context.Background(), cfg)
+	e.Engine, err = engine.Open(goroutine.With(context.Background()), cfg)
 	if err != nil {
 		e.t.Fatalf("open the engine: %v", err)
 	}

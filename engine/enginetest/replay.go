@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/engine/internal/goroutine"
 	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/engine/internal/replay"
 	"github.com/tideover/tideover/engine/journal/memlog"
@@ -152,7 +153,7 @@ func judge(h *replay.History, workflows []*engine.Workflow) (v replay.Verdict, e
 	}
 	verdicts := make(chan replay.Verdict, 1)
 	store := new(memlog.Store)
-	e, err := engine.Open(context.Background(), engine.Config{
+	e, err := engine.Open(goroutine.With(context.Background()), engine.Config{
 		Log: &replay.Log{Log: store.Open(), Machine: m, Run: run, Report: func(v replay.Verdict) {
 			select {
 			case verdicts <- v:

@@ -10,7 +10,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
+
+// dialTimeout is how long the connection to one server may take.
+const dialTimeout = 2 * time.Second
 
 // hosts returns the addresses of the servers, without credentials.
 func hosts(urls string) (list []string) {

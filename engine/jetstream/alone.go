@@ -20,12 +20,12 @@ const expelTime = 30 * time.Second
 // another member sends heartbeats or joins meanwhile, AwaitAlone returns the other members. It calls waiting about every heartbeat, with the other members and how long it still
 // waits, at most.
 func (l *Log) AwaitAlone(ctx context.Context, waiting func(others []journal.Member, left time.Duration)) (others []journal.Member, err error) {
-	ticker := time.NewTicker(l.timing.beat)
+	ticker := time.NewTicker(l.backend.timing.beat)
 	defer ticker.Stop()
 	var beats map[string]uint64 // of the other members at the first look
 	for begun := time.Now(); ; {
 		for a := range asks.Attempts(ctx, &err) {
-			err = l.refresh(a.Context())
+			err = l.follower.refresh(a.Context())
 		}
 		if err != nil {
 			return nil, plain(err)
@@ -42,7 +42,7 @@ func (l *Log) AwaitAlone(ctx context.Context, waiting func(others []journal.Memb
 			first, known := beats[m.ID]
 			return !known || state.members[m.ID].Beat > first+1 // a process that was killed may have sent one more
 		})
-		left := l.timing.expelAt - time.Since(begun)
+		left := l.backend.timing.expelAt - time.Since(begun)
 		switch {
 		case alive, len(others) == 0:
 			return others, nil

@@ -19,11 +19,11 @@ import (
 // smuggle stores an entry in the stream without the lease, which does not know of it.
 func smuggle(t *testing.T, l *lease, e journal.Entry, change func(*nats.Msg)) {
 	t.Helper()
-	m := encode(l.subject, e)
+	m := encode(l.log.subject, e)
 	if change != nil {
 		change(m)
 	}
-	if _, err := l.stream.publish(t.Context(), m); err != nil {
+	if _, err := l.log.stream.publish(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -32,7 +32,7 @@ func TestAnswersThatWereLost(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Shared(t)
 	ours := func(l *lease) journal.Entry {
-		return journal.Entry{Seq: 3, Epoch: l.epoch, ID: testID(3), Data: testData(3)}
+		return journal.Entry{Seq: 3, Epoch: l.own.epoch, ID: testID(3), Data: testData(3)}
 	}
 	tests := []struct {
 		name   string
@@ -48,11 +48,11 @@ func TestAnswersThatWereLost(t *testing.T) {
 		{"it was recorded so long ago that its id is forgotten", func(t *testing.T, l *lease) {
 			t.Helper()
 			smuggle(t, l, ours(l), nil)
-			m := encode(l.subject, ours(l))
+			m := encode(l.log.subject, ours(l))
 			m.Header.Del(natsjs.ExpectedLastSeqHeader)
 			m.Header.Set(natsjs.ExpectedLastSubjSeqHeader, "99") // the server never stores it
 			natstest.Wait(t, func(ctx context.Context) error {
-				if _, err := l.stream.publish(ctx, m); !errors.Is(err, errConflict) {
+				if _, err := l.log.stream.publish(ctx, m); !errors.Is(err, errConflict) {
 					return fmt.Errorf("the id is still known: %w", err)
 				}
 				return nil
@@ -61,26 +61,26 @@ func TestAnswersThatWereLost(t *testing.T) {
 		{"the next owner has recorded something", func(t *testing.T, l *lease) {
 			t.Helper()
 			e := ours(l)
-			e.Epoch, e.ID = l.epoch+1, testID(99)
+			e.Epoch, e.ID = l.own.epoch+1, testID(99)
 			smuggle(t, l, e, nil)
 		}, journal.ErrStale, true},
 		{"the last owner has recorded something late", func(t *testing.T, l *lease) {
 			t.Helper()
 			e := ours(l)
-			e.Epoch, e.ID = l.epoch-1, testID(99)
+			e.Epoch, e.ID = l.own.epoch-1, testID(99)
 			smuggle(t, l, e, nil)
 		}, journal.ErrStale, false},
 		{"the next owner has recorded the same, as it seems", func(t *testing.T, l *lease) {
 			t.Helper()
 			e := ours(l)
-			e.Epoch = l.epoch + 1
+			e.Epoch = l.own.epoch + 1
 			smuggle(t, l, e, nil)
 		}, journal.ErrStale, true},
 		{"more was recorded by the next owner", func(t *testing.T, l *lease) {
 			t.Helper()
 			e := ours(l)
 			smuggle(t, l, e, nil)
-			e.Seq, e.Epoch, e.ID = 4, l.epoch+1, testID(99)
+			e.Seq, e.Epoch, e.ID = 4, l.own.epoch+1, testID(99)
 			smuggle(t, l, e, nil)
 		}, nil, false},
 		{"what is recorded is damaged", func(t *testing.T, l *lease) {
@@ -93,15 +93,15 @@ func TestAnswersThatWereLost(t *testing.T) {
 	for _, unsure := range []string{"while the owner knows the end", "while the owner is unsure of the end"} {
 		for _, test := range tests {
 			t.Run(unsure+"/"+test.name, func(t *testing.T) {
+				release(t, mustLease(t, log, shard)) // so that there is an epoch before
 				l := mustLease(t, log, shard)
 				shard++
-				l.epoch += 5
 				if strings.Contains(test.name, "forgotten") {
 					forgetIDs(t, l)
 				}
 				appendEntries(t, l, 1, 2)
 				test.before(t, l)
-				l.unsure.Store(strings.Contains(unsure, "unsure"))
+				l.log.unsure.Store(strings.Contains(unsure, "unsure"))
 				err := appendData(t.Context(), l, 3, testData(3))
 				if !errors.Is(err, test.want) {
 					t.Fatalf("Append = %v; want %v", err, test.want)
@@ -120,11 +120,11 @@ func TestAnswersThatWereLost(t *testing.T) {
 // forgetIDs makes JetStream remember the ids of messages only for a moment.
 func forgetIDs(t *testing.T, l *lease) {
 	t.Helper()
-	js, err := natsjs.New(l.backend.c.nc, natsjs.WithDefaultTimeout(time.Minute))
+	js, err := natsjs.New(l.own.backend.c.nc, natsjs.WithDefaultTimeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
-	info, err := l.stream.info(t.Context())
+	info, err := l.log.stream.info(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,11 +144,11 @@ func TestAStaleOwnerIsRefused(t *testing.T) {
 	// Change the owner in the bucket directly, so that the old owner does not know it
 	// when it appends.
 	other := openTest(t, cfg)
-	r, err := other.shardRecord(t.Context(), 0)
+	r, err := other.backend.shardRecord(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := other.releaseShard(t.Context(), 0, r); err != nil {
+	if err := other.backend.releaseShard(t.Context(), 0, r); err != nil {
 		t.Fatal(err)
 	}
 	next := mustLease(t, other, 0)
@@ -170,7 +170,7 @@ func TestALateAppendOfTheOldOwnerMakesTheNextOneBeginAgain(t *testing.T) {
 	appendEntries(t, old, 1, 2)
 	release(t, old)
 	next := mustLease(t, log, 0)
-	smuggle(t, old, journal.Entry{Seq: 3, Epoch: old.epoch, ID: testID(3), Data: testData(3)}, nil)
+	smuggle(t, old, journal.Entry{Seq: 3, Epoch: old.own.epoch, ID: testID(3), Data: testData(3)}, nil)
 	_, err := next.Append(t.Context(), 2, testID(33), testData(33))
 	wantErr(t, "the first Append of the next owner", err, journal.ErrStale)
 	release(t, next)
@@ -222,7 +222,7 @@ func TestTheLeaderOfALogIsKilled(t *testing.T) {
 	nodes := natstest.Start(t, 3)
 	l := mustLease(t, openTest(t, Config{URL: nodes.URL()}), 0)
 	appendEntries(t, l, 1, 20)
-	leader := nodes.Leader(l.stream.name)
+	leader := nodes.Leader(l.log.stream.name)
 	nodes.Kill(leader)
 	for n := uint64(21); n <= 40; n++ {
 		insist(t, l, n)
@@ -230,6 +230,6 @@ func TestTheLeaderOfALogIsKilled(t *testing.T) {
 	nodes.Restart(leader)
 	wantLog(t, l, 1, 40)
 	if !isOpen(l.Lost()) {
-		t.Errorf("the lease is lost: %v", context.Cause(l.life))
+		t.Errorf("the lease is lost: %v", context.Cause(l.own.life))
 	}
 }

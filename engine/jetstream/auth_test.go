@@ -156,7 +156,7 @@ func mustLeaseAgain(t *testing.T, log *Log, l *lease) *lease {
 	if isOpen(l.Lost()) {
 		return l
 	}
-	return takeOver(t, log, l.shard)
+	return takeOver(t, log, l.own.shard)
 }
 
 // operator signs credentials, as nsc does.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/tideover/tideover/engine/journal"
 )
@@ -16,10 +17,22 @@ type backend struct {
 	cfg      Config
 	names    names
 	settings settings
+	created  bool // there was no cluster before
 	timing   timing
 	c        *conn
 	bucket   bucket
 	life     context.Context //nolint:containedctx // ends when the log is closed
+}
+
+// statusTime is how long the status waits for a stream.
+const statusTime = 3 * time.Second
+
+// checkOpen returns an error if the log is closed.
+func (b *backend) checkOpen() error {
+	if b.life.Err() != nil {
+		return errClosed
+	}
+	return nil
 }
 
 // checkShard returns an error if the cluster has no such shard.
@@ -31,7 +44,9 @@ func (b *backend) checkShard(n int) error {
 }
 
 // shardLog returns the stream with the log of a shard.
-func (b *backend) shardLog(n int) stream { return stream{b.c, b.names.logStream(n)} }
+func (b *backend) shardLog(n int) logStream {
+	return logStream{stream{b.c, b.names.logStream(n)}, b.settings.ID}
+}
 
 // notify tells all members, this one included, that the bucket has changed. revision is
 // the revision of the change, or 0 if it is not known. A member that misses the message
@@ -55,10 +70,6 @@ func (b *backend) shardRecord(ctx context.Context, shard int) (r shardRecord, er
 	r.revision = found.revision
 	return r, nil
 }
-
-// errChanged means that another process has changed a record since it was read. It
-// is retried: the writer reads the record again and decides again.
-var errChanged = errors.New("the record has changed meanwhile")
 
 // storeShard replaces the record of a shard, if the bucket still has r.revision. It
 // returns the new revision, or errChanged.

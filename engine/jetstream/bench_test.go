@@ -41,14 +41,14 @@ func BenchmarkRead(b *testing.B) {
 // fill stores entries without waiting for each acknowledgement.
 func fill(b *testing.B, log *Log, entries int) {
 	b.Helper()
-	js, err := natsjs.New(log.c.nc, natsjs.WithPublishAsyncMaxPending(4000))
+	js, err := natsjs.New(log.backend.c.nc, natsjs.WithPublishAsyncMaxPending(4000))
 	if err != nil {
 		b.Fatal(err)
 	}
 	data := bytes.Repeat([]byte("0123456789"), 20)
 	for seq := range entries {
 		e := journal.Entry{Seq: uint64(seq + 1), Epoch: 1, ID: journal.ID{byte(seq), byte(seq >> 8), byte(seq >> 16)}, Data: data}
-		m := encode(log.names.logSubject(0), e)
+		m := encode(log.backend.names.logSubject(0), e)
 		m.Header.Del(natsjs.ExpectedLastSeqHeader)
 		if _, err := js.PublishMsgAsync(m, natsjs.WithStallWait(1e10)); err != nil {
 			b.Fatal(err)

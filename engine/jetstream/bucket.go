@@ -73,6 +73,27 @@ func (b bucket) putJSON(ctx context.Context, key string, value any, revision uin
 	return b.put(ctx, key, text, revision)
 }
 
+// putIfAbsent stores the value, unless the key has a value already, and returns the value
+// that the key has then. An empty value is not stored. If the answer of the server is
+// lost, the caller repeats the call, which then finds the value.
+func (b bucket) putIfAbsent(ctx context.Context, key, value string) (string, error) {
+	found, err := b.get(ctx, key)
+	if err == nil {
+		return string(found.value), nil
+	}
+	if !errors.Is(err, errNoMessage) {
+		return "", err
+	}
+	if value == "" {
+		return "", nil
+	}
+	_, err = b.put(ctx, key, []byte(value), found.revision)
+	if errors.Is(err, errConflict) {
+		return "", errInProcess // another member has just stored a value: the next attempt reads it
+	}
+	return value, err
+}
+
 // settings returns the settings of the cluster and their revision.
 func (b bucket) settings(ctx context.Context) (s settings, revision uint64, err error) {
 	r, err := b.get(ctx, settingsKey)

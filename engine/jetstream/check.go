@@ -1,46 +1,18 @@
 package jetstream
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/internal/textfmt"
 )
-
-// findings collects the findings of a check.
-type findings struct {
-	redact func(string) string
-	list   []journal.Finding
-}
-
-func (f *findings) add(severity, do, why, format string, args ...any) {
-	f.list = append(f.list, journal.Finding{
-		Severity: severity, What: f.redact(fmt.Sprintf(format, args...)), Why: why, Do: do,
-	})
-}
-
-// addIf adds the finding if the problem exists.
-func (f *findings) addIf(exists bool, severity, do, why, format string, args ...any) {
-	if exists {
-		f.add(severity, do, why, format, args...)
-	}
-}
-
-// sorted returns the findings, the worst first.
-func (f *findings) sorted() []journal.Finding {
-	rank := map[string]int{journal.Broken: 0, journal.Weak: 1, journal.Note: 2}
-	slices.SortStableFunc(f.list, func(a, b journal.Finding) int { return cmp.Compare(rank[a.Severity], rank[b.Severity]) })
-	return f.list
-}
 
 // Check returns the problems of the servers, the cluster and the configuration that
 // weaken the guarantees of a log, the worst first. It does not join the cluster and
@@ -80,32 +52,6 @@ func checkFromOutside(ctx context.Context, cfg Config) ([]journal.Finding, error
 	return x.examine(ctx)
 }
 
-// Check is the function [Check] for a log that is open.
-func (l *Log) Check(ctx context.Context) ([]journal.Finding, error) {
-	if l.life.Err() != nil {
-		return nil, fmt.Errorf("check log %s: %w", l.cfg.Name, errClosed)
-	}
-	x := &examiner{
-		findings: findings{redact: l.cfg.redact}, cfg: l.cfg, c: l.c, names: l.names, bucket: l.bucket, second: l.objects.second,
-	}
-	found, err := x.examine(ctx)
-	return found, wrapf(err, "check log %s", l.cfg.Name)
-}
-
-// examiner checks a cluster.
-type examiner struct {
-	findings
-	cfg      Config
-	c        *conn
-	names    names
-	bucket   bucket
-	second   *secondCopy // nil means none
-	settings settings
-	outside  bool         // this process is not a member
-	dead     []string     // addresses that do not answer
-	servers  []serverInfo // the servers that have answered
-}
-
 func (x *examiner) examine(ctx context.Context) ([]journal.Finding, error) {
 	if err := x.c.connected(); err != nil {
 		return nil, err
@@ -113,10 +59,10 @@ func (x *examiner) examine(ctx context.Context) ([]journal.Finding, error) {
 	x.checkConnection()
 	x.checkServers(ctx)
 	x.checkSecond()
-	x.dead = deadAddresses(ctx, x.cfg.URL)
+	x.servers.dead = deadAddresses(ctx, x.cfg.URL)
 	exists, err := x.findSettings(ctx)
 	if err != nil {
-		x.add(journal.Broken, "start the servers that are missing", "nothing can be recorded", "%s", x.withMissing(fmt.Sprintf("the settings of the cluster can't be read: %v", err)))
+		x.add(journal.Broken, "start the servers that are missing", "nothing can be recorded", "%s", x.servers.withMissing(fmt.Sprintf("the settings of the cluster can't be read: %v", err)))
 	}
 	if exists {
 		x.checkCluster(ctx)
@@ -222,25 +168,16 @@ func (x *examiner) checkSecond() {
 func (x *examiner) checkTraces() {
 	traces := traces(x.cfg, x.second)
 	if traces == "" {
+		checked := ""
+		if len(x.servers.answered) > 0 {
+			checked = "; only the servers were checked: " + strings.Join(x.servers.names(), ", ")
+		}
 		x.add(journal.Note, "start a member, which creates it; to bring runs along, use `tideover move` instead, before any member starts",
-			"its streams can't be checked yet"+x.checkedServers(), "there is no cluster %s", x.cfg.Name)
+			"its streams can't be checked yet"+checked, "there is no cluster %s", x.cfg.Name)
 		return
 	}
 	x.add(journal.Broken, restoring, "all runs of it are lost, unless they are restored",
 		"there is no cluster %s, but there has been: %s", x.cfg.Name, traces)
-}
-
-// checkedServers returns a text about the servers that were checked; "" if none were.
-func (x *examiner) checkedServers() string {
-	if len(x.servers) == 0 {
-		return ""
-	}
-	names := make([]string, len(x.servers))
-	for i, s := range x.servers {
-		names[i] = s.Server.Name
-	}
-	slices.Sort(names)
-	return "; only the servers were checked: " + strings.Join(names, ", ")
 }
 
 // checkOrigin reports that the cluster has been replaced: it has the same name, but is

@@ -98,7 +98,7 @@ func (x *examiner) checkCopies(list []copies) {
 	all := tallies(list)
 	var gone []string
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		s, answered := x.server(name)
+		s, answered := x.servers.find(name)
 		switch t := all[name]; {
 		case answered && s.Data.Disabled:
 			x.add(journal.Weak, "make room on its disk, then restart it, or make it reload its configuration (nats-server --signal reload): it does not continue by itself",
@@ -123,43 +123,15 @@ func (x *examiner) addGone(gone []string, list []copies) {
 		what = fmt.Sprintf("servers %s are not there", strings.Join(gone, ", "))
 	}
 	x.add(journal.Weak, "start it; its copies catch up by themselves. If it runs, its disk may be full: make room, and restart it",
-		oneLess(list), "%s", x.withMissing(what))
-}
-
-// server returns what the server with the name has answered to the system account.
-func (x *examiner) server(name string) (s serverInfo, answered bool) {
-	i := slices.IndexFunc(x.servers, func(s serverInfo) bool { return s.Server.Name == name })
-	if i < 0 {
-		return s, false
-	}
-	return x.servers[i], true
-}
-
-// withMissing adds the servers and addresses that do not answer to the text of a
-// finding. checkAddresses does not repeat these addresses.
-func (x *examiner) withMissing(what string) string {
-	var names []string
-	size := 0
-	for _, s := range x.servers {
-		names, size = append(names, s.Server.Name), max(size, s.Data.Meta.Size)
-	}
-	if len(names) > 0 && len(names) < size {
-		slices.Sort(names)
-		what += fmt.Sprintf("; of %d servers there are only %s", size, strings.Join(names, ", "))
-	}
-	if len(x.dead) > 0 {
-		what += "; no answer from " + strings.Join(x.dead, ", ")
-		x.dead = nil
-	}
-	return what
+		oneLess(list), "%s", x.servers.withMissing(what))
 }
 
 // checkAddresses reports addresses that do not answer, unless withMissing has reported
 // them.
 func (x *examiner) checkAddresses() {
-	x.addIf(len(x.dead) > 0, journal.Weak, "start the server there, or correct the address",
+	x.addIf(len(x.servers.dead) > 0, journal.Weak, "start the server there, or correct the address",
 		"a process that starts while the other servers are away does not find the cluster",
-		"no answer from %s", strings.Join(x.dead, ", "))
+		"no answer from %s", strings.Join(x.servers.dead, ", "))
 }
 
 // oneLess returns what a missing replica means for the cluster, for the Why of a finding.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -13,6 +14,10 @@ import (
 )
 
 var (
+	// oldest is the first version of the server with batches of direct gets and messages
+	// that expire.
+	oldest = [2]int{2, 11}
+
 	// safe is the first version without known ways of losing acknowledged messages
 	// when servers come and go.
 	safe = [3]int{2, 12, 3}
@@ -20,6 +25,29 @@ var (
 	// tested is the version that this package is tested with.
 	tested = [2]int{2, 15}
 )
+
+// checkServer returns an error if the connected server is too old, or its message size
+// limit too small.
+func checkServer(c *conn) error {
+	version := c.nc.ConnectedServerVersion()
+	if v, ok := parseVersion(version); ok && slices.Compare(v[:2], oldest[:]) < 0 {
+		return fmt.Errorf("the NATS server has version %s; at least %d.%d is needed", version, oldest[0], oldest[1])
+	}
+	if room := c.nc.MaxPayload(); room < journal.MaxEntry+maxHeader {
+		return fmt.Errorf("the NATS server accepts messages of at most %d bytes; set its max_payload to at least %d, such as 1MB",
+			room, journal.MaxEntry+maxHeader)
+	}
+	return nil
+}
+
+// maxHeader is more than the size of the headers of any message of this package.
+const maxHeader = 2000
+
+func parseVersion(text string) (v [3]int, ok bool) {
+	text, _, _ = strings.Cut(text, "-")
+	_, err := fmt.Sscanf(text+"\n", "%d.%d.%d\n", &v[0], &v[1], &v[2])
+	return v, err == nil
+}
 
 // checkServers checks the servers themselves. Only the system account can read their
 // state; without it the finding says how to check by hand.
@@ -38,32 +66,10 @@ func (x *examiner) checkServers(ctx context.Context) {
 			"the servers do not report their configuration: %v", err)
 		return
 	}
-	x.servers = servers
+	x.servers.answered = servers
 	for _, s := range servers {
 		x.checkServerInfo(s)
 	}
-}
-
-// serverInfo is the answer of a server about itself.
-type serverInfo struct {
-	Server struct {
-		Name    string `json:"name"`
-		Version string `json:"ver"`
-	} `json:"server"`
-	Data struct {
-		Now      time.Time `json:"now"`
-		Disabled bool      `json:"disabled"`
-		Store    uint64    `json:"storage"`
-		Config   struct {
-			MaxStore     int64         `json:"max_storage"`
-			SyncAlways   bool          `json:"sync_always"`
-			SyncInterval time.Duration `json:"sync_interval"`
-		} `json:"config"`
-		Meta struct {
-			Size int `json:"cluster_size"`
-		} `json:"meta_cluster"`
-	} `json:"data"`
-	skew time.Duration // least difference of its clock from ours
 }
 
 // answerTime is how long the check collects answers of servers. It always waits that

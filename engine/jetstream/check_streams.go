@@ -65,7 +65,7 @@ func (x *examiner) checkStream(ctx context.Context, f *findings, s stream, isLog
 	checkConfig(f, info.Config)
 	if isLog {
 		checkLogConfig(f, info)
-		if _, err := x.settings.logState(s, info); err != nil {
+		if _, err := (logStream{s, x.settings.ID}).stateOf(info); err != nil {
 			f.add(journal.Broken, "do what the text says", "the runs of its shard do not continue", "%v", err)
 		}
 	}

@@ -76,7 +76,7 @@ func TestAChangedStreamIsFound(t *testing.T) {
 	nodes := natstest.Shared(t)
 	js := admin(t, nodes)
 	log := openTest(t, Config{URL: nodes.URL(), Shards: 2, LeaseTime: 2 * time.Second})
-	info, err := stream{log.c, log.names.logStream(1)}.info(t.Context())
+	info, err := stream{log.backend.c, log.backend.names.logStream(1)}.info(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestAChangedStreamIsFound(t *testing.T) {
 	if found[0].Severity != journal.Broken {
 		t.Errorf("the first finding is %+v; want the worst first", found[0])
 	}
-	if err := js.DeleteStream(t.Context(), log.names.logStream(0)); err != nil {
+	if err := js.DeleteStream(t.Context(), log.backend.names.logStream(0)); err != nil {
 		t.Fatal(err)
 	}
 	if found := check(t, log); !has(found, journal.Broken, "was deleted") {
@@ -124,7 +124,7 @@ func TestAMissingServerIsFound(t *testing.T) {
 	nodes := natstest.Start(t, 3)
 	log := openTest(t, Config{URL: nodes.URL()})
 	for i := range nodes.Nodes() {
-		if i != nodes.Leader(log.names.logStream(0)) {
+		if i != nodes.Leader(log.backend.names.logStream(0)) {
 			nodes.Kill(i)
 			break
 		}

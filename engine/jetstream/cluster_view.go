@@ -1,8 +1,6 @@
 package jetstream
 
 import (
-	"context"
-	"errors"
 	"slices"
 	"strconv"
 	"sync"
@@ -124,46 +122,12 @@ func (v *clusterView) behind(format int) []journal.Member {
 	return slices.DeleteFunc(v.members(state), func(m journal.Member) bool { return m.Format >= format })
 }
 
-// expelSilent removes members that seem to be dead. If a member has sent a heartbeat
-// that this process has not seen yet, its record has another revision, and the removal
-// fails.
-func (v *clusterView) expelSilent() {
-	now := time.Now()
+// silent returns the members of the state, which of them sent no heartbeat for so long that
+// they are expelled if they have no connection, and which are expelled in any case.
+func (v *clusterView) silent(now time.Time) (members map[string]memberRecord, quiet, dead []string) {
 	v.mu.Lock()
-	quiet, dead := v.silence.longerThan(now, v.timing.gone), v.silence.longerThan(now, v.timing.expelAt)
-	members := v.state.members
-	v.mu.Unlock()
-	self := v.member.lastID()
-	var group sync.WaitGroup // a request that hangs must not delay the others
-	for _, id := range quiet {
-		if id != self {
-			group.Go(func() { v.expel(id, members[id], slices.Contains(dead, id)) })
-		}
-	}
-	group.Wait()
-}
-
-// expel removes a member. Unless dead is true, it does so only if the process of the
-// member has no connection to NATS.
-func (v *clusterView) expel(id string, m memberRecord, dead bool) {
-	if !dead && !v.disconnected(id) {
-		return
-	}
-	ctx, cancel := context.WithTimeout(v.life, v.timing.fresh)
-	defer cancel()
-	if err := v.bucket.remove(ctx, memberKey(id), m.revision); err != nil {
-		return // the member has sent a heartbeat, or the next read of the bucket tries again
-	}
-	v.cfg.Logger.Warn("a member sent no heartbeat and was expelled", "member", id, "name", m.Name)
-	v.notify(0)
-}
-
-// disconnected reports whether the member's process has no connection to NATS.
-func (v *clusterView) disconnected(id string) bool {
-	ctx, cancel := context.WithTimeout(v.life, v.timing.beat/2)
-	defer cancel()
-	_, err := v.c.nc.RequestMsgWithContext(ctx, pingMessage(v.names.memberSubject(id)))
-	return errors.Is(err, nats.ErrNoResponders)
+	defer v.mu.Unlock()
+	return v.state.members, v.silence.longerThan(now, v.timing.gone), v.silence.longerThan(now, v.timing.expelAt)
 }
 
 // connectionChanged is called when the connection to NATS is lost or is back.
@@ -193,5 +157,15 @@ func (n *changeNotice) receive(m *nats.Msg) {
 	revision, err := strconv.ParseUint(string(m.Data), 10, 64)
 	if err == nil {
 		n.announce(revision)
+	}
+}
+
+// raise sets the number to n, unless the number is already larger than n.
+func raise(number *atomic.Uint64, n uint64) {
+	for {
+		old := number.Load()
+		if old >= n || number.CompareAndSwap(old, n) {
+			return
+		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/tideover/tideover/internal/boottime"
 )
 
@@ -119,4 +120,36 @@ func passwords(text string) (secrets []string) {
 		secrets = append(secrets, secret, url.QueryEscape(secret), u.User.String())
 	}
 	return secrets
+}
+
+// identity returns the credentials of the configuration.
+func (c Config) identity() (nats.Option, error) {
+	switch {
+	case c.Credentials != "":
+		return nats.UserCredentials(c.Credentials), nil
+	case c.NKeySeed != "":
+		option, err := nats.NkeyOptionFromSeed(c.NKeySeed)
+		if err != nil {
+			return nil, fmt.Errorf("nkey seed: %s: %w", c.NKeySeed, err)
+		}
+		return option, nil
+	case c.User != "":
+		return nats.UserInfo(c.User, c.Password), nil
+	case c.Token != "":
+		return nats.Token(c.Token), nil
+	default:
+		return func(*nats.Options) error { return nil }, nil
+	}
+}
+
+// systemIdentity returns the credentials of the system account, nil if there are none.
+func (c Config) systemIdentity() nats.Option {
+	switch {
+	case c.SystemCredentials != "":
+		return nats.UserCredentials(c.SystemCredentials)
+	case c.SystemUser != "":
+		return nats.UserInfo(c.SystemUser, c.SystemPassword)
+	default:
+		return nil
+	}
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,8 +17,6 @@ import (
 )
 
 const (
-	dialTimeout = 2 * time.Second
-
 	// requestTime is how long an answer of a server may take. It is short because
 	// answers get lost while leaders change, and then only a repeated request helps.
 	requestTime = 2500 * time.Millisecond
@@ -45,6 +42,9 @@ type conn struct {
 	watchers  []func()  // called when the connection is lost or back
 	gone      map[string]absence
 }
+
+// absence says when a stream was first and last found to be gone.
+type absence struct{ first, last time.Time }
 
 // dial connects to NATS, and tries again until the context ends. It gives up at once
 // if a server rejects the credentials or the TLS connection.
@@ -83,38 +83,6 @@ func dial(ctx context.Context, cfg Config, who nats.Option) (*conn, error) {
 	return c, nil
 }
 
-// identity returns the credentials of the configuration.
-func (c Config) identity() (nats.Option, error) {
-	switch {
-	case c.Credentials != "":
-		return nats.UserCredentials(c.Credentials), nil
-	case c.NKeySeed != "":
-		option, err := nats.NkeyOptionFromSeed(c.NKeySeed)
-		if err != nil {
-			return nil, fmt.Errorf("nkey seed: %s: %w", c.NKeySeed, err)
-		}
-		return option, nil
-	case c.User != "":
-		return nats.UserInfo(c.User, c.Password), nil
-	case c.Token != "":
-		return nats.Token(c.Token), nil
-	default:
-		return func(*nats.Options) error { return nil }, nil
-	}
-}
-
-// systemIdentity returns the credentials of the system account, nil if there are none.
-func (c Config) systemIdentity() nats.Option {
-	switch {
-	case c.SystemCredentials != "":
-		return nats.UserCredentials(c.SystemCredentials)
-	case c.SystemUser != "":
-		return nats.UserInfo(c.SystemUser, c.SystemPassword)
-	default:
-		return nil
-	}
-}
-
 // refusal makes an error of the first connection permanent if a retry does not help.
 func (c *conn) refusal(err error) error {
 	err = c.clean(err)
@@ -140,10 +108,6 @@ func remedy(err error, credentials string) string {
 func isRefusal(err error) bool {
 	return isAny(err, nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
 		nats.ErrSecureConnRequired, nats.ErrSecureConnWanted, nats.ErrNkeysNotSupported)
-}
-
-func isAny(err error, list ...error) bool {
-	return slices.ContainsFunc(list, func(target error) bool { return errors.Is(err, target) })
 }
 
 func (c *conn) lost(err error) {
@@ -306,4 +270,46 @@ func (c *conn) request(subject string, request any) (*nats.Subscription, error) 
 		return nil, errors.Join(err, sub.Unsubscribe())
 	}
 	return sub, nil
+}
+
+// transportError is serverError for an error of the connection.
+func (c *conn) transportError(ctx context.Context, stream string, err error) error {
+	if errors.Is(ctx.Err(), context.Canceled) || errors.Is(err, errNotConnected) {
+		return err
+	}
+	if down := c.connected(); down != nil {
+		return down
+	}
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return fmt.Errorf("%w: stream %s has no leader; do most of its servers run?%s", errNoQuorum, stream, c.recentError())
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
+		return fmt.Errorf("%w: stream %s did not answer in time: %w%s", errNoQuorum, stream, err, c.recentError())
+	default:
+		return fmt.Errorf("stream %s: %w", stream, c.clean(err))
+	}
+}
+
+// missing records that the stream does not exist now, and returns since when it has been
+// missing. If the last such record is old, the stream has existed since then, and missing
+// returns the present time.
+func (c *conn) missing(stream string) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	seen, ok := c.gone[stream]
+	if !ok || now.Sub(seen.last) > 10*startTime {
+		seen.first = now
+	}
+	seen.last = now
+	c.gone[stream] = seen
+	return seen.first
+}
+
+// send publishes a message without waiting for an acknowledgement. Without a
+// connection the NATS client buffers it until there is one.
+func (c *conn) send(m *nats.Msg) {
+	if err := c.nc.PublishMsg(m); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+		c.recordError(err)
+	}
 }

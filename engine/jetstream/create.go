@@ -10,11 +10,7 @@ import (
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/tideover/tideover/engine/journal"
-	"github.com/tideover/tideover/retry"
 )
-
-// format is the version of the stored formats.
-const format = 1
 
 // duplicates is how long JetStream remembers the ids of entries.
 const duplicates = 2 * time.Minute
@@ -23,33 +19,13 @@ const duplicates = 2 * time.Minute
 // again.
 const createTime = 3 * time.Second
 
-// identityKey is the key for the id of the cluster in the metadata of a stream: a
-// stream that was made by hand has none.
-const identityKey = "tideover-cluster"
-
-// settings are common to all members of a cluster. They never change.
-type settings struct {
-	Version   int           `json:"version"`
-	ID        string        `json:"id"`
-	Shards    int           `json:"shards"`
-	Replicas  int           `json:"replicas"`
-	MaxBytes  int64         `json:"max_bytes,omitempty"`
-	LeaseTime time.Duration `json:"lease_time_ns"`
-	Created   time.Time     `json:"created"`
-	Ready     bool          `json:"ready"` // all streams were created; a missing one is never created again
-}
-
 // creator finds the settings and streams of a cluster, or creates them.
 type creator struct {
-	c      *conn
-	js     natsjs.JetStream
-	cfg    Config
-	names  names
-	bucket bucket
+	*backend
+	js natsjs.JetStream
 
 	log      *natsjs.StreamInfo // stream of the first shard; nil if it did not exist
 	proposed string             // id of the cluster that we wanted to create
-	created  bool               // there was no cluster before
 }
 
 // prepare returns the settings of the cluster, which it creates if there is none.
@@ -61,7 +37,7 @@ func (c *creator) prepare(ctx context.Context) (settings, error) {
 	if err != nil {
 		return s, err
 	}
-	if err := c.check(s); err != nil {
+	if err := s.check(c.cfg, c.bucket.name); err != nil {
 		return s, err
 	}
 	if s.Ready {
@@ -142,37 +118,12 @@ func (c *creator) replicas() int {
 	}
 }
 
-func (c *creator) check(s settings) error {
-	if s.Version > format {
-		return fmt.Errorf("%w: cluster %s has version %d, and this program knows %d", journal.ErrNewer, c.cfg.Name, s.Version, format)
-	}
-	if c.cfg.Shards != 0 && c.cfg.Shards != s.Shards {
-		return retry.Permanent(&shardsError{c.cfg.Prefix, c.cfg.Name, s.Shards, c.cfg.Shards})
-	}
-	if s.Shards < 1 || s.Shards > MaxShards || s.LeaseTime < time.Second {
-		return fmt.Errorf("%w: the settings in bucket %s make no sense: %+v", journal.ErrDamaged, c.bucket.name, s)
-	}
-	return nil
-}
-
-// shardsError means that the configuration asks for another number of shards than the
-// cluster has.
-type shardsError struct {
-	prefix, name string
-	has, want    int
-}
-
-func (e *shardsError) Error() string {
-	return fmt.Sprintf("%sshards: cluster %s has %d, not %d, and the number can't be changed: write %[3]d or leave it out, "+
-		"or move everything to a cluster with another name", e.prefix, e.name, e.has, e.want)
-}
-
 func (c *creator) createStreams(ctx context.Context, s settings) error {
 	identity := map[string]string{identityKey: s.ID}
 	err := c.create(ctx, natsjs.StreamConfig{
 		Name:        c.names.blobStream(),
 		Description: "snapshots and archives of " + c.cfg.Name,
-		Subjects:    []string{chunkSubject(c.names, ">"), metaSubject(c.names, ">")},
+		Subjects:    []string{c.names.chunkSubject(">"), c.names.metaSubject(">")},
 		Replicas:    s.Replicas,
 		AllowRollup: true,
 		Metadata:    identity,

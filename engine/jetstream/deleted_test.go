@@ -31,7 +31,7 @@ func TestAStreamThatIsDeletedIsNeverMadeAgain(t *testing.T) {
 	log := openTest(t, cfg)
 	l, untouched := mustLease(t, log, 0), mustLease(t, log, 1)
 	appendEntries(t, l, 1, 5)
-	name := l.stream.name
+	name := l.log.stream.name
 	if err := js.DeleteStream(t.Context(), name); err != nil {
 		t.Fatal(err)
 	}
@@ -63,11 +63,11 @@ func TestAStreamThatIsReplacedIsNotWrittenTo(t *testing.T) {
 	for shard, keepIdentity := range []bool{false, true} {
 		l := mustLease(t, log, shard)
 		appendEntries(t, l, 1, 5)
-		info, err := l.stream.info(t.Context())
+		info, err := l.log.stream.info(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := js.DeleteStream(t.Context(), l.stream.name); err != nil {
+		if err := js.DeleteStream(t.Context(), l.log.stream.name); err != nil {
 			t.Fatal(err)
 		}
 		if !keepIdentity {
@@ -76,12 +76,12 @@ func TestAStreamThatIsReplacedIsNotWrittenTo(t *testing.T) {
 		if _, err := js.CreateStream(t.Context(), info.Config); err != nil {
 			t.Fatal(err)
 		}
-		wantErr(t, "Append", tryAppend(t.Context(), l, 6), journal.ErrDamaged, l.stream.name, "restore")
+		wantErr(t, "Append", tryAppend(t.Context(), l, 6), journal.ErrDamaged, l.log.stream.name, "restore")
 		_, _, err = l.Bounds(t.Context())
-		wantErr(t, "Bounds", err, journal.ErrDamaged, l.stream.name)
+		wantErr(t, "Bounds", err, journal.ErrDamaged, l.log.stream.name)
 		release(t, l)
 		_, err = log.Lease(t.Context(), shard)
-		wantErr(t, "Lease", err, journal.ErrDamaged, l.stream.name)
+		wantErr(t, "Lease", err, journal.ErrDamaged, l.log.stream.name)
 	}
 }
 
@@ -101,9 +101,9 @@ func TestAStreamThatIsReplacedWhileNobodyOwnsItIsNoticed(t *testing.T) {
 	}
 	id := log.Member()
 	log.kill() // so that it does not store the end of its log in the bucket
-	expel(t, other, id, other.timing.gone)
+	expel(t, other, id, other.backend.timing.gone)
 	for shard := range 2 {
-		s := stream{other.c, other.names.logStream(shard)}
+		s := stream{other.backend.c, other.backend.names.logStream(shard)}
 		info, err := s.info(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -136,9 +136,9 @@ func TestALossIsAcceptedOnce(t *testing.T) {
 	log := openTest(t, cfg)
 	l := mustLease(t, log, 0)
 	appendEntries(t, l, 1, 5)
-	name := l.stream.name
+	name := l.log.stream.name
 	release(t, l)
-	info, err := stream{log.c, name}.info(t.Context())
+	info, err := stream{log.backend.c, name}.info(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,11 +182,11 @@ func TestEpochsGrowWhenTheBucketHasForgottenThem(t *testing.T) {
 		appendEntries(t, l, last+1, last+1)
 		release(t, l)
 	}
-	r, err := log.bucket.get(t.Context(), shardKey(0))
+	r, err := log.backend.bucket.get(t.Context(), shardKey(0))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := log.bucket.remove(t.Context(), shardKey(0), r.revision); err != nil {
+	if err := log.backend.bucket.remove(t.Context(), shardKey(0), r.revision); err != nil {
 		t.Fatal(err)
 	}
 	if next := mustLease(t, log, 0); next.Epoch() <= l.Epoch() {
@@ -201,14 +201,14 @@ func TestABucketThatIsDeletedIsNeverMadeAgain(t *testing.T) {
 	log := openTest(t, cfg)
 	l := mustLease(t, log, 0)
 	appendEntries(t, l, 1, 2)
-	if err := js.DeleteStream(t.Context(), log.names.bucketStream()); err != nil {
+	if err := js.DeleteStream(t.Context(), log.backend.names.bucketStream()); err != nil {
 		t.Fatal(err)
 	}
-	awaitSilent(t, l, log.timing.ended)
+	awaitSilent(t, log, l, log.backend.timing.ended)
 	_, err := Open(t.Context(), cfg)
-	wantErr(t, "Open", err, journal.ErrDamaged, log.names.bucketStream()+" was deleted", "restore")
+	wantErr(t, "Open", err, journal.ErrDamaged, log.backend.names.bucketStream()+" was deleted", "restore")
 	found, err := Check(t.Context(), cfg)
-	if err != nil || !has(found, journal.Broken, log.names.bucketStream()+" was deleted") {
+	if err != nil || !has(found, journal.Broken, log.backend.names.bucketStream()+" was deleted") {
 		t.Errorf("Check() = %v, %v", &foundError{found}, err)
 	}
 }
@@ -221,10 +221,10 @@ func TestAnObjectStoreThatIsDeletedIsNeverMadeAgain(t *testing.T) {
 	log := openTest(t, cfg)
 	l := mustLease(t, log, 0)
 	putBlob(t, l, "a", "text")
-	if err := js.DeleteStream(t.Context(), log.names.blobStream()); err != nil {
+	if err := js.DeleteStream(t.Context(), log.backend.names.blobStream()); err != nil {
 		t.Fatal(err)
 	}
-	says := log.names.blobStream() + " was deleted"
+	says := log.backend.names.blobStream() + " was deleted"
 	_, err := l.Blobs(t.Context())
 	wantErr(t, "Blobs", err, journal.ErrDamaged, says)
 	_, err = l.Get(t.Context(), "a")
@@ -240,7 +240,7 @@ func TestAnEntryThatIsMissingIsNoticed(t *testing.T) {
 	log := openTest(t, Config{Replicas: 1, URL: nodes.URL()})
 	l := mustLease(t, log, 0)
 	appendEntries(t, l, 1, 5)
-	s, err := js.Stream(t.Context(), l.stream.name)
+	s, err := js.Stream(t.Context(), l.log.stream.name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +248,7 @@ func TestAnEntryThatIsMissingIsNoticed(t *testing.T) {
 		t.Fatal("an entry can be deleted by hand")
 	}
 	// A rollup of the whole stream would remove entries, if the stream allowed it.
-	m := encode(l.subject, journal.Entry{Seq: 6})
+	m := encode(l.log.subject, journal.Entry{Seq: 6})
 	m.Header.Set(natsjs.MsgRollup, natsjs.MsgRollupAll)
 	if _, err := js.PublishMsg(t.Context(), m); err == nil {
 		t.Fatal("all entries can be replaced by hand")
@@ -270,7 +270,7 @@ func TestAFullStream(t *testing.T) {
 		}
 		last++
 	}
-	wantErr(t, "Append to a full stream", err, journal.ErrFull, "raise its limit: nats stream edit "+l.stream.name+" --max-bytes")
+	wantErr(t, "Append to a full stream", err, journal.ErrFull, "raise its limit: nats stream edit "+l.log.stream.name+" --max-bytes")
 	if last < 2 {
 		t.Fatalf("it is full after %d entries", last)
 	}
@@ -317,12 +317,12 @@ func TestANewerFormatIsRefused(t *testing.T) {
 	nodes := natstest.Shared(t)
 	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), Shards: 1}
 	log := openTest(t, cfg)
-	r, err := log.bucket.get(t.Context(), settingsKey)
+	r, err := log.backend.bucket.get(t.Context(), settingsKey)
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := bytes.Replace(r.value, []byte(`"version":1`), []byte(`"version":2`), 1)
-	if _, err := log.bucket.put(t.Context(), settingsKey, text, r.revision); err != nil {
+	if _, err := log.backend.bucket.put(t.Context(), settingsKey, text, r.revision); err != nil {
 		t.Fatal(err)
 	}
 	_, err = Open(t.Context(), cfg)
@@ -346,7 +346,7 @@ func TestManyOpenANewClusterAtOnce(t *testing.T) {
 	ids := map[string]bool{}
 	for range 4 {
 		if log := <-opened; log != nil {
-			ids[log.settings.ID] = true
+			ids[log.backend.settings.ID] = true
 			defer log.Close()
 		}
 	}

@@ -90,14 +90,14 @@ func TestASettingThatWasChangedByHandHasEffect(t *testing.T) {
 	nodes := natstest.Shared(t)
 	log := openTest(t, Config{URL: nodes.URL()})
 	js := admin(t, nodes)
-	s, err := js.Stream(t.Context(), log.names.logStream(0))
+	s, err := js.Stream(t.Context(), log.backend.names.logStream(0))
 	if err != nil {
 		t.Fatal(err)
 	}
 	changed := s.CachedInfo().Config
 	changed.MaxBytes = 4 << 20
 	natstest.Wait(t, func(ctx context.Context) error { _, err := js.UpdateStream(ctx, changed); return err })
-	cfg := Config{URL: nodes.URL(), Name: log.cfg.Name, MaxBytes: 4 << 20}
+	cfg := Config{URL: nodes.URL(), Name: log.backend.cfg.Name, MaxBytes: 4 << 20}
 	found, err := Check(t.Context(), cfg)
 	if err != nil || has(found, journal.Note, "max-bytes") {
 		t.Errorf("Check() = %v, %v", &foundError{found}, err)

@@ -1,7 +1,6 @@
 package jetstream
 
 import (
-	"context"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -42,15 +41,6 @@ func encode(subject string, e journal.Entry) *nats.Msg {
 		},
 		Data: e.Data,
 	}
-}
-
-// entry returns the entry with the sequence, or errNoMessage.
-func (s stream) entry(ctx context.Context, seq uint64) (journal.Entry, error) {
-	m, err := s.get(ctx, getRequest{Seq: seq})
-	if err != nil {
-		return journal.Entry{}, err
-	}
-	return decode(m)
 }
 
 // decode returns the entry of a message, or ErrDamaged.

@@ -1,9 +1,10 @@
 package jetstream
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -20,6 +21,20 @@ var (
 	errConflict     = errors.New("changed by another process")
 	errGone         = errors.New("the stream is gone")
 	errInProcess    = errors.New("another change is under way")
+	errChanged      = errors.New("the record has changed meanwhile") // the writer reads the record again and decides again
+	errClosed       = errors.New("the log is closed")
+	errExpelled     = errors.New("the other members have taken this one for dead; it joins again")
+)
+
+// ErrReplaced means that the cluster that a process has joined is gone, and that another
+// one was created under its name.
+var ErrReplaced = errors.New("the cluster is not the one that this process has joined")
+
+// The reasons why a request to another process has no answer.
+var (
+	errBusy       = errors.New("the process has too many open requests")
+	errUnanswered = errors.New("the process that accepted the request will not answer it any more; the request may have been carried out")
+	errCutOff     = errors.New("the connection to NATS was lost before the answer came; the request may have been carried out")
 )
 
 // Codes of the server's errors that the client has no names for.
@@ -75,23 +90,25 @@ func editLimit(stream string) string {
 	return fmt.Sprintf("nats stream edit %s --max-bytes SIZE", stream)
 }
 
-// transportError is serverError for an error of the connection.
-func (c *conn) transportError(ctx context.Context, stream string, err error) error {
-	if errors.Is(ctx.Err(), context.Canceled) || errors.Is(err, errNotConnected) {
-		return err
-	}
-	if down := c.connected(); down != nil {
-		return down
-	}
-	switch {
-	case errors.Is(err, nats.ErrNoResponders):
-		return fmt.Errorf("%w: stream %s has no leader; do most of its servers run?%s", errNoQuorum, stream, c.recentError())
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
-		return fmt.Errorf("%w: stream %s did not answer in time: %w%s", errNoQuorum, stream, err, c.recentError())
-	default:
-		return fmt.Errorf("stream %s: %w", stream, c.clean(err))
-	}
+// startTime is how long a stream may seem to be gone before it counts as deleted: a
+// server that starts does not know all streams at once.
+const startTime = 2 * time.Second
+
+// deletedError means that a stream of the cluster does not exist any more.
+type deletedError struct {
+	name  string
+	since time.Time // when the stream was first found to be gone
+	err   error
 }
+
+func (e *deletedError) Error() string {
+	return fmt.Sprintf("%v: stream %s was deleted; restore it from a backup (nats stream restore): it is never created again, "+
+		"because that would hide the loss", journal.ErrDamaged, e.name)
+}
+
+func (e *deletedError) Unwrap() []error { return []error{journal.ErrDamaged, e.err} }
+
+func (e *deletedError) mayPass() bool { return time.Since(e.since) < startTime }
 
 // final are the errors after which a retry is useless.
 var final = []error{
@@ -108,6 +125,10 @@ func outcome(err error) retry.Outcome {
 		return retry.Outcome{Class: retry.ClassPermanent}
 	}
 	return retry.OutcomeOf(err)
+}
+
+func isAny(err error, list ...error) bool {
+	return slices.ContainsFunc(list, func(target error) bool { return errors.Is(err, target) })
 }
 
 // plain returns the last error of an operation that a retry runner gave up because that

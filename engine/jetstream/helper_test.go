@@ -100,10 +100,10 @@ func makeSilent(to *Log, id string, silence time.Duration) {
 
 // awaitSilent makes a member believe that its last heartbeat arrived the time silence
 // ago, and waits until its lease has ended for that reason.
-func awaitSilent(t *testing.T, l *lease, silence time.Duration) {
+func awaitSilent(t *testing.T, log *Log, l *lease, silence time.Duration) {
 	t.Helper()
 	natstest.Wait(t, func(context.Context) error {
-		member, view := l.table.member, l.table.view
+		member, view := log.member, log.view
 		view.mu.Lock()
 		member.mu.Lock()
 		begun := time.Now().Add(-silence)

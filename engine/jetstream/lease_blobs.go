@@ -19,26 +19,26 @@ import (
 
 // leaseBlobs gives the owner of a shard access to its blobs.
 type leaseBlobs struct {
-	lease   *lease
+	own     *ownership
+	log     *leaseLog
 	objects *objects
 	listed  atomic.Bool // the blobs were listed once under this lease
 }
 
-// Put implements [journal.Lease]. It also copies the blob to Config.SecondPlace. If that
-// fails, Put logs the error and succeeds; the next Put tries the copy again.
-func (b *leaseBlobs) Put(ctx context.Context, name string, write func(io.Writer) error) error {
-	err := b.put(ctx, name, write)
+// put stores a blob, and copies it to Config.SecondPlace.
+func (b *leaseBlobs) put(ctx context.Context, name string, write func(io.Writer) error) error {
+	err := b.store(ctx, name, write)
 	if err == nil {
 		b.copyToSecond(ctx)
 	}
-	return wrapf(b.lease.explain(ctx, err), "put blob %q of shard %d", name, b.lease.shard)
+	return err
 }
 
-func (b *leaseBlobs) put(ctx context.Context, name string, write func(io.Writer) error) error {
-	if err := cmp.Or(disk.CheckBlobName(name), b.lease.usable(ctx)); err != nil {
+func (b *leaseBlobs) store(ctx context.Context, name string, write func(io.Writer) error) error {
+	if err := cmp.Or(disk.CheckBlobName(name), b.own.usable(ctx)); err != nil {
 		return err
 	}
-	ctx, cancel := b.lease.during(ctx)
+	ctx, cancel := b.own.during(ctx)
 	defer cancel()
 	f, err := b.objects.cache.create()
 	if err != nil {
@@ -51,7 +51,7 @@ func (b *leaseBlobs) put(ctx context.Context, name string, write func(io.Writer)
 	if err := errors.Join(context.Cause(ctx), f.whole()); err != nil {
 		return err
 	}
-	u := &upload{objects: b.objects, info: b.objects.newInfo(newObjectID(b.lease.shard, b.lease.epoch), b.lease.shard, name, f)}
+	u := newUpload(b.objects, b.own.shard, b.own.epoch, name, f)
 	if err := u.send(ctx, f); err != nil {
 		u.abandon(ctx)
 		return err
@@ -62,34 +62,34 @@ func (b *leaseBlobs) put(ctx context.Context, name string, write func(io.Writer)
 // replace makes the upload the blob with the name, and removes the blob that had the
 // name before.
 func (b *leaseBlobs) replace(ctx context.Context, name string, u *upload, f *localFile) error {
-	if err := b.lease.lock(ctx, b.lease.changing); err != nil {
+	if err := b.own.lock(ctx, b.own.changing); err != nil {
 		return err
 	}
-	defer func() { <-b.lease.changing }()
+	defer func() { <-b.own.changing }()
 	old, err := b.findOwned(ctx, name)
 	if err != nil && !errors.Is(err, journal.ErrNoBlob) && !errors.Is(err, errDescription) {
 		return err
 	}
-	if err := u.finish(ctx, b.lease.shard, name); err != nil {
+	if err := u.finish(ctx, b.own.shard, name); err != nil {
 		if errors.Is(err, errConflict) {
 			err = fmt.Errorf("%w: another owner has removed the parts of the blob", journal.ErrStale)
 		}
 		return err
 	}
-	if err := f.keep(b.lease.shard); err != nil {
-		b.lease.backend.cfg.Logger.Warn("a local copy of a blob can't be kept", "name", name, "error", err)
+	if err := f.keep(b.own.shard); err != nil {
+		b.own.backend.cfg.Logger.Warn("a local copy of a blob can't be kept", "name", name, "error", err)
 	}
-	if err := b.lease.storeEnd(ctx); err != nil {
-		b.lease.warn("the end of the log can't be written to the bucket", err)
+	if err := b.own.storeEnd(ctx, b.log.last.Load()); err != nil {
+		b.own.warn("the end of the log can't be written to the bucket", err)
 	}
 	if old == nil {
 		return nil
 	}
 	if old.Digest != u.info.Digest {
-		b.objects.cache.drop(b.lease.shard, old.Digest)
+		b.objects.cache.drop(b.own.shard, old.Digest)
 	}
 	if err := b.objects.removeChunks(ctx, old.NUID); err != nil {
-		b.lease.backend.cfg.Logger.Warn("a replaced blob can't be removed; the next owner removes it", "name", name, "error", err)
+		b.own.backend.cfg.Logger.Warn("a replaced blob can't be removed; the next owner removes it", "name", name, "error", err)
 	}
 	return nil
 }
@@ -97,27 +97,19 @@ func (b *leaseBlobs) replace(ctx context.Context, name string, u *upload, f *loc
 // findOwned finds a blob that is to be changed, if we still own the shard.
 func (b *leaseBlobs) findOwned(ctx context.Context, name string) (info *natsjs.ObjectInfo, err error) {
 	for a := range asks.Attempts(ctx, &err) {
-		if err = b.lease.confirm(a.Context()); err == nil {
-			info, err = b.objects.find(a.Context(), b.lease.shard, name)
+		if err = b.own.confirm(a.Context()); err == nil {
+			info, err = b.objects.find(a.Context(), b.own.shard, name)
 		}
 	}
 	return info, plain(err)
 }
 
-// Get implements [journal.Lease]. It returns a file, and so an [io.ReaderAt].
-func (b *leaseBlobs) Get(ctx context.Context, name string) (io.ReadCloser, error) {
-	f, err := b.get(ctx, name)
-	if err != nil {
-		return nil, wrapf(b.lease.explain(ctx, err), "get blob %q of shard %d", name, b.lease.shard)
-	}
-	return f, nil
-}
-
+// get opens a local copy of a blob.
 func (b *leaseBlobs) get(ctx context.Context, name string) (f *os.File, err error) {
-	ctx, cancel := b.lease.during(ctx)
+	ctx, cancel := b.own.during(ctx)
 	defer cancel()
 	for {
-		if err := cmp.Or(disk.CheckBlobName(name), b.lease.usable(ctx)); err != nil {
+		if err := cmp.Or(disk.CheckBlobName(name), b.own.usable(ctx)); err != nil {
 			return nil, err
 		}
 		info, err := b.find(ctx, name)
@@ -140,14 +132,14 @@ func (b *leaseBlobs) get(ctx context.Context, name string) (f *os.File, err erro
 
 func (b *leaseBlobs) find(ctx context.Context, name string) (*natsjs.ObjectInfo, error) {
 	info, err := retry.Value(ctx, asks, func(ctx context.Context) (*natsjs.ObjectInfo, error) {
-		return b.objects.find(ctx, b.lease.shard, name)
+		return b.objects.find(ctx, b.own.shard, name)
 	})
 	return info, plain(err)
 }
 
 // open returns a local copy, which it makes if there is none.
 func (b *leaseBlobs) open(ctx context.Context, info *natsjs.ObjectInfo) (*os.File, error) {
-	if f, err := b.objects.cache.open(b.lease.shard, info.Digest); err == nil {
+	if f, err := b.objects.cache.open(b.own.shard, info.Digest); err == nil {
 		return f, nil
 	}
 	return b.copyLocally(func(w io.Writer) error { return b.objects.download(ctx, info, w) })
@@ -160,7 +152,7 @@ func (b *leaseBlobs) copyLocally(fill func(io.Writer) error) (*os.File, error) {
 		return nil, err
 	}
 	if err = errors.Join(fill(f), f.whole()); err == nil {
-		err = f.keep(b.lease.shard)
+		err = f.keep(b.own.shard)
 	}
 	if err != nil {
 		f.abandon()
@@ -173,7 +165,7 @@ func (b *leaseBlobs) copyLocally(fill func(io.Writer) error) (*os.File, error) {
 // object store.
 func (b *leaseBlobs) getSecond(ctx context.Context, name string, first error) (*os.File, error) {
 	f, err := b.copyLocally(func(w io.Writer) error {
-		return b.objects.second.get(b.lease.shard, name, disk.ContextWriter(ctx, w))
+		return b.objects.second.get(b.own.shard, name, disk.ContextWriter(ctx, w))
 	})
 	if errors.Is(err, journal.ErrNoBlob) {
 		return nil, first
@@ -181,23 +173,16 @@ func (b *leaseBlobs) getSecond(ctx context.Context, name string, first error) (*
 	if err != nil {
 		return nil, errors.Join(first, fmt.Errorf("reading the copy in the second place: %w", err))
 	}
-	b.lease.backend.cfg.Logger.Error("a blob was read from the second place", "shard", b.lease.shard, "name", name,
-		"error", b.lease.backend.cfg.redact(first.Error()))
+	b.own.backend.cfg.Logger.Error("a blob was read from the second place", "shard", b.own.shard, "name", name,
+		"error", b.own.backend.cfg.redact(first.Error()))
 	return f, nil
 }
 
-// Blobs implements [journal.Lease]. It also lists blobs that NATS has lost and that only
-// Config.SecondPlace has.
-func (b *leaseBlobs) Blobs(ctx context.Context) ([]journal.Blob, error) {
-	blobs, err := b.list(ctx)
-	slices.SortFunc(blobs, func(a, b journal.Blob) int { return cmp.Compare(a.Name, b.Name) })
-	return blobs, wrapf(b.lease.explain(ctx, err), "list blobs of shard %d", b.lease.shard)
-}
-
+// list returns the blobs of the shard.
 func (b *leaseBlobs) list(ctx context.Context) (blobs []journal.Blob, err error) {
 	var infos []*natsjs.ObjectInfo
 	for a := range asks.Attempts(ctx, &err) {
-		if err = b.lease.usable(a.Context()); err == nil {
+		if err = b.own.usable(a.Context()); err == nil {
 			infos, err = b.listStored(a.Context())
 		}
 	}
@@ -206,12 +191,12 @@ func (b *leaseBlobs) list(ctx context.Context) (blobs []journal.Blob, err error)
 		blobs = append(blobs, journal.Blob{Name: name, Size: int64(info.Size), Time: info.ModTime})
 	}
 	if err == nil {
-		b.objects.cache.keepOnly(b.lease.shard, infos)
+		b.objects.cache.keepOnly(b.own.shard, infos)
 	}
 	if b.objects.second == nil || err != nil && !errors.Is(err, journal.ErrDamaged) {
 		return blobs, err
 	}
-	copies, secondErr := b.objects.second.list(b.lease.shard)
+	copies, secondErr := b.objects.second.list(b.own.shard)
 	if err = errors.Join(err, secondErr); len(copies) > 0 {
 		err = nil
 	}
@@ -233,23 +218,17 @@ func (b *leaseBlobs) listStored(ctx context.Context) ([]*natsjs.ObjectInfo, erro
 		}
 		b.listed.Store(true)
 	}
-	return b.objects.list(ctx, b.lease.shard)
-}
-
-// Delete implements [journal.Lease].
-func (b *leaseBlobs) Delete(ctx context.Context, name string) error {
-	err := b.lease.explain(ctx, b.delete(ctx, name))
-	return wrapf(err, "delete blob %q of shard %d", name, b.lease.shard)
+	return b.objects.list(ctx, b.own.shard)
 }
 
 func (b *leaseBlobs) delete(ctx context.Context, name string) error {
 	if err := disk.CheckBlobName(name); err != nil {
 		return err
 	}
-	if err := b.lease.lock(ctx, b.lease.changing); err != nil {
+	if err := b.own.lock(ctx, b.own.changing); err != nil {
 		return err
 	}
-	defer func() { <-b.lease.changing }()
+	defer func() { <-b.own.changing }()
 	info, err := b.findOwned(ctx, name)
 	if err != nil && !errors.Is(err, journal.ErrNoBlob) && !errors.Is(err, errDescription) {
 		return err
@@ -258,7 +237,7 @@ func (b *leaseBlobs) delete(ctx context.Context, name string) error {
 	// Remove the second copy first: a blob that only the second place has would count
 	// as lost in NATS, and be listed.
 	if b.objects.second != nil {
-		if err := b.objects.second.remove(b.lease.shard, name); err != nil {
+		if err := b.objects.second.remove(b.own.shard, name); err != nil {
 			return fmt.Errorf("removing the copy in the second place: %w", err)
 		}
 	}
@@ -266,7 +245,76 @@ func (b *leaseBlobs) delete(ctx context.Context, name string) error {
 		return nil
 	}
 	if info != nil {
-		b.objects.cache.drop(b.lease.shard, info.Digest)
+		b.objects.cache.drop(b.own.shard, info.Digest)
 	}
-	return b.objects.remove(ctx, b.lease.shard, info, name)
+	return b.objects.remove(ctx, b.own.shard, info, name)
+}
+
+// copyToSecond copies every blob to Config.SecondPlace that is missing there. It logs an
+// error.
+func (b *leaseBlobs) copyToSecond(ctx context.Context) {
+	if b.objects.second == nil {
+		return
+	}
+	err := b.tryCopyToSecond(ctx)
+	b.objects.second.failed.Store(&err)
+	if err != nil {
+		b.own.backend.cfg.Logger.Error("some blobs could not be copied to the second place", "shard", b.own.shard, "error", b.own.backend.cfg.redact(err.Error()))
+	}
+}
+
+func (b *leaseBlobs) tryCopyToSecond(ctx context.Context) error {
+	infos, err := retry.Value(ctx, asks, func(ctx context.Context) ([]*natsjs.ObjectInfo, error) {
+		return b.objects.list(ctx, b.own.shard)
+	})
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, info := range infos {
+		errs = append(errs, b.copyOne(ctx, info))
+	}
+	return errors.Join(errs...)
+}
+
+// copyOne copies a blob to Config.SecondPlace, unless it is there already.
+func (b *leaseBlobs) copyOne(ctx context.Context, info *natsjs.ObjectInfo) error {
+	_, name, _ := strings.Cut(info.Name, "/")
+	second := b.objects.second
+	if _, digest, err := second.stat(b.own.shard, name); err == nil && digest == info.Digest {
+		return nil
+	}
+	ctx, cancel := b.own.during(ctx)
+	defer cancel()
+	f, err := b.open(ctx, info)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	tmp, err := second.write(ctx, b.own.shard, f)
+	defer os.Remove(tmp) //nolint:errcheck // gone if all went well, and removed later if not
+	if err != nil {
+		return err
+	}
+	if err := b.own.lock(ctx, b.own.changing); err != nil {
+		return err
+	}
+	defer func() { <-b.own.changing }()
+	now, err := b.findOwned(ctx, name)
+	if errors.Is(err, journal.ErrNoBlob) || err == nil && now.NUID != info.NUID {
+		return nil // the blob was deleted or replaced meanwhile
+	}
+	if err != nil {
+		return err
+	}
+	return second.put(b.own.shard, name, tmp)
+}
+
+// sweep removes the chunks of blobs that earlier owners have not finished. It runs in
+// the background; if it fails, the next owner tries again.
+func (b *leaseBlobs) sweep() {
+	err := asks.Do(b.own.life, func(ctx context.Context) error { return b.objects.sweep(ctx, b.own.shard, b.own.epoch) })
+	if err != nil && b.own.life.Err() == nil {
+		b.own.warn("unfinished blobs can't be removed", err)
+	}
 }

@@ -55,7 +55,7 @@ func TestNATSItselfReadsWhatIsStored(t *testing.T) {
 	l := mustLease(t, log, 0)
 	putBlob(t, l, "snapshot-1", large)
 	putBlob(t, l, "empty", "")
-	store, err := js.ObjectStore(t.Context(), log.names.blobs())
+	store, err := js.ObjectStore(t.Context(), log.backend.names.blobs())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestNATSItselfReadsWhatIsStored(t *testing.T) {
 	if got, err := store.GetBytes(t.Context(), "0/empty"); err != nil || len(got) != 0 {
 		t.Errorf("NATS reads %d bytes, %v; want none", len(got), err)
 	}
-	kv, err := js.KeyValue(t.Context(), log.names.bucket())
+	kv, err := js.KeyValue(t.Context(), log.backend.names.bucket())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,22 +86,22 @@ func TestNATSItselfReadsWhatIsStored(t *testing.T) {
 // damages are functions that damage a blob in the object store.
 var damages = map[string]func(ctx context.Context, js natsjs.JetStream, l *lease, info *natsjs.ObjectInfo) error{
 	"its parts are gone": func(ctx context.Context, _ natsjs.JetStream, l *lease, info *natsjs.ObjectInfo) error {
-		return l.objects.purge(ctx, chunkSubject(l.backend.names, info.NUID), 0)
+		return l.blobs.objects.purge(ctx, l.own.backend.names.chunkSubject(info.NUID), 0)
 	},
 	"a part is gone": func(ctx context.Context, js natsjs.JetStream, l *lease, info *natsjs.ObjectInfo) error {
-		s, err := js.Stream(ctx, l.backend.names.blobStream())
+		s, err := js.Stream(ctx, l.own.backend.names.blobStream())
 		if err != nil {
 			return err
 		}
-		m, err := l.objects.get(ctx, getRequest{Seq: 1, Next: chunkSubject(l.backend.names, info.NUID)})
+		m, err := l.blobs.objects.get(ctx, getRequest{Seq: 1, Next: l.own.backend.names.chunkSubject(info.NUID)})
 		if err != nil {
 			return err
 		}
 		return s.DeleteMsg(ctx, m.Seq)
 	},
 	"a part is another one": func(ctx context.Context, js natsjs.JetStream, l *lease, info *natsjs.ObjectInfo) error {
-		subject := chunkSubject(l.backend.names, info.NUID)
-		if err := l.objects.purge(ctx, subject, 0); err != nil {
+		subject := l.own.backend.names.chunkSubject(info.NUID)
+		if err := l.blobs.objects.purge(ctx, subject, 0); err != nil {
 			return err
 		}
 		_, err := js.Publish(ctx, subject, bytes.Repeat([]byte("x"), int(info.Size)/4))
@@ -112,10 +112,10 @@ var damages = map[string]func(ctx context.Context, js natsjs.JetStream, l *lease
 		return err
 	},
 	"it is not listed any more": func(ctx context.Context, _ natsjs.JetStream, l *lease, info *natsjs.ObjectInfo) error {
-		return l.objects.purge(ctx, l.objects.metaSubject(l.shard, "a"), 0)
+		return l.blobs.objects.purge(ctx, l.blobs.objects.metaSubject(l.own.shard, "a"), 0)
 	},
 	"its description is damaged": func(ctx context.Context, js natsjs.JetStream, l *lease, _ *natsjs.ObjectInfo) error {
-		subject := l.objects.metaSubject(l.shard, "a")
+		subject := l.blobs.objects.metaSubject(l.own.shard, "a")
 		_, err := js.Publish(ctx, subject, []byte("{"))
 		return err
 	},
@@ -136,7 +136,7 @@ func TestADamagedBlobIsNoticedAndReadFromTheSecondPlace(t *testing.T) {
 			shard++
 			putBlob(t, l, "a", large)
 			putBlob(t, l, "b", "other")
-			info, err := l.objects.find(t.Context(), l.shard, "a")
+			info, err := l.blobs.objects.find(t.Context(), l.own.shard, "a")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -144,7 +144,7 @@ func TestADamagedBlobIsNoticedAndReadFromTheSecondPlace(t *testing.T) {
 				t.Fatal(err)
 			}
 			release(t, l)
-			l = mustLease(t, openTest(t, without), l.shard)
+			l = mustLease(t, openTest(t, without), l.own.shard)
 			_, err = l.Get(t.Context(), "a")
 			if !errors.Is(err, journal.ErrDamaged) && !errors.Is(err, journal.ErrNoBlob) {
 				t.Errorf("Get without a second place = %v; want %v", err, journal.ErrDamaged)
@@ -154,7 +154,7 @@ func TestADamagedBlobIsNoticedAndReadFromTheSecondPlace(t *testing.T) {
 				t.Errorf("Blobs() = %v, %v; want the good one at least", blobs, err)
 			}
 			release(t, l)
-			l = mustLease(t, openTest(t, with), l.shard)
+			l = mustLease(t, openTest(t, with), l.own.shard)
 			wantBlob(t, l, "a", large)
 			wantNames(t, l, "a", "b")
 			putBlob(t, l, "a", "new")
@@ -202,7 +202,7 @@ func TestTheSecondPlaceHasAllAndOnlyWhatIsThere(t *testing.T) {
 	wantNames(t, l, "b", "before")
 
 	var got bytes.Buffer
-	if err := l.objects.second.get(1, "before", &got); err != nil || got.String() != "there was no second place" {
+	if err := l.blobs.objects.second.get(1, "before", &got); err != nil || got.String() != "there was no second place" {
 		t.Errorf("the second place has %q, %v", got.String(), err)
 	}
 	path := filepath.Join(dir, "before")
@@ -214,7 +214,7 @@ func TestTheSecondPlaceHasAllAndOnlyWhatIsThere(t *testing.T) {
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	wantErr(t, "get of a damaged copy", l.objects.second.get(1, "before", io.Discard), journal.ErrDamaged)
+	wantErr(t, "get of a damaged copy", l.blobs.objects.second.get(1, "before", io.Discard), journal.ErrDamaged)
 	wantBlob(t, l, "before", "there was no second place") // NATS has a good one
 }
 
@@ -258,7 +258,7 @@ func TestASecondPlaceThatFailsHoldsUpNothingAndIsCaughtUp(t *testing.T) {
 		t.Errorf("Check() = %v", &foundError{found})
 	}
 	putBlob(t, l, "c", "three")
-	wantFiles(t, filepath.Join(place, log.cfg.Name, "0"), "a", "b", "c")
+	wantFiles(t, filepath.Join(place, log.backend.cfg.Name, "0"), "a", "b", "c")
 	if found := check(t, log); has(found, journal.Broken, "second place") {
 		t.Errorf("Check() = %v; want nothing about the second place", &foundError{found})
 	}
@@ -271,7 +271,7 @@ func TestAnObjectStoreThatIsGoneIsReadFromTheSecondPlace(t *testing.T) {
 	log := openTest(t, Config{Replicas: 1, URL: nodes.URL(), SecondPlace: t.TempDir()})
 	l := mustLease(t, log, 0)
 	putBlob(t, l, "a", large)
-	if err := js.DeleteStream(t.Context(), log.names.blobStream()); err != nil {
+	if err := js.DeleteStream(t.Context(), log.backend.names.blobStream()); err != nil {
 		t.Fatal(err)
 	}
 	wantNames(t, l, "a")
@@ -285,19 +285,19 @@ func TestWhatAnOwnerHasNotFinishedIsRemovedByTheNext(t *testing.T) {
 	log.objects.sweepAge = 0
 	l := mustLease(t, log, 0)
 	putBlob(t, l, "kept", large)
-	f, err := l.objects.cache.create()
+	f, err := l.blobs.objects.cache.create()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.abandon()
-	u := &upload{objects: l.objects, info: l.objects.newInfo(newObjectID(0, l.epoch), 0, "unfinished", f)}
+	u := newUpload(l.blobs.objects, 0, l.own.epoch, "unfinished", f)
 	if err := u.send(t.Context(), strings.NewReader(large)); err != nil {
 		t.Fatal(err)
 	}
 	release(t, l)
 	next := mustLease(t, log, 0)
 	natstest.Wait(t, func(ctx context.Context) error {
-		subjects, err := next.objects.subjects(ctx, chunkSubject(log.names, ">"))
+		subjects, err := next.blobs.objects.subjects(ctx, log.backend.names.chunkSubject(">"))
 		if err == nil && len(subjects) != 1 {
 			err = fmt.Errorf("the parts of %d blobs are there", len(subjects))
 		}

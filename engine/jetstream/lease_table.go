@@ -26,9 +26,9 @@ type leaseTable struct {
 	closed bool
 }
 
-func newLeaseTable(l *Log) *leaseTable {
+func newLeaseTable(view *clusterView, objects *objects, clocks *machineClocks, group *sync.WaitGroup) *leaseTable {
 	return &leaseTable{
-		backend: l.backend, member: l.member, view: l.view, objects: l.objects, clocks: l.clocks, group: &l.group, leases: map[int]*lease{},
+		backend: view.backend, member: view.member, view: view, objects: objects, clocks: clocks, group: group, leases: map[int]*lease{},
 	}
 }
 
@@ -57,13 +57,13 @@ func (t *leaseTable) acquire(ctx context.Context, shard int) (_ *lease, err erro
 	log := t.shardLog(shard)
 	for a := range asks.Attempts(ctx, &err) {
 		if err = log.barrier(a.Context()); err == nil {
-			state, err = t.logState(a.Context(), log)
+			state, err = log.state(a.Context())
 		}
 	}
 	if err != nil {
 		return nil, err // releaseUnused will release the shard
 	}
-	held := newLease(t, shard, record, state)
+	held := t.newLease(shard, record, state)
 	return held, t.add(held, id)
 }
 
@@ -74,17 +74,21 @@ func (t *leaseTable) peek(ctx context.Context, shard int) (_ journal.Reader, err
 	}
 	var state logState
 	for a := range asks.Attempts(ctx, &err) {
-		state, err = t.logState(a.Context(), t.shardLog(shard))
+		state, err = t.shardLog(shard).state(a.Context())
 	}
 	if err != nil {
 		return nil, plain(err)
 	}
-	return &peek{newLease(t, shard, shardRecord{}, state)}, nil
+	return &peek{t.newLease(shard, shardRecord{}, state)}, nil
 }
 
 // peek reads a shard that another member may own. Its Reader is a lease that is not in
 // the table; peek hides the methods of the lease that change something.
 type peek struct{ journal.Reader }
+
+func (t *leaseTable) newLease(shard int, r shardRecord, s logState) *lease {
+	return newLease(newOwnership(t.backend, t.member, shard, r, t.remove), t.objects, t.clocks, s)
+}
 
 // reserve marks a shard whose lease is being acquired, so that no other goroutine
 // acquires it at the same time. It returns the member id under which to acquire the
@@ -126,17 +130,17 @@ func (t *leaseTable) add(held *lease, id string) error {
 	if err := t.member.checkID(id); err != nil {
 		return err
 	}
-	t.leases[held.shard] = held
-	t.group.Go(held.leaseBlobs.sweep)
+	t.leases[held.own.shard] = held
+	t.group.Go(held.blobs.sweep)
 	return nil
 }
 
-// remove removes a lease that has ended.
-func (t *leaseTable) remove(held *lease) {
+// remove removes the lease of an ownership that has ended.
+func (t *leaseTable) remove(ended *ownership) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.leases[held.shard] == held {
-		delete(t.leases, held.shard)
+	if held := t.leases[ended.shard]; held != nil && held.own == ended {
+		delete(t.leases, ended.shard)
 	}
 }
 
@@ -165,7 +169,7 @@ func (t *leaseTable) nextRecord(ctx context.Context, shard int, id string, r sha
 		return r, err
 	}
 	s := t.shardLog(shard)
-	state, err := t.logStateSince(ctx, s, r.Last)
+	state, err := s.stateSince(ctx, r.Last)
 	if loss, ok := errors.AsType[*journal.LossError](err); ok && t.cfg.AcceptLoss {
 		loss.At, loss.Why = time.Now(), journal.WhyAccepted
 		err = r.addLoss(loss.Loss)
@@ -173,7 +177,7 @@ func (t *leaseTable) nextRecord(ctx context.Context, shard int, id string, r sha
 	if err != nil {
 		return r, err
 	}
-	epoch, err := lastEpoch(ctx, s, state)
+	epoch, err := s.lastEpoch(ctx, state)
 	if err != nil {
 		return r, err
 	}
@@ -236,15 +240,15 @@ func (t *leaseTable) guard() {
 // endAll ends all leases in this process. It does not change the bucket.
 func (t *leaseTable) endAll(why error) {
 	for _, held := range t.held() {
-		held.lose(why)
+		held.own.lose(why)
 	}
 }
 
 // endTakenOver ends the leases of shards that belong to another owner.
 func (t *leaseTable) endTakenOver(s *clusterState) {
 	for _, held := range t.held() {
-		if held.takenOver(s.shards[held.shard], s.revision) {
-			held.lose(errTakenOver)
+		if held.own.takenOver(s.shards[held.own.shard], s.revision) {
+			held.own.lose(errTakenOver)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package jetstream
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,195 +9,66 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/tideover/tideover/engine/journal"
-	"github.com/tideover/tideover/retry"
 )
-
-var errClosed = errors.New("the log is closed")
 
 // Log is a member of a cluster. It implements [journal.Cluster].
 type Log struct {
-	*backend
-	created bool        // there was no cluster before
-	second  *secondCopy // nil means none
+	backend *backend
 	objects *objects
 	end     context.CancelFunc // ends backend.life
 	group   sync.WaitGroup
 	close   func() error
 
-	member   *membership // nil until the cluster is found
+	clocks   *machineClocks
+	member   *membership
 	view     *clusterView
 	leases   *leaseTable
+	follower *follower
 	requests *requester
-	troubles *troubleLog
-	clocks   *machineClocks
 }
 
 var _ journal.Cluster = (*Log)(nil)
 
-// Open connects to the servers and joins the cluster, which it creates if there
-// is none. It retries until the context ends, and for a minute at most. If the
-// configuration is invalid or the credentials are rejected, it fails at once.
-func Open(ctx context.Context, cfg Config) (*Log, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, fmt.Errorf("open log: %w", err)
-	}
-	cfg = cfg.withDefaults()
-	l, err := open(ctx, cfg)
-	return l, wrapf(err, "open log %s", cfg.Name)
-}
-
-func open(ctx context.Context, cfg Config) (*Log, error) {
-	// Detect errors that need no server before anything is created on the servers.
-	who, err := cfg.identity()
-	if err != nil {
-		return nil, err
-	}
-	second, err := openSecondCopy(cfg)
-	if err = errors.Join(err, second.usable()); err != nil {
-		return nil, err
-	}
-	c, err := dial(ctx, cfg, who)
-	if err != nil {
-		return nil, err
-	}
-	l := &Log{backend: &backend{cfg: cfg, names: names(cfg.Name), c: c}, second: second}
-	l.life, l.end = context.WithCancel(context.Background())
+// newLog makes the parts of a log, and subscribes to messages and events.
+func newLog(b *backend, objects *objects) (l *Log, err error) {
+	l = &Log{backend: b, objects: objects}
+	b.life, l.end = context.WithCancel(context.Background())
 	l.close = sync.OnceValue(l.leave)
-	l.bucket = newBucket(c, l.names)
-	if err := l.enter(ctx); err != nil {
-		return nil, errors.Join(err, l.abandon())
-	}
-	return l, nil
-}
-
-// abandon undoes an Open that has failed.
-func (l *Log) abandon() error {
-	if l.member != nil && l.member.self() != "" {
-		return l.Close()
-	}
-	defer l.c.nc.Close()
-	if l.objects == nil {
-		return nil
-	}
-	return l.objects.close()
-}
-
-// enter creates or finds the cluster, and becomes a member.
-func (l *Log) enter(ctx context.Context) (err error) {
-	if err := checkServer(l.c); err != nil {
-		return err
-	}
-	js, err := natsjs.New(l.c.nc)
-	if err != nil {
-		return err
-	}
-	creator := &creator{c: l.c, js: js, cfg: l.cfg, names: l.names, bucket: l.bucket}
-	if l.settings, err = retry.Value(ctx, opens, creator.prepare); err != nil {
-		return plain(err)
-	}
-	l.created = creator.created
-	logOrigin(l.cfg, l.settings, l.second, l.created)
-	logDifferences(l.cfg, l.settings, creator.log)
-	l.timing = timingOf(l.settings.LeaseTime)
-	l.timing.beat = cmp.Or(l.cfg.beat, l.timing.beat)
-	if l.objects, err = openObjects(l.c, l.names, l.cfg, l.second); err != nil {
-		return err
-	}
-	if err := l.connectParts(); err != nil {
-		return err
-	}
-	if err := opens.Do(ctx, l.member.join); err != nil {
-		return plain(err)
-	}
-	if err := opens.Do(ctx, l.refresh); err != nil {
-		return plain(err)
-	}
-	for _, run := range []func(){l.member.run, l.followCluster, l.leases.guard} {
-		l.group.Go(run)
-	}
-	return nil
-}
-
-// connectParts makes the parts of the log, and subscribes to messages and events.
-func (l *Log) connectParts() (err error) {
-	l.troubles = newTroubleLog(l.backend)
-	l.clocks = newMachineClocks(l.backend)
-	l.member = newMembership(l.backend, l.troubles)
+	troubles := newTroubleLog(b)
+	l.clocks = newMachineClocks(b)
+	l.member = newMembership(b, troubles)
 	l.member.onBeat = l.clocks.send
-	l.view = newClusterView(l.backend, l.member)
-	l.leases = newLeaseTable(l)
+	l.view = newClusterView(b, l.member)
+	l.leases = newLeaseTable(l.view, objects, l.clocks, &l.group)
+	l.follower = &follower{b, l.member, l.view, l.leases, troubles}
 	l.member.onJoin = l.view.changes.announce
 	l.member.onEnd = func(why error) {
 		l.view.reassign()
 		l.leases.endAll(why)
 	}
-	if l.requests, err = newRequester(l.backend, l.view); err != nil {
-		return err
+	if l.requests, err = newRequester(b, l.view); err != nil {
+		return nil, err
 	}
-	_, err = l.c.nc.Subscribe(l.names.noticeSubject(), func(m *nats.Msg) {
+	_, err = b.c.nc.Subscribe(b.names.noticeSubject(), func(m *nats.Msg) {
 		if !l.clocks.receive(m) {
 			l.view.changes.receive(m)
 		}
 	})
-	if err != nil {
-		return err
-	}
-	l.c.watch(l.member.connectionChanged)
-	l.c.watch(l.view.connectionChanged)
-	return nil
+	b.c.watch(l.member.connectionChanged)
+	b.c.watch(l.view.connectionChanged)
+	return l, err
 }
 
-// followCluster reads the bucket, regularly and when a member has announced a change,
-// and then expels silent members and releases unused shards.
-func (l *Log) followCluster() {
-	ticker := time.NewTicker(l.timing.beat)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-l.life.Done():
-			return
-		case <-ticker.C:
-		case <-l.view.changes.signal:
+// join becomes a member of the cluster, and starts the goroutines of the log.
+func (l *Log) join(ctx context.Context) error {
+	for _, do := range []func(context.Context) error{l.member.join, l.follower.refresh} {
+		if err := opens.Do(ctx, do); err != nil {
+			return plain(err)
 		}
-		// Read again until the replica that answers has the announced change.
-		ctx, cancel := context.WithTimeout(l.life, l.timing.fresh)
-		err := refreshes.Do(ctx, l.refresh)
-		cancel()
-		if l.Err() != nil {
-			return
-		}
-		if l.troubles.report("the state of the cluster can't be read", err); err != nil {
-			// The bucket may have been restored from a backup, and then never reaches
-			// the announced revision.
-			l.view.changes.revision.Store(0)
-			continue
-		}
-		l.view.expelSilent()
-		l.leases.releaseUnused()
 	}
-}
-
-// refresh reads the bucket once.
-func (l *Log) refresh(ctx context.Context) error {
-	wanted := l.view.changes.revision.Load()
-	records, revision, err := l.bucket.all(ctx)
-	if err != nil {
-		return err
-	}
-	if err := l.member.confirmCluster(ctx, records); err != nil {
-		return err
-	}
-	s, err := newClusterState(records, revision, l.settings.Shards)
-	if err != nil {
-		return err
-	}
-	if l.view.adopt(s, time.Now()) {
-		l.leases.endTakenOver(s)
-	}
-	if revision < wanted {
-		return fmt.Errorf("a replica of the bucket has revision %d, and not yet revision %d", revision, wanted)
+	for _, run := range []func(){l.member.run, l.follower.run, l.leases.guard} {
+		l.group.Go(run)
 	}
 	return nil
 }
@@ -213,28 +83,28 @@ func (l *Log) leave() error {
 	l.end()
 	l.group.Wait()
 	l.member.stopServing()
-	err := l.c.connected()
+	err := l.backend.c.connected()
 	if err == nil {
 		err = farewells.Do(context.Background(), l.member.leave)
 	}
 	if err != nil {
-		errs = append(errs, fmt.Errorf("leave cluster %s: %w", l.cfg.Name, err))
+		errs = append(errs, fmt.Errorf("leave cluster %s: %w", l.backend.cfg.Name, err))
 	}
 	l.requests.close()
-	_ = l.c.nc.FlushTimeout(time.Second) // sends the last answers; if that fails, the callers get an error
-	l.c.nc.Close()
+	_ = l.backend.c.nc.FlushTimeout(time.Second) // sends the last answers; if that fails, the callers get an error
+	l.backend.c.nc.Close()
 	return errors.Join(append(errs, l.objects.close())...)
 }
 
 // ClusterID returns the id of the cluster. A cluster that is created again under the
 // same name has another id.
-func (l *Log) ClusterID() string { return l.settings.ID }
+func (l *Log) ClusterID() string { return l.backend.settings.ID }
 
 // MemberName returns the name of this process; [Log.Member] returns its id.
-func (l *Log) MemberName() string { return l.cfg.MemberName }
+func (l *Log) MemberName() string { return l.backend.cfg.MemberName }
 
 // Made reports whether Open created the cluster.
-func (l *Log) Made() bool { return l.created }
+func (l *Log) Made() bool { return l.backend.created }
 
 // Ended returns a channel that is closed when this process can't be a member any more;
 // [Log.Err] returns the reason, such as [ErrReplaced]. Close does not close the channel.
@@ -244,7 +114,7 @@ func (l *Log) Ended() <-chan struct{} { return l.member.ended }
 func (l *Log) Err() error { return l.member.err() }
 
 // Shards implements [journal.Cluster].
-func (l *Log) Shards() int { return l.settings.Shards }
+func (l *Log) Shards() int { return l.backend.settings.Shards }
 
 // Member implements [journal.Cluster].
 func (l *Log) Member() string { return l.member.lastID() }
@@ -265,7 +135,7 @@ func (l *Log) Assigned() (shards []int, changed <-chan struct{}) { return l.view
 func (l *Log) Lease(ctx context.Context, shard int) (journal.Lease, error) {
 	held, err := l.leases.acquire(ctx, shard)
 	if err != nil {
-		return nil, fmt.Errorf("lease shard %d of %s: %w", shard, l.cfg.Name, plain(err))
+		return nil, fmt.Errorf("lease shard %d of %s: %w", shard, l.backend.cfg.Name, plain(err))
 	}
 	return held, nil
 }
@@ -273,7 +143,20 @@ func (l *Log) Lease(ctx context.Context, shard int) (journal.Lease, error) {
 // Peek implements [journal.Cluster].
 func (l *Log) Peek(ctx context.Context, shard int) (journal.Reader, error) {
 	r, err := l.leases.peek(ctx, shard)
-	return r, wrapf(err, "peek at shard %d of %s", shard, l.cfg.Name)
+	return r, wrapf(err, "peek at shard %d of %s", shard, l.backend.cfg.Name)
+}
+
+// Settle implements [journal.Cluster].
+func (l *Log) Settle(ctx context.Context, name, value string) (settled string, err error) {
+	if name == "" || len(name) > 200 {
+		return "", fmt.Errorf("settle %q: the name must have 1 to 200 characters", name)
+	}
+	for a := range asks.Attempts(ctx, &err) {
+		if err = l.backend.checkOpen(); err == nil {
+			settled, err = l.backend.bucket.putIfAbsent(a.Context(), settledKey(name), value)
+		}
+	}
+	return settled, wrapf(plain(err), "settle %q", name)
 }
 
 // Serve implements [journal.Cluster].
@@ -282,7 +165,7 @@ func (l *Log) Serve(answer journal.Answer) error { return l.member.serve(answer)
 // Call implements [journal.Cluster].
 func (l *Log) Call(ctx context.Context, shard int, request []byte) ([]byte, error) {
 	answer, err := l.requests.callShard(ctx, shard, request)
-	return answer, wrapf(err, "call shard %d of %s", shard, l.cfg.Name)
+	return answer, wrapf(err, "call shard %d of %s", shard, l.backend.cfg.Name)
 }
 
 // Ask implements [journal.Cluster].
@@ -292,4 +175,47 @@ func (l *Log) Ask(ctx context.Context, member string, request []byte) ([]byte, e
 	}
 	answer, err := l.requests.askMember(ctx, member, request)
 	return answer, wrapf(err, "ask member %s", member)
+}
+
+// Status implements [journal.Cluster].
+func (l *Log) Status(ctx context.Context) (s journal.Status, err error) {
+	for a := range asks.Attempts(ctx, &err) {
+		if err = l.backend.checkOpen(); err == nil {
+			err = l.follower.refresh(a.Context())
+		}
+	}
+	if err != nil {
+		return s, fmt.Errorf("status of %s: %w", l.backend.cfg.Name, plain(err))
+	}
+	state, _ := l.view.current()
+	s.Members, s.Shards = l.view.members(state), make([]journal.Shard, len(state.shards))
+	inParallel(len(state.shards), func(n int) { s.Shards[n] = l.shardStatus(ctx, n, state.shards[n]) })
+	return s, ctx.Err()
+}
+
+// shardStatus returns the status of shard n, whose record is r.
+func (l *Log) shardStatus(ctx context.Context, n int, r shardRecord) journal.Shard {
+	ctx, cancel := context.WithTimeout(ctx, statusTime)
+	defer cancel()
+	s := journal.Shard{Number: n, Owner: r.Owner, Epoch: r.Epoch}
+	state, err := l.backend.shardLog(n).state(ctx)
+	if err != nil {
+		s.Error = l.backend.cfg.redact(err.Error())
+		return s
+	}
+	s.First, s.Last, s.Bytes, s.Lag = state.first, state.last, state.bytes, state.lag
+	return s
+}
+
+// Check is the function [Check] for a log that is open.
+func (l *Log) Check(ctx context.Context) ([]journal.Finding, error) {
+	b := l.backend
+	if err := b.checkOpen(); err != nil {
+		return nil, fmt.Errorf("check log %s: %w", b.cfg.Name, err)
+	}
+	x := &examiner{
+		findings: findings{redact: b.cfg.redact}, cfg: b.cfg, c: b.c, names: b.names, bucket: b.bucket, second: l.objects.second,
+	}
+	found, err := x.examine(ctx)
+	return found, wrapf(err, "check log %s", b.cfg.Name)
 }

@@ -112,8 +112,8 @@ func (k *killable) Kill() {
 	k.kept.mu.Lock()
 	defer k.kept.mu.Unlock()
 	for _, other := range k.kept.list {
-		if other != k.Log && other.cfg.Name == k.cfg.Name && other.life.Err() == nil {
-			expel(k.t, other, id, other.timing.expelAt)
+		if other != k.Log && other.backend.cfg.Name == k.backend.cfg.Name && other.backend.life.Err() == nil {
+			expel(k.t, other, id, other.backend.timing.expelAt)
 			return
 		}
 	}
@@ -123,7 +123,7 @@ func (k *killable) Kill() {
 func (l *Log) kill() {
 	l.leases.close()
 	l.end()
-	l.c.nc.Close()
+	l.backend.c.nc.Close()
 	l.leases.endAll(errors.New("the process was killed"))
 }
 

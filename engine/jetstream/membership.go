@@ -13,10 +13,7 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-var (
-	errExpelled = errors.New("the other members have taken this one for dead; it joins again")
-	errSilent   = errors.New("no heartbeat of this member has reached the others in time")
-)
+var errSilent = errors.New("no heartbeat of this member has reached the others in time")
 
 // newMemberID returns a random id that no other member has.
 func newMemberID() string { return strings.ToLower(rand.Text()[:10]) }
@@ -106,10 +103,36 @@ func (m *membership) join(ctx context.Context) error {
 
 // rejoin joins again, if the cluster is still the one that the process was in.
 func (m *membership) rejoin(ctx context.Context) error {
-	if err := m.confirmSettings(ctx); err != nil {
+	if err := m.endIfReplaced(m.confirmSettings(ctx)); err != nil {
 		return err
 	}
 	return m.join(ctx)
+}
+
+// endIfReplaced ends the membership for good if err says that the cluster was replaced. It
+// returns err, or the first such error.
+func (m *membership) endIfReplaced(err error) error {
+	if !errors.Is(err, ErrReplaced) {
+		return err
+	}
+	m.mu.Lock()
+	first := m.wrong == nil
+	m.wrong = cmp.Or(m.wrong, err)
+	err = m.wrong
+	m.joined = false
+	m.mu.Unlock()
+	m.onEnd(err)
+	if first {
+		close(m.ended)
+	}
+	return err
+}
+
+// err returns why the process can't be a member again, nil while it can.
+func (m *membership) err() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.wrong
 }
 
 // leave removes the member record. The last heartbeat may have been stored without

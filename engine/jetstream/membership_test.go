@@ -41,7 +41,7 @@ func TestTheShardsOfAKilledProcessAreTakenOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	acknowledged := max(c.last(), 20)
-	expel(t, log, id, log.timing.gone)
+	expel(t, log, id, log.backend.timing.gone)
 	l := takeOver(t, log, 0)
 	first, last, err := l.Bounds(t.Context())
 	if err != nil || last < acknowledged || last > acknowledged+1 {
@@ -61,15 +61,15 @@ func TestAMemberThatWasExpelledJoinsAgain(t *testing.T) {
 	if err := log.Serve(func(_ []byte, reply func([]byte)) { reply([]byte("here")) }); err != nil {
 		t.Fatal(err)
 	}
-	r, err := other.bucket.get(t.Context(), memberKey(before))
+	r, err := other.backend.bucket.get(t.Context(), memberKey(before))
 	if err != nil {
 		t.Fatal(err)
 	}
 	natstest.Wait(t, func(ctx context.Context) error { // its heartbeats may come between
-		if r, err = other.bucket.get(ctx, memberKey(before)); err != nil {
+		if r, err = other.backend.bucket.get(ctx, memberKey(before)); err != nil {
 			return err
 		}
-		return other.bucket.remove(ctx, memberKey(before), r.revision)
+		return other.backend.bucket.remove(ctx, memberKey(before), r.revision)
 	})
 	testwait.Receive(t, "Lost() of an expelled member", l.Lost())
 	wantErr(t, "Append of an expelled member", tryAppend(t.Context(), l, 1), journal.ErrStale, errExpelled.Error())
@@ -102,8 +102,8 @@ func TestAMemberWithoutConnectionEndsItsLeasesBeforeOthersTakeThem(t *testing.T)
 	appendEntries(t, l, 1, 3)
 	id := first.Member()
 	nodes.CutClients(0)
-	awaitSilent(t, l, first.timing.cutOff)
-	expel(t, second, id, second.timing.gone)
+	awaitSilent(t, first, l, first.backend.timing.cutOff)
+	expel(t, second, id, second.backend.timing.gone)
 	next := takeOver(t, second, 0)
 	wantErr(t, "Append without connection", tryAppend(t.Context(), l, 4), journal.ErrStale)
 	appendEntries(t, next, 4, 5)
@@ -130,12 +130,12 @@ func TestNoLeaseIsLostWhenTheServerThatLeadsTheBucketIsKilled(t *testing.T) {
 		leases = append(leases, mustLease(t, []*Log{a, b}[n%2], n))
 	}
 	ids := []string{a.Member(), b.Member()}
-	nodes.Kill(nodes.Leader(a.names.bucketStream()))
+	nodes.Kill(nodes.Leader(a.backend.names.bucketStream()))
 	awaitBeats(t, a)
 	awaitBeats(t, b)
 	for n, l := range leases {
 		if !isOpen(l.Lost()) {
-			t.Errorf("the lease of shard %d is lost: %v", n, context.Cause(l.life))
+			t.Errorf("the lease of shard %d is lost: %v", n, context.Cause(l.own.life))
 		}
 		insist(t, l, 1)
 	}
@@ -166,7 +166,7 @@ func TestALeaseThatEndedByItselfIsFollowedByAnother(t *testing.T) {
 	l := mustLease(t, log, 0)
 	appendEntries(t, l, 1, 2)
 	for range 3 {
-		l.lose(errSilent) // in the bucket we still own the shard
+		l.own.lose(errSilent) // in the bucket we still own the shard
 		next := mustLease(t, log, 0)
 		if next.Epoch() <= l.Epoch() {
 			t.Fatalf("epoch %d after %d", next.Epoch(), l.Epoch())
@@ -181,7 +181,7 @@ func TestWhatCouldNotBeReleasedIsReleasedLater(t *testing.T) {
 	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName()}
 	log, other := openTest(t, cfg), openTest(t, cfg)
 	l := mustLease(t, log, 0)
-	l.lose(errSilent) // as if the bucket could not be written
+	l.own.lose(errSilent) // as if the bucket could not be written
 	next := takeOver(t, other, 0)
 	if next.Epoch() <= l.Epoch() {
 		t.Errorf("epoch %d after %d", next.Epoch(), l.Epoch())
@@ -195,18 +195,18 @@ func TestAMemberOfAnEarlierReleaseCanReadOnlyTheFirstFormat(t *testing.T) {
 	earlier := map[string]any{"name": "earlier", "joined": "2026-01-02T03:04:05Z", "wall": "2026-01-02T03:04:05Z", "beat": 1}
 	var revision uint64
 	natstest.Wait(t, func(ctx context.Context) (err error) {
-		revision, err = log.bucket.putJSON(ctx, key, earlier, revision)
+		revision, err = log.backend.bucket.putJSON(ctx, key, earlier, revision)
 		return err
 	})
-	natstest.Wait(t, log.refresh)
+	natstest.Wait(t, log.follower.refresh)
 	if behind := log.Behind(2); len(behind) != 1 || behind[0].Name != "earlier" || behind[0].Format != 1 {
 		t.Errorf("Behind(2) = %+v; want the earlier member", behind)
 	}
 	if behind := log.Behind(1); len(behind) != 0 {
 		t.Errorf("Behind(1) = %+v; want none", behind)
 	}
-	natstest.Wait(t, func(ctx context.Context) error { return log.bucket.remove(ctx, key, revision) })
-	natstest.Wait(t, log.refresh)
+	natstest.Wait(t, func(ctx context.Context) error { return log.backend.bucket.remove(ctx, key, revision) })
+	natstest.Wait(t, log.follower.refresh)
 	if behind := log.Behind(2); len(behind) != 0 {
 		t.Errorf("Behind(2) = %+v after the member has left; want none", behind)
 	}

@@ -2,7 +2,6 @@ package jetstream
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -13,14 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/tideover/tideover/engine/journal"
 )
-
-// chunkSize is how much of a blob is in one message. It is more than NATS's own tools
-// use, because the servers sync each message to disk.
-const chunkSize = 512 << 10
 
 // objects is the object store of a cluster. Its format is that of NATS, so that
 // NATS's own tools can read it. It does not use NATS's client library for object stores,
@@ -45,20 +39,17 @@ func openObjects(c *conn, n names, cfg Config, second *secondCopy) (*objects, er
 
 func (o *objects) close() error { return o.cache.close() }
 
-func chunkSubject(n names, object string) string { return "$O." + n.blobs() + ".C." + object }
-func metaSubject(n names, object string) string  { return "$O." + n.blobs() + ".M." + object }
-
 // objectName returns the name that a blob of a shard has in the store.
 func objectName(shard int, blob string) string { return fmt.Sprintf("%d/%s", shard, blob) }
 
 func (o *objects) metaSubject(shard int, blob string) string {
-	return metaSubject(o.names, base64.URLEncoding.EncodeToString([]byte(objectName(shard, blob))))
+	return o.names.metaSubject(base64.URLEncoding.EncodeToString([]byte(objectName(shard, blob))))
 }
 
 // blobOf is the inverse of the method metaSubject: it returns the shard and the name of
 // the blob in a subject.
 func (o *objects) blobOf(subject string) (shard int, blob string, ok bool) {
-	text, err := base64.URLEncoding.DecodeString(strings.TrimPrefix(subject, metaSubject(o.names, "")))
+	text, err := base64.URLEncoding.DecodeString(strings.TrimPrefix(subject, o.names.metaSubject("")))
 	if err != nil {
 		return 0, "", false
 	}
@@ -67,17 +58,10 @@ func (o *objects) blobOf(subject string) (shard int, blob string, ok bool) {
 	return shard, blob, ok && err == nil
 }
 
-// newObjectID returns a new id for the chunks of an object. It contains the shard and
-// the epoch of the writer, so that the next owner can remove chunks of an upload that
-// was not finished.
-func newObjectID(shard int, epoch uint64) string {
-	return fmt.Sprintf("%d-%d-%s", shard, epoch, rand.Text())
-}
-
 // writerOf returns the object id in the subject of a chunk, and the shard and epoch of
 // the writer, which the id contains.
 func (o *objects) writerOf(subject string) (id string, shard int, epoch uint64, ok bool) {
-	id = strings.TrimPrefix(subject, chunkSubject(o.names, ""))
+	id = strings.TrimPrefix(subject, o.names.chunkSubject(""))
 	_, err := fmt.Sscanf(id, "%d-%d-", &shard, &epoch)
 	return id, shard, epoch, err == nil
 }
@@ -107,7 +91,7 @@ func (o *objects) find(ctx context.Context, shard int, blob string) (*natsjs.Obj
 
 // list returns the descriptions of all blobs of a shard.
 func (o *objects) list(ctx context.Context, shard int) (list []*natsjs.ObjectInfo, err error) {
-	subjects, err := o.subjects(ctx, metaSubject(o.names, ">"))
+	subjects, err := o.subjects(ctx, o.names.metaSubject(">"))
 	if err != nil {
 		return nil, o.deleted(err)
 	}
@@ -131,78 +115,6 @@ func (o *objects) list(ctx context.Context, shard int) (list []*natsjs.ObjectInf
 		}
 	}
 	return list, nil
-}
-
-// upload is an object that is being stored.
-type upload struct {
-	objects *objects
-	info    natsjs.ObjectInfo
-	last    uint64 // sequence of the last chunk
-}
-
-// send stores the chunks. They are not visible before finish.
-func (u *upload) send(ctx context.Context, r io.Reader) error {
-	chunk := make([]byte, chunkSize)
-	for {
-		n, err := io.ReadFull(r, chunk)
-		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-			return err
-		}
-		if n == 0 {
-			return nil
-		}
-		if err := u.sendChunk(ctx, chunk[:n]); err != nil {
-			return err
-		}
-	}
-}
-
-// sendChunk stores the next chunk. It repeats the request after an error; the message id
-// prevents that the chunk is stored twice.
-func (u *upload) sendChunk(ctx context.Context, chunk []byte) (err error) {
-	m := &nats.Msg{
-		Subject: chunkSubject(u.objects.names, u.info.NUID),
-		Header:  nats.Header{natsjs.MsgIDHeader: {fmt.Sprintf("%s-%d", u.info.NUID, u.info.Chunks)}},
-		Data:    chunk,
-	}
-	for a := range asks.Attempts(ctx, &err) {
-		var ack *natsjs.PubAck
-		if ack, err = u.objects.publish(a.Context(), m); err == nil {
-			u.last = ack.Sequence
-		}
-	}
-	u.info.Chunks++
-	return err
-}
-
-// abandon tries for a short time to remove the chunks. If it fails, the next owner
-// removes them.
-func (u *upload) abandon(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTime)
-	defer cancel()
-	_ = u.objects.removeChunks(ctx, u.info.NUID)
-}
-
-// finish stores the description of the uploaded object, which makes it the blob with this
-// name and replaces an earlier blob. It fails with errConflict if the chunks were
-// removed.
-func (u *upload) finish(ctx context.Context, shard int, blob string) (err error) {
-	text, err := json.Marshal(u.info)
-	if err != nil {
-		return err
-	}
-	m := &nats.Msg{Subject: u.objects.metaSubject(shard, blob), Data: text, Header: nats.Header{
-		natsjs.MsgIDHeader: {u.info.NUID},
-		natsjs.MsgRollup:   {natsjs.MsgRollupSubject},
-	}}
-	if u.last > 0 {
-		m.Header.Set(natsjs.ExpectedLastSubjSeqHeader, strconv.FormatUint(u.last, 10))
-		m.Header.Set(natsjs.ExpectedLastSubjSeqSubjHeader, chunkSubject(u.objects.names, u.info.NUID))
-	}
-	for a := range asks.Attempts(ctx, &err) {
-		_, err = u.objects.publish(a.Context(), m)
-	}
-	return err
 }
 
 // download copies the chunks of an object to w. It fails with ErrDamaged if a chunk is
@@ -231,7 +143,7 @@ func (o *objects) download(ctx context.Context, info *natsjs.ObjectInfo, w io.Wr
 
 // chunks returns the next chunks of an object from the sequence on, at least one.
 func (o *objects) chunks(ctx context.Context, info *natsjs.ObjectInfo, from uint64) (list []message, err error) {
-	subject := chunkSubject(o.names, info.NUID)
+	subject := o.names.chunkSubject(info.NUID)
 	request := getRequest{Seq: from, Next: subject, Batch: 16, MaxBytes: 8 << 20}
 	for a := range asks.Attempts(ctx, &err) {
 		list = list[:0]
@@ -259,7 +171,7 @@ func (o *objects) chunks(ctx context.Context, info *natsjs.ObjectInfo, from uint
 
 // removeChunks removes the chunks of an object.
 func (o *objects) removeChunks(ctx context.Context, id string) error {
-	return o.purgeAll(ctx, chunkSubject(o.names, id))
+	return o.purgeAll(ctx, o.names.chunkSubject(id))
 }
 
 func (o *objects) purgeAll(ctx context.Context, subject string) error {
@@ -275,13 +187,42 @@ func (o *objects) remove(ctx context.Context, shard int, info *natsjs.ObjectInfo
 	return o.removeChunks(ctx, info.NUID)
 }
 
-// newInfo describes an object that is in a local file.
-func (o *objects) newInfo(id string, shard int, blob string, f *localFile) natsjs.ObjectInfo {
-	return natsjs.ObjectInfo{
-		ObjectMeta: natsjs.ObjectMeta{
-			Name: objectName(shard, blob),
-			Opts: &natsjs.ObjectMetaOptions{ChunkSize: chunkSize},
-		},
-		Bucket: o.names.blobs(), NUID: id, Size: uint64(f.size), Digest: f.digest, ModTime: time.Time{},
+// sweep removes the chunks of a shard that owners with an earlier epoch have not made a
+// blob.
+func (o *objects) sweep(ctx context.Context, shard int, epoch uint64) error {
+	subjects, err := o.subjects(ctx, o.names.chunkSubject(">"))
+	if err != nil {
+		return err
 	}
+	infos, err := o.list(ctx, shard)
+	if err != nil {
+		return err
+	}
+	used := map[string]bool{}
+	for _, info := range infos {
+		used[info.NUID] = true
+	}
+	for _, s := range subjects {
+		id, of, written, ok := o.writerOf(s)
+		if !ok || of != shard || written >= epoch || used[id] {
+			continue
+		}
+		if err := o.purgeOld(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// purgeOld removes the chunks of a subject, unless they are so new that a member may
+// still be uploading them.
+func (o *objects) purgeOld(ctx context.Context, subject string) error {
+	last, err := o.get(ctx, getRequest{Last: subject})
+	if errors.Is(err, errNoMessage) || err == nil && time.Since(last.Time) < o.sweepAge {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return o.purge(ctx, subject, 0)
 }

@@ -77,7 +77,7 @@ func TestAStatusOfWhatIsGoneSaysSo(t *testing.T) {
 	log := openTest(t, cfg)
 	wiped(t, nodes, cfg)
 	_, err := log.Status(t.Context())
-	wantErr(t, "Status", err, nil, fmt.Sprintf("stream %s was deleted", log.names.bucketStream()))
+	wantErr(t, "Status", err, nil, fmt.Sprintf("stream %s was deleted", log.backend.names.bucketStream()))
 	if strings.Contains(err.Error(), "no leader") {
 		t.Errorf("Status = %v", err)
 	}

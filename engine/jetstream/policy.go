@@ -2,6 +2,7 @@ package jetstream
 
 import (
 	"errors"
+	"sync"
 
 	"github.com/tideover/tideover/retry"
 )
@@ -43,4 +44,21 @@ var (
 
 func runner(name, policy string) *retry.Runner {
 	return retry.Must(policy, retry.WithName(name), retry.WithClassifier(outcome))
+}
+
+// atOnce is how many calls inParallel makes at the same time.
+const atOnce = 8
+
+// inParallel calls f for all numbers below count, atOnce of them at a time.
+func inParallel(count int, f func(i int)) {
+	var group sync.WaitGroup
+	places := make(chan struct{}, atOnce)
+	for i := range count {
+		places <- struct{}{}
+		group.Go(func() {
+			defer func() { <-places }()
+			f(i)
+		})
+	}
+	group.Wait()
 }

@@ -26,7 +26,7 @@ func TestWithoutQuorumThereAreClearErrorsAndThenItGoesOn(t *testing.T) {
 		do   func(context.Context) error
 		want string
 	}{
-		"Append": {func(ctx context.Context) error { return tryAppend(ctx, l, 6) }, "no quorum: stream " + l.stream.name},
+		"Append": {func(ctx context.Context) error { return tryAppend(ctx, l, 6) }, "no quorum: stream " + l.log.stream.name},
 		"Lease":  {func(ctx context.Context) error { _, err := other.Lease(ctx, 1); return err }, "no quorum"},
 		"Settle": {func(ctx context.Context) error { _, err := other.Settle(ctx, "x", "y"); return err }, "no quorum"},
 	} {
@@ -43,7 +43,7 @@ func TestWithoutQuorumThereAreClearErrorsAndThenItGoesOn(t *testing.T) {
 		})
 	}
 	if !isOpen(l.Lost()) {
-		t.Errorf("the lease is lost: %v", context.Cause(l.life))
+		t.Errorf("the lease is lost: %v", context.Cause(l.own.life))
 	}
 
 	nodes.Restart(1)
@@ -67,7 +67,7 @@ func TestLeasesEndWhenTheQuorumIsAwayTooLong(t *testing.T) {
 	for i := range 3 {
 		nodes.Kill(i)
 	}
-	awaitSilent(t, l, log.timing.expelAt)
+	awaitSilent(t, log, l, log.backend.timing.expelAt)
 	wantErr(t, "Append after that", tryAppend(t.Context(), l, 3), journal.ErrStale)
 	var err error
 	testwait.Until(t, "the connection is lost", func() bool { // and not only with a call under way
@@ -99,7 +99,7 @@ func TestANodeThatIsCutOffDecidesNothing(t *testing.T) {
 	log := openTest(t, cfg)
 	l := mustLease(t, log, 0)
 	appendEntries(t, l, 1, 5)
-	leader := nodes.Leader(l.stream.name)
+	leader := nodes.Leader(l.log.stream.name)
 
 	// A member that reaches only the node that is cut off, which believes for a
 	// while that it leads.

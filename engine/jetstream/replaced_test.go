@@ -65,11 +65,11 @@ func TestWhoHasJoinedAnotherClusterLeavesItsRoster(t *testing.T) {
 	}
 	testwait.Receive(t, "Ended()", log.Ended())
 	natstest.Wait(t, func(ctx context.Context) error {
-		_, err := anew.bucket.get(ctx, memberKey(log.Member()))
+		_, err := anew.backend.bucket.get(ctx, memberKey(log.Member()))
 		if !errors.Is(err, errNoMessage) {
 			// If it tried to leave before its record was stored, the record stays until
 			// the others expel it.
-			makeSilent(anew, log.Member(), anew.timing.expelAt)
+			makeSilent(anew, log.Member(), anew.backend.timing.expelAt)
 			return fmt.Errorf("the record of a process that does not belong there is still there, or: %v", err)
 		}
 		return nil
@@ -96,21 +96,21 @@ func TestRevisionsOfAnotherClusterAreNotOurs(t *testing.T) {
 	appendEntries(t, l, 1, 9)
 	wiped(t, nodes, cfg)
 	anew := openTest(t, cfg)
-	beatUntil(t, anew, l.record.revision-1)
-	want := mustLease(t, anew, 0).record
-	if want.revision != l.record.revision {
-		t.Fatalf("the revisions are %d and %d", want.revision, l.record.revision)
+	beatUntil(t, anew, l.own.record.revision-1)
+	want := mustLease(t, anew, 0).own.record
+	if want.revision != l.own.record.revision {
+		t.Fatalf("the revisions are %d and %d", want.revision, l.own.record.revision)
 	}
-	if err := l.storeEnd(t.Context()); !errors.Is(err, errChanged) {
+	if err := l.own.storeEnd(t.Context(), l.log.last.Load()); !errors.Is(err, errChanged) {
 		t.Errorf("storeEnd = %v; want %v", err, errChanged)
 	}
-	if err := l.confirm(t.Context()); err == nil {
+	if err := l.own.confirm(t.Context()); err == nil {
 		t.Error("confirm = nil in another cluster")
 	}
 	if err := l.Release(); err != nil {
 		t.Errorf("Release() = %v", err)
 	}
-	if got, err := anew.shardRecord(t.Context(), 0); err != nil || got != want {
+	if got, err := anew.backend.shardRecord(t.Context(), 0); err != nil || got != want {
 		t.Errorf("the record is %+v, %v; want %+v", got, err, want)
 	}
 }
@@ -119,7 +119,7 @@ func TestABucketOfAnotherClusterThatAReplicaStillHasIsNoReasonToEnd(t *testing.T
 	t.Parallel()
 	log := openTest(t, Config{Replicas: 1, URL: natstest.Shared(t).URL()})
 	other := []record{{settingsKey, []byte(`{"id":"another"}`), 1}}
-	wantPlain(t, "confirmCluster", log.member.confirmCluster(t.Context(), other), "a replica of bucket "+log.bucket.name+" is of another cluster")
+	wantPlain(t, "confirmCluster", log.backend.confirmCluster(t.Context(), other), "a replica of bucket "+log.backend.bucket.name+" is of another cluster")
 	if err := log.Err(); err != nil {
 		t.Errorf("Err() = %v; want none: the leader has ours", err)
 	}

@@ -1,7 +1,6 @@
 package jetstream
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 
@@ -84,7 +83,7 @@ func (s *requestServer) receive(m *nats.Msg) {
 	}
 	r, answer, status := s.admit(m.Reply)
 	if status != "" {
-		s.c.sendStatus(m.Reply, status)
+		s.sendStatus(m.Reply, status)
 		return
 	}
 	answer(m.Data, r.reply)
@@ -111,7 +110,7 @@ func (r *request) reply(answer []byte) {
 	delete(r.server.open, r)
 	r.server.mu.Unlock()
 	if open {
-		r.server.c.sendAnswer(r.replyTo, answer)
+		r.server.sendAnswer(r.replyTo, answer)
 	}
 }
 
@@ -124,30 +123,22 @@ func (s *requestServer) close() {
 	s.mu.Unlock()
 	_ = s.sub.Unsubscribe() // on a closed connection it is gone as well
 	for r := range open {
-		s.c.sendStatus(r.replyTo, statusUnanswered)
+		s.sendStatus(r.replyTo, statusUnanswered)
 	}
 }
 
 // sendAnswer sends an answer in as many messages as it takes.
-func (c *conn) sendAnswer(to string, answer []byte) {
+func (s *requestServer) sendAnswer(to string, answer []byte) {
 	parts := max(1, (len(answer)+maxPart-1)/maxPart)
 	for i := range parts {
 		m := &nats.Msg{Subject: to, Data: answer[i*maxPart : min(len(answer), (i+1)*maxPart)]}
 		if parts > 1 {
 			m.Header = nats.Header{partHeader: {fmt.Sprintf("%d/%d", i+1, parts)}}
 		}
-		c.send(m)
+		s.c.send(m)
 	}
 }
 
-func (c *conn) sendStatus(to, status string) {
-	c.send(&nats.Msg{Subject: to, Header: nats.Header{statusHeader: {status}}})
-}
-
-// send publishes a message without waiting for an acknowledgement. Without a
-// connection the NATS client buffers it until there is one.
-func (c *conn) send(m *nats.Msg) {
-	if err := c.nc.PublishMsg(m); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
-		c.recordError(err)
-	}
+func (s *requestServer) sendStatus(to, status string) {
+	s.c.send(&nats.Msg{Subject: to, Header: nats.Header{statusHeader: {status}}})
 }

@@ -3,7 +3,6 @@ package jetstream
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -12,13 +11,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/tideover/tideover/engine/journal"
-)
-
-// The reasons why a request has no answer.
-var (
-	errBusy       = errors.New("the process has too many open requests")
-	errUnanswered = errors.New("the process that accepted the request will not answer it any more; the request may have been carried out")
-	errCutOff     = errors.New("the connection to NATS was lost before the answer came; the request may have been carried out")
 )
 
 // lateAnswerTime is how long a caller still waits for the answer of a process that is
@@ -186,8 +178,8 @@ func (q *requester) send(ctx context.Context, subject string, request []byte, go
 }
 
 func (q *requester) sendOnce(ctx context.Context, subject string, request []byte, gone func(*clusterState) bool) ([]byte, error) {
-	if q.life.Err() != nil {
-		return nil, errClosed
+	if err := q.checkOpen(); err != nil {
+		return nil, err
 	}
 	if err := q.c.connected(); err != nil {
 		return nil, fmt.Errorf("%w: %w", journal.ErrNobody, err)

@@ -45,7 +45,7 @@ func TestACallToAProcessThatIsKilledEndsSoon(t *testing.T) {
 	})
 	id := owner.Member()
 	owner.kill()
-	expel(t, caller, id, caller.timing.gone)
+	expel(t, caller, id, caller.backend.timing.gone)
 	wantPlain(t, "Call", testwait.Receive(t, "Call of a killed owner", call), "may have been carried out")
 }
 

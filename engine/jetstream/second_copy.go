@@ -17,10 +17,8 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/tideover/tideover/engine/internal/disk"
 	"github.com/tideover/tideover/engine/journal"
-	"github.com/tideover/tideover/retry"
 )
 
 // secondCopy stores second copies of blobs as files in Config.SecondPlace, a folder
@@ -215,64 +213,4 @@ func (s *secondCopy) remove(shard int, blob string) error {
 		return err
 	}
 	return nil
-}
-
-// copyToSecond copies every blob to Config.SecondPlace that is missing there. It logs an
-// error.
-func (b *leaseBlobs) copyToSecond(ctx context.Context) {
-	if b.objects.second == nil {
-		return
-	}
-	err := b.tryCopyToSecond(ctx)
-	b.objects.second.failed.Store(&err)
-	if err != nil {
-		b.lease.backend.cfg.Logger.Error("some blobs could not be copied to the second place", "shard", b.lease.shard, "error", b.lease.backend.cfg.redact(err.Error()))
-	}
-}
-
-func (b *leaseBlobs) tryCopyToSecond(ctx context.Context) error {
-	infos, err := retry.Value(ctx, asks, func(ctx context.Context) ([]*natsjs.ObjectInfo, error) {
-		return b.objects.list(ctx, b.lease.shard)
-	})
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, info := range infos {
-		errs = append(errs, b.copyOne(ctx, info))
-	}
-	return errors.Join(errs...)
-}
-
-// copyOne copies a blob to Config.SecondPlace, unless it is there already.
-func (b *leaseBlobs) copyOne(ctx context.Context, info *natsjs.ObjectInfo) error {
-	_, name, _ := strings.Cut(info.Name, "/")
-	second := b.objects.second
-	if _, digest, err := second.stat(b.lease.shard, name); err == nil && digest == info.Digest {
-		return nil
-	}
-	ctx, cancel := b.lease.during(ctx)
-	defer cancel()
-	f, err := b.open(ctx, info)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	tmp, err := second.write(ctx, b.lease.shard, f)
-	defer os.Remove(tmp) //nolint:errcheck // gone if all went well, and removed later if not
-	if err != nil {
-		return err
-	}
-	if err := b.lease.lock(ctx, b.lease.changing); err != nil {
-		return err
-	}
-	defer func() { <-b.lease.changing }()
-	now, err := b.findOwned(ctx, name)
-	if errors.Is(err, journal.ErrNoBlob) || err == nil && now.NUID != info.NUID {
-		return nil // the blob was deleted or replaced meanwhile
-	}
-	if err != nil {
-		return err
-	}
-	return second.put(b.lease.shard, name, tmp)
 }

@@ -21,7 +21,7 @@ func TestTheShardsOfAStoppedProcessAreTakenOverAndItNotices(t *testing.T) {
 	if err := c.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	expel(t, log, id, log.timing.expelAt)
+	expel(t, log, id, log.backend.timing.expelAt)
 	l := takeOver(t, log, 0)
 	_, last, err := l.Bounds(t.Context())
 	if err != nil {

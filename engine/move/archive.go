@@ -160,7 +160,7 @@ func (p *packer) add(ctx context.Context, r *machine.Run) error {
 	}
 	p.oldest, p.newest = oldest, newest
 	at := len(p.runs)
-	p.runs = r.Encode(p.runs)
+	p.runs = machine.EncodeRun(r, p.runs)
 	p.count++
 	p.sum += maphash.Bytes(p.seed, p.runs[at:])
 	if len(p.runs) >= store.ArchiveFrame {

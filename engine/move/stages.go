@@ -192,7 +192,7 @@ func (m *mover) verifyShard(ctx context.Context, shard int, got *account) error 
 				return fmt.Errorf("run %s belongs in shard %d", r.ID, at)
 			}
 			got.runs++
-			got.sum += maphash.Bytes(m.seed, r.Encode(nil))
+			got.sum += maphash.Bytes(m.seed, machine.EncodeRun(r, nil))
 			return nil
 		})
 		if err != nil {

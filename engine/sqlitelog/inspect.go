@@ -123,28 +123,16 @@ func (s *state) read(f *sqlitefile.File, path string) error {
 		return err
 	}
 	tables, err := f.Tables()
-	meta, log := tables["meta"].Root, tables["log"].Root
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case application == 0 && version == 0 && len(tables) == 0:
+	}
+	if application == 0 && version == 0 && len(tables) == 0 {
 		return nil // a process was killed while it created the tables
-	case application != applicationID:
-		return fmt.Errorf("%w: %s is a database of another program (application id %#x)", ErrForeign, path, application)
-	case version > format:
-		return fmt.Errorf("%w: %s has format %d, this tideover knows formats up to %d; use the newer tideover",
-			journal.ErrNewer, path, version, format)
-	case version < format:
-		return damaged(path, fmt.Errorf("format %d never existed", version))
-	case meta == 0 || log == 0:
-		return damaged(path, errors.New("a table is missing"))
 	}
-	for name, t := range tables {
-		if want, known := statements[name]; known && t.SQL != want {
-			return damaged(path, fmt.Errorf("the table %s was created by %q, not by %q", name, t.SQL, want))
-		}
+	if err := checkSchema(path, application, version, tables); err != nil {
+		return err
 	}
-	if err := s.readMeta(f, meta, path); err != nil {
+	if err := s.readMeta(f, tables["meta"].Root, path); err != nil {
 		return err
 	}
 	if folder := tables["folder"].Root; folder != 0 {
@@ -158,7 +146,28 @@ func (s *state) read(f *sqlitefile.File, path string) error {
 			return err
 		}
 	}
-	return s.readBounds(f, log, path)
+	return s.readBounds(f, tables["log"].Root, path)
+}
+
+// checkSchema returns an error if a database is not a log, or one of another version.
+func checkSchema(path string, application, version uint32, tables map[string]sqlitefile.Table) error {
+	switch {
+	case application != applicationID:
+		return fmt.Errorf("%w: %s is a database of another program (application id %#x)", ErrForeign, path, application)
+	case version > format:
+		return fmt.Errorf("%w: %s has format %d, this tideover knows formats up to %d; use the newer tideover",
+			journal.ErrNewer, path, version, format)
+	case version < format:
+		return damaged(path, fmt.Errorf("format %d never existed", version))
+	case tables["meta"].Root == 0 || tables["log"].Root == 0:
+		return damaged(path, errors.New("a table is missing"))
+	}
+	for name, t := range tables {
+		if want, known := statements[name]; known && t.SQL != want {
+			return damaged(path, fmt.Errorf("the table %s was created by %q, not by %q", name, t.SQL, want))
+		}
+	}
+	return nil
 }
 
 func (s *state) readMeta(f *sqlitefile.File, meta uint32, path string) error {
@@ -200,31 +209,58 @@ type claim struct {
 
 // compare sets loss if the log ends before an entry that another file of the folder shows.
 func (s *state) compare(dir string, f *sqlitefile.File, blobs []string, d Durability) {
-	seen, witnessed := readWitness(dir)
-	viewLog, viewLast := readView(filepath.Join(dir, "view.db"))
-	ours := func(identity uint64) bool { return identity == 0 || s.identity == 0 || identity == s.identity }
-	rebooted := seen.boot == [16]byte{} || seen.boot != bootHash()
+	o := readOthers(dir)
 	marked, err := fileSize(filepath.Join(dir, markerName))
-	s.copied = !witnessed && viewLog == 0 && viewLast == 0 && marked < 0 && err == nil
-	lossOf := journal.Loss{Log: filepath.Join(dir, "log.db")}
-	if witnessed && !ours(seen.log) && (viewLog == 0 || !ours(viewLog)) {
-		lossOf.Shown = witnessName
-		s.lose(dir, lossOf, blobs)
+	s.copied = !o.witnessed && o.viewLog == 0 && o.viewLast == 0 && marked < 0 && err == nil
+	loss := journal.Loss{Log: filepath.Join(dir, "log.db")}
+	if o.witnessed && !s.isOurs(o.seen.log) && (o.viewLog == 0 || !s.isOurs(o.viewLog)) {
+		loss.Shown = witnessName
+		s.lose(dir, loss, blobs)
 		return
 	}
-	var most claim
+	most := s.latestClaim(o, f, blobs)
+	if most.seq <= s.last {
+		return
+	}
+	loss.From, loss.To, loss.Shown, loss.Until = s.last+1, most.seq, most.shown, most.until
+	s.expected = most.lazy && (o.witnessed && o.seen.lazy && o.rebooted || !o.witnessed && d == OS)
+	s.lose(dir, loss, blobs)
+}
+
+// others is what other files of the folder show.
+type others struct {
+	seen              acknowledged
+	witnessed         bool // seen is valid
+	rebooted          bool // since seen was written
+	viewLog, viewLast uint64
+}
+
+func readOthers(dir string) (o others) {
+	o.seen, o.witnessed = readWitness(dir)
+	o.viewLog, o.viewLast = readView(filepath.Join(dir, "view.db"))
+	o.rebooted = o.seen.boot == [16]byte{} || o.seen.boot != bootHash()
+	return o
+}
+
+// isOurs reports whether a file that has this identity belongs to the log, as far as that is known.
+func (s *state) isOurs(identity uint64) bool {
+	return identity == 0 || s.identity == 0 || identity == s.identity
+}
+
+// latestClaim returns the last entry that was acknowledged according to the other files.
+func (s *state) latestClaim(o others, f *sqlitefile.File, blobs []string) (most claim) {
 	add := func(c claim) {
 		if c.seq > most.seq {
 			most = c
 		}
 	}
-	if witnessed && ours(seen.log) {
-		add(claim{seq: seen.last, shown: witnessName, until: seen.until, lazy: true})
+	witnessed := o.witnessed && s.isOurs(o.seen.log)
+	if witnessed {
+		add(claim{seq: o.seen.last, shown: witnessName, until: o.seen.until, lazy: true})
 	}
 	// In the boot in which it was written, log.last is exact. A view that shows a later entry is damaged then.
-	exact := witnessed && ours(seen.log) && !rebooted
-	if ours(viewLog) && !exact {
-		add(claim{seq: viewLast, shown: "view.db", lazy: true})
+	if exact := witnessed && !o.rebooted; s.isOurs(o.viewLog) && !exact {
+		add(claim{seq: o.viewLast, shown: "view.db", lazy: true})
 	}
 	if last := beyond(f); last > s.last+1 { // the last entry in the frames may not be acknowledged
 		add(claim{seq: last - 1, shown: "log.db-wal behind a damaged frame", lazy: true})
@@ -232,12 +268,7 @@ func (s *state) compare(dir string, f *sqlitefile.File, blobs []string, d Durabi
 	for _, path := range blobs {
 		add(claim{seq: entryOf(filepath.Base(path)), shown: "blobs/" + filepath.Base(path)})
 	}
-	if most.seq <= s.last {
-		return
-	}
-	lossOf.From, lossOf.To, lossOf.Shown, lossOf.Until = s.last+1, most.seq, most.shown, most.until
-	s.expected = most.lazy && (witnessed && seen.lazy && rebooted || !witnessed && d == OS)
-	s.lose(dir, lossOf, blobs)
+	return most
 }
 
 // lose sets loss. The log can be opened in spite of it if it begins with its first entry, or if a

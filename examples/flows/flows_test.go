@@ -15,7 +15,7 @@ import (
 
 // example returns a workflow of this folder, and the input of its i-th run.
 func example(name string, i int) (*engine.Workflow, any) {
-	p := (&service{calls: io.Discard}).programs(0)[name]
+	p := programs(&service{calls: io.Discard}, 0)[name]
 	return p.workflow, p.input(i)
 }
 

@@ -1,15 +1,21 @@
-// Flows runs workflows that are code. Each of the other files has one of them:
+// Flows runs workflows that are code. sequences.go has those whose operations follow each other:
 //
 //	loop       a loop over data
 //	branch     branches on a result and on an error
-//	fanout     1000 operations side by side, and a sum of their results
-//	parcel     branches of different kinds of operations side by side
-//	sleep      a sleep of three days
 //	named      100 operations with names of their own
 //	endless    a loop without end
-//	approval   waits for signals, and a question to a person with a timeout
-//	children   runs of another workflow, and a report on their results
 //	trip       operations that are undone if a later one fails
+//
+// parallel.go has those that do several things at the same time:
+//
+//	fanout     1000 operations side by side, and a sum of their results
+//	parcel     branches of different kinds of operations side by side
+//	children   runs of another workflow, and a report on their results
+//
+// waits.go has those that wait:
+//
+//	sleep      a sleep of three days
+//	approval   waits for signals, and a question to a person with a timeout
 //
 // Try one, kill it at any time, and start it again: it continues where it was.
 //
@@ -62,7 +68,7 @@ func run(ctx context.Context, name string, s settings, out io.Writer) error {
 		return err
 	}
 	defer func() { _ = calls.Close() }()
-	p, ok := (&service{calls: calls}).programs(s.wait, engine.Operations(engine.MaxLost(s.maxLost)))[name]
+	p, ok := programs(&service{calls: calls}, s.wait, engine.Operations(engine.MaxLost(s.maxLost)))[name]
 	if !ok {
 		return fmt.Errorf("there is no workflow %q; name one of loop, branch, fanout, parcel, sleep, named, endless, approval, children, trip", name)
 	}
@@ -117,7 +123,7 @@ type program struct {
 }
 
 // programs returns the workflows by name. A wait that is not 0 replaces those of the inputs.
-func (s *service) programs(wait time.Duration, parts ...engine.Part) map[string]program {
+func programs(s *service, wait time.Duration, parts ...engine.Part) map[string]program {
 	review := engine.MustFlow("review", s.review, parts...)
 	return map[string]program{
 		"loop":     {workflow: engine.MustFlow("loop", s.order, parts...), input: func(i int) any { return exampleOrder(i) }},

@@ -3,7 +3,13 @@
 package main
 
 import (
+	"cmp"
+	_ "embed"
+	"fmt"
 	"io"
+	"runtime"
+	"slices"
+	"strings"
 
 	"github.com/tideover/tideover/internal/benchreport"
 )
@@ -16,4 +22,75 @@ func run(in io.Reader, out io.Writer, notes, page string) error {
 		return err
 	}
 	return benchreport.Publish(out, r.summary()+"\n"+r.tables(), r.page, notes, page)
+}
+
+//go:embed intro.md
+var intro string
+
+// page returns the whole document.
+func (r *results) page(notes string) string {
+	var b strings.Builder
+	b.WriteString(intro)
+	fmt.Fprintf(&b, "\n## Where and what\n\n%s", r.setting())
+	b.WriteString("\n## Goals\n\nThe goals were set before the code was written: most from the results of the peers and of a sketch, those of rows a', c,\nd, e and k from a profile of the version before.\n\n")
+	b.WriteString(r.summary())
+	b.WriteString(notes)
+	b.WriteString("\n## All measurements\n\nThe baseline is the line with the ratio 1.00.\n")
+	b.WriteString(r.tables())
+	return b.String()
+}
+
+func (r *results) setting() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "- %s, %s, %s/%s, %s, %d rounds\n", r.about["date"], runtime.Version(), r.about["goos"], r.about["goarch"],
+		r.about["cpu"], len(r.scenarios[0].peers[0].cpu))
+	fmt.Fprintf(&b, "- peers:\n  - %s\n", strings.Join(r.modules, "\n  - "))
+	b.WriteString("- to reproduce: `make bench`, or `ROUNDS=12 BENCHTIME=500ms bash bench/run.sh`\n")
+	return b.String()
+}
+
+// summary returns a table that compares the measurements with the goals.
+func (r *results) summary() string {
+	var b strings.Builder
+	b.WriteString("| row | work | our goal | measured | met |\n|---|---|--:|--:|---|\n")
+	for _, g := range goals {
+		c := r.scenario(g.scenario)
+		if c == nil || c.peer(g.peer) == nil {
+			continue
+		}
+		s := c.peer(g.peer)
+		met := "yes"
+		if !g.met(c, s) {
+			met = "**no**"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %v | %s | %s |\n", g.row, g.what, g, g.measured(c, s), met)
+	}
+	return b.String()
+}
+
+// tables returns one table for each scenario, with the cheapest library first.
+func (r *results) tables() string {
+	var b strings.Builder
+	for _, c := range r.scenarios {
+		fmt.Fprintf(&b, "\n### %s\n\n", c.name)
+		b.WriteString("| | × baseline | cpu ns | wall ns | B | allocs |\n|---|--:|--:|--:|--:|--:|\n")
+		for _, s := range slices.SortedStableFunc(slices.Values(c.peers), func(x, y *series) int {
+			return cmp.Compare(c.ratio(x), c.ratio(y))
+		}) {
+			name := s.peer
+			if strings.HasPrefix(name, "tideover") {
+				name = "**" + name + "**"
+			}
+			fmt.Fprintf(&b, "| %s | %.2f | %s | %s | %.0f | %.0f |\n", name, c.ratio(s), oneDecimal(benchreport.Median(s.cpu)), oneDecimal(benchreport.Median(s.wall)), s.bytes, s.allocs)
+		}
+	}
+	return b.String()
+}
+
+// oneDecimal returns a number with one decimal place below 100, and none above.
+func oneDecimal(v float64) string {
+	if v < 100 {
+		return fmt.Sprintf("%.1f", v)
+	}
+	return fmt.Sprintf("%.0f", v)
 }

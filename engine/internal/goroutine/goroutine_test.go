@@ -1,55 +1,62 @@
 package goroutine
 
 import (
-	"runtime"
+	"context"
 	"testing"
 )
 
 func TestID(t *testing.T) {
 	t.Parallel()
-	if ID() == 0 {
-		t.Skip("goroutines can't be told apart on", runtime.GOARCH)
-	}
-	const n = 1000
-	ids, done, end := make(chan [2]uintptr), make(chan struct{}), make(chan struct{})
+	const n = 100
+	ids, end := make(chan [2]uint64), make(chan struct{})
 	for range n {
 		go func() {
-			first := ID()
-			runtime.Gosched()
-			deep(100)
-			ids <- [2]uintptr{first, ID()}
-			<-end // so that no other goroutine gets its number
-			done <- struct{}{}
+			ids <- [2]uint64{ID(), ID()}
+			<-end
 		}()
 	}
-	seen := map[uintptr]bool{ID(): true}
+	seen := map[uint64]bool{ID(): true}
 	for range n {
 		got := <-ids
 		if got[0] != got[1] {
-			t.Fatalf("ID() = %x after the stack has grown; want %x", got[1], got[0])
+			t.Fatalf("ID() = %d after %d in the same goroutine", got[1], got[0])
 		}
 		if seen[got[0]] {
-			t.Fatalf("ID() = %x in two goroutines", got[0])
+			t.Fatalf("ID() = %d in two goroutines", got[0])
 		}
 		seen[got[0]] = true
 	}
 	close(end)
-	for range n {
-		<-done
-	}
 }
 
-// deep makes the stack of the goroutine larger.
-func deep(n int) int {
-	var space [1 << 10]byte
-	if n == 0 {
-		return int(space[0])
+// An operation in the goroutine of a function is no function.
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	w := Of(With(context.Background()))
+	want := func(what Work) {
+		t.Helper()
+		if _, got := w.Current(); got != what {
+			t.Errorf("the goroutine executes %d, want %d", got, what)
+		}
 	}
-	return deep(n-1) + int(space[n])
-}
-
-func BenchmarkID(b *testing.B) {
-	for b.Loop() {
-		ID()
+	want(Other)
+	endFunction := w.Begin(Function)
+	want(Function)
+	endOperation := w.Begin(Operation)
+	want(Operation)
+	other := make(chan Work)
+	go func() {
+		_, work := w.Current()
+		other <- work
+	}()
+	if got := <-other; got != Other {
+		t.Errorf("another goroutine executes %d", got)
+	}
+	endOperation()
+	want(Function)
+	endFunction()
+	want(Other)
+	if len(w.works) > 0 || Of(context.Background()) != nil {
+		t.Errorf("%d goroutines are left", len(w.works))
 	}
 }

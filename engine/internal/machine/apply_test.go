@@ -117,7 +117,7 @@ func TestParkedAndUnparked(t *testing.T) {
 	w := newWorld(t)
 	r := w.start(w.define(steps(t, "one", "a: fixed(1s)")), Start{})
 	w.m.Due(w.now, 9)
-	w.do(w.m.Park(r, 0, w.now), nil)
+	w.do(Park(r, 0, w.now), nil)
 	if r.State() != StateNeedsHandler || w.m.ParkedHandlers()["work"] != 1 || w.m.Waiting() != 0 {
 		t.Fatalf("parked: %v, %v, %d timers", r.State(), w.m.ParkedHandlers(), w.m.Waiting())
 	}
@@ -135,7 +135,7 @@ func TestParkedAndUnparked(t *testing.T) {
 		}
 	})
 	w.jumped(-2 * time.Hour)
-	w.do(w.m.Unpark(r, 0, w.now), nil)
+	w.do(Unpark(r, 0, w.now), nil)
 	if w.attempt(r); r.State() != StateRunning || len(w.m.ParkedHandlers()) != 0 {
 		t.Errorf("unparked: %v, %v", r.State(), w.m.ParkedHandlers())
 	}
@@ -145,7 +145,7 @@ func TestAParkedStepDoesNotWaitForTheClock(t *testing.T) {
 	w := newWorld(t)
 	r := w.start(w.define(steps(t, "one", "a: fixed(1s)")), Start{Timeout: time.Minute})
 	w.m.Due(w.now, 9)
-	w.do(w.m.Park(r, 0, w.now), nil)
+	w.do(Park(r, 0, w.now), nil)
 	w.jumped(-time.Hour)
 	w.pass(time.Minute)
 	expired, _ := w.m.Due(w.now, 9)
@@ -269,10 +269,10 @@ func TestPurgeOfDefinitionsThatNoRunUses(t *testing.T) {
 	w.attempt(run)
 	for _, policy := range []string{"fixed(1s)", "fixed(2s)", "fixed(3s)"} {
 		op := w.define(&Definition{Name: "code", Op: true, Steps: steps(t, "", Operation+": "+policy).Steps})
-		w.do(w.m.Call(run, &OpCall{Name: "do:" + policy, Def: op}, w.now), nil)
+		w.do(CallOp(run, &OpCall{Name: "do:" + policy, Def: op}, w.now), nil)
 	}
 	succeed := func(n int) {
-		w.emit(w.m.Attempt(run, n, w.now))
+		w.emit(BeginAttempt(run, n, w.now))
 		rec, _ := w.m.Finish(&Result{Run: run.ID, Step: n, Attempt: 1, Output: []byte("1")}, w.now, 0)
 		w.do(rec, nil)
 	}
@@ -312,7 +312,7 @@ func TestADefinitionIsKeptAsLongAsItsFinishedRuns(t *testing.T) {
 	w.attempt(r)
 	w.pass(1000 * time.Hour)
 	w.finish(r, 0, Result{})
-	data := r.Encode(nil)
+	data := EncodeRun(r, nil)
 	if err := w.m.Forget(r); err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 func TestDecode(t *testing.T) {
 	w := sample(t)
 	for _, r := range w.m.all {
-		got, err := w.m.Decode(r.Encode(nil))
+		got, err := w.m.Decode(EncodeRun(r, nil))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -18,14 +18,14 @@ func TestDecode(t *testing.T) {
 			t.Errorf("Decode\n got %s\nwant %s", a, b)
 		}
 		input := bytes.Clone(r.Input)
-		if got, err = w.m.Decode(r.EncodeWithout(nil)); err != nil || got.Input != nil || !bytes.Equal(r.Input, input) {
+		if got, err = w.m.Decode(EncodeWithout(r, nil)); err != nil || got.Input != nil || !bytes.Equal(r.Input, input) {
 			t.Errorf("Decode without the input = %v, input %q and then %q", err, got.Input, r.Input)
 		}
 		if c, err := w.m.Copy(r); err != nil || c.State() != r.State() {
 			t.Errorf("Copy = %v; it is %v, want %v", err, c.State(), r.State())
 		}
 	}
-	if _, err := New().Decode(w.m.all[0].Encode(nil)); !errors.Is(err, ErrEncoding) {
+	if _, err := New().Decode(EncodeRun(w.m.all[0], nil)); !errors.Is(err, ErrEncoding) {
 		t.Errorf("Decode without the definition = %v", err)
 	}
 }
@@ -34,7 +34,7 @@ func TestArchive(t *testing.T) {
 	w := sample(t)
 	var data, part []byte
 	for i, r := range w.m.all {
-		if part = r.Encode(part); i%2 == 1 {
+		if part = EncodeRun(r, part); i%2 == 1 {
 			data, part = AppendArchive(data, part), nil
 		}
 	}
@@ -62,7 +62,7 @@ func TestArchive(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	w := sample(f)
 	for _, r := range w.m.all {
-		f.Add(r.Encode(nil))
+		f.Add(EncodeRun(r, nil))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		bounded(t, len(data), func() {
@@ -76,7 +76,7 @@ func FuzzDecode(f *testing.F) {
 				return
 			}
 			use(r)
-			again, err := w.m.Decode(r.Encode(nil))
+			again, err := w.m.Decode(EncodeRun(r, nil))
 			if err != nil {
 				t.Fatalf("Decode of what was decoded = %v", err)
 			}
@@ -90,7 +90,7 @@ func FuzzDecode(f *testing.F) {
 // use calls the methods of a run that readers use.
 func use(r *Run) {
 	_ = r.State().String()
-	_, _, _ = r.Situation()
+	_, _, _ = Situation(r)
 	_, _, _, _ = r.Next(), r.Attempts(), r.Result(), r.Outputs()
 	for rec := range r.Records() {
 		_, _, _ = rec.Kind.String(), rec.Reason.String(), rec.By.String()

@@ -34,7 +34,7 @@ func BenchmarkRun(b *testing.B) {
 		apply(&rec)
 		m.Due(now, 10)
 		r, step, _ := m.Busy()[0].First(true)
-		begun := m.Attempt(r, step, now)
+		begun := BeginAttempt(r, step, now)
 		apply(&begun)
 		done, _ := m.Finish(&Result{Run: id, Attempt: 1, Output: output}, now, 0)
 		apply(&done)
@@ -68,7 +68,7 @@ func waiting(b testing.TB, n int) *Machine {
 		}
 		apply(&rec)
 		r := m.byID(rec.Run)
-		begun := m.Attempt(r, 0, now)
+		begun := BeginAttempt(r, 0, now)
 		apply(&begun)
 		failed, _ := m.Finish(&Result{Run: r.ID, Attempt: 1, Failed: true, Error: "connection refused"}, now, w.rng.Uint64())
 		apply(&failed)
@@ -108,16 +108,16 @@ func sleeping(b testing.TB, n int) *Machine {
 		}
 		apply(rec)
 		r := m.byID(rec.Run)
-		apply(m.Attempt(r, 0, now))
+		apply(BeginAttempt(r, 0, now))
 		for _, name := range []string{"do:price", "do:reserve", "do:charge"} {
-			called := m.Call(r, &OpCall{Name: name, Def: call}, now)
+			called := CallOp(r, &OpCall{Name: name, Def: call}, now)
 			apply(called)
-			apply(m.Attempt(r, called.Step, now))
+			apply(BeginAttempt(r, called.Step, now))
 			done, _ := m.Finish(&Result{Run: r.ID, Step: called.Step, Attempt: 1, Output: output}, now, 0)
 			apply(done)
 		}
-		apply(m.Call(r, &OpCall{Name: "sleep:cool-down", Due: now + int64(10*time.Hour)}, now))
-		apply(m.Suspend(r, 1, now))
+		apply(CallOp(r, &OpCall{Name: "sleep:cool-down", Due: now + int64(10*time.Hour)}, now))
+		apply(Suspend(r, 1, now))
 	}
 	for _, r := range m.TakeChanged() {
 		r.Seen()

@@ -114,7 +114,7 @@ func TestAttemptDeadline(t *testing.T) {
 			w.attempt(r)
 			w.finish(r, 0, Result{Failed: true})
 			w.pass(test.after)
-			rec := w.m.Attempt(r, 0, w.now)
+			rec := BeginAttempt(r, 0, w.now)
 			got := time.Duration(0)
 			if rec.Deadline != 0 {
 				got = time.Duration(rec.Deadline - w.now)
@@ -290,7 +290,7 @@ func TestLose(t *testing.T) {
 		w.pass(time.Hour) // the process was away
 		w.crash(nil)
 		r, _ = w.m.Run(r.ID)
-		rec := w.m.Lose(r, 0, w.now, alone)
+		rec := LoseAttempt(r, 0, w.now, alone)
 		if rec.Ends != ends || rec.Reason != why || rec.Delay != wait || why == 0 && rec.Due != w.now+int64(wait) {
 			t.Fatalf("Lose = %+v, want the end %d by %v, or a wait of %v", rec, ends, why, wait)
 		}
@@ -326,7 +326,7 @@ func TestLoseOfAStepThatIsNeverRepeated(t *testing.T) {
 	d.Steps[0].MaxLost = 0
 	r := w.start(w.define(d), Start{})
 	w.attempt(r)
-	if rec := w.m.Lose(r, 0, w.now, false); rec.Reason != retry.StopLost || rec.Ends != Dead {
+	if rec := LoseAttempt(r, 0, w.now, false); rec.Reason != retry.StopLost || rec.Ends != Dead {
 		t.Errorf("Lose = %+v, want that the run is dead", rec)
 	}
 }
@@ -447,7 +447,7 @@ func TestCancel(t *testing.T) {
 		}, ErrState, true},
 		{"one that is parked", func(w *world, r *Run) {
 			w.m.Due(w.now, 9)
-			w.do(w.m.Park(r, 0, w.now), nil)
+			w.do(Park(r, 0, w.now), nil)
 		}, nil, true},
 	}
 	for _, test := range tests {

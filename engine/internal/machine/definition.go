@@ -15,9 +15,6 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Hash is the SHA-256 hash of a stored definition, shortened. It identifies the definition.
-type Hash [16]byte
-
 // Definition is a version of a workflow. A run keeps the definition that it started with. A
 // definition is stored once for all its runs.
 type Definition struct {
@@ -123,10 +120,7 @@ func (d *Definition) Prepare() error {
 	return nil
 }
 
-const (
-	maxSteps      = 1000
-	maxDefinition = 512 << 10
-)
+const maxDefinition = 512 << 10
 
 // problems collects the errors of a definition.
 type problems []error
@@ -263,9 +257,9 @@ func (s *definitionSet) Definitions() iter.Seq[Hash] { return maps.Keys(s.defs) 
 // Workflows returns the workflows by name.
 func (s *definitionSet) Workflows() map[string]*Workflow { return s.workflows }
 
-// Learn copies the definition with the hash from another machine, unless this set has it. It also
-// copies the time when the definition was last used.
-func (s *definitionSet) Learn(h Hash, from *Machine) {
+// learn copies the definition with the hash from another set, unless this one has it. It also copies
+// the time when the definition was last used.
+func (s *definitionSet) learn(h Hash, from *definitionSet) {
 	if used, stored := from.used[h]; stored {
 		s.use(h, used)
 	}
@@ -375,4 +369,19 @@ func (d *Definition) format() byte {
 		return flowFormat
 	}
 	return FirstFormat
+}
+
+// operation returns the definition of an operation with this stored text. It adds the
+// definition if it is new.
+func (s *definitionSet) operation(text []byte) (*Definition, error) {
+	sum := sha256.Sum256(text)
+	if d, ok := s.defs[Hash(sum[:16])]; ok {
+		return d, nil
+	}
+	d, err := ParseDefinition(text)
+	if err != nil {
+		return nil, err
+	}
+	s.define(d)
+	return s.defs[d.hash], nil
 }

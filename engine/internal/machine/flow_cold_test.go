@@ -23,7 +23,7 @@ func TestColdRunsShareTheirOperation(t *testing.T) {
 				t.Errorf("%s: run %s is cold: %v, and does not share its operation", when, r.ID, cold.IsCold())
 			}
 			got, err := m.Encode(nil, cold)
-			if want := r.Encode(nil); err != nil || !bytes.Equal(got, want) {
+			if want := EncodeRun(r, nil); err != nil || !bytes.Equal(got, want) {
 				t.Errorf("%s: run %s is read back as %x, %v; want %x", when, r.ID, got, err, want)
 			}
 		}
@@ -34,16 +34,16 @@ func TestColdRunsShareTheirOperation(t *testing.T) {
 	now := warm.at + int64(10*time.Hour)
 	first := m.byID(warm.all[0].ID)
 	m.Begin(m.Seq()+1, Header{At: now})
-	for _, rec := range []Record{m.Slept(first, 4, now), m.Attempt(first, 0, now)} {
+	for _, rec := range []Record{m.Slept(first, 4, now), BeginAttempt(first, 0, now)} {
 		if err := m.Apply(&rec); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var names []string
-	for o := range ReadResults(first.Results()) {
+	for o := range ReadResults(first.Flow().Results()) {
 		names = append(names, o.Name)
 	}
-	if n, _ := first.CalledOps(); first.IsCold() || n != 4 || len(first.Steps) != 1 || len(names) != 4 || names[3] != "sleep:cool-down" {
+	if n, _ := first.Flow().Called(); first.IsCold() || n != 4 || len(first.Steps) != 1 || len(names) != 4 || names[3] != "sleep:cool-down" {
 		t.Errorf("after the sleep the run has %d operations, %d steps, results of %q", n, len(first.Steps), names)
 	}
 	same("beside a run that goes on", 1)
@@ -64,7 +64,7 @@ func TestAColdRunIsWrittenInItsCurrentState(t *testing.T) {
 		t.Helper()
 		for _, r := range warm.all {
 			got, err := m.Encode(nil, m.byID(r.ID))
-			if want := r.Encode(nil); err != nil || !bytes.Equal(got, want) {
+			if want := EncodeRun(r, nil); err != nil || !bytes.Equal(got, want) {
 				t.Errorf("%s: run %s is written as %x, %v; want %x", when, r.ID, got, err, want)
 			}
 		}

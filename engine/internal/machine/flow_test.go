@@ -59,9 +59,9 @@ func TestFlowFormat(t *testing.T) {
 	}
 	w.attempt(run)
 	n = len(w.log)
-	w.do(w.m.Call(run, &OpCall{Name: "sleep:s", Due: w.now + 3600*sec}, w.now), nil)
-	w.do(w.m.Describe(run, "asleep", "", w.now), nil)
-	w.do(w.m.Suspend(run, 1, w.now), nil)
+	w.do(CallOp(run, &OpCall{Name: "sleep:s", Due: w.now + 3600*sec}, w.now), nil)
+	w.do(Describe(run, "asleep", "", w.now), nil)
+	w.do(Suspend(run, 1, w.now), nil)
 	if got := w.formats(n); !bytes.Equal(got, []byte{flowFormat, flowFormat, flowFormat}) {
 		t.Errorf("records of flows have the formats %v", got)
 	}
@@ -112,8 +112,8 @@ func TestFlowSleepWhenTheClockIsSet(t *testing.T) {
 		w := newWorld(t)
 		run := w.start(w.define(flowOf(t, "code")), Start{})
 		w.attempt(run)
-		w.do(w.m.Call(run, &OpCall{Name: "sleep:s", Due: w.now + 3600*sec}, w.now), nil)
-		w.do(w.m.Suspend(run, 1, w.now), nil)
+		w.do(CallOp(run, &OpCall{Name: "sleep:s", Due: w.now + 3600*sec}, w.now), nil)
+		w.do(Suspend(run, 1, w.now), nil)
 		w.pass(20 * time.Minute)
 		w.now += int64(by)
 		w.do(Record{Kind: Jumped, At: w.now, Delay: by}, nil)
@@ -140,12 +140,12 @@ func TestFlowPostponedWhileItsFunctionIsDue(t *testing.T) {
 	run := w.start(w.define(flowOf(t, "code")), Start{})
 	w.attempt(run)
 	op := w.define(&Definition{Name: "code", Op: true, Steps: steps(t, "", "op: fixed(1s)").Steps})
-	w.do(w.m.Call(run, &OpCall{Name: "do:op", Def: op}, w.now), nil)
+	w.do(CallOp(run, &OpCall{Name: "do:op", Def: op}, w.now), nil)
 	w.m.Due(w.now, 10)
-	w.emit(w.m.Attempt(run, 1, w.now))
+	w.emit(BeginAttempt(run, 1, w.now))
 	rec, _ := w.m.Finish(&Result{Run: run.ID, Step: 1, Attempt: 1, Snooze: time.Minute}, w.now, 0)
 	w.do(rec, nil)
-	w.do(w.m.Suspend(run, 1, w.now), nil)
+	w.do(Suspend(run, 1, w.now), nil)
 	w.pass(time.Minute)
 	if w.m.Due(w.now, 10); !run.InQueue(0) || run.State() != StateQueued {
 		t.Fatalf("the function is not due: %s", run.State())
@@ -182,9 +182,9 @@ func TestCopyOfAColdFlowHasMemoryOfItsOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := bytes.Clone(c.Results())
+	before := bytes.Clone(c.Flow().Results())
 	clear(buf) // Load reads another frame into this memory
-	if !bytes.Equal(before, c.Results()) {
+	if !bytes.Equal(before, c.Flow().Results()) {
 		t.Errorf("the copy changed: %d bytes", len(before))
 	}
 }

@@ -13,12 +13,12 @@ func TestHistoryHasEveryKind(t *testing.T) {
 	for k := Opened; k < kinds; k++ {
 		rec := Record{
 			Kind: k, Run: ID{1}, Step: 3, At: epoch + int64(k)*sec, Attempt: 4, Due: epoch + 5, Delay: time.Second, Prev: 2, By: 1,
-			Reason: 3, Deadline: epoch + 9, Other: ID{2}, Hash: Hash{3}, Text: "ask:text", Data: []byte("data"), Ends: Dead, Outputs: [][]byte{nil, {1}},
+			Reason: 3, Deadline: epoch + 9, other: ID{2}, Hash: Hash{3}, Text: "ask:text", Data: []byte("data"), Ends: Dead, outputs: [][]byte{nil, {1}},
 		}
 		appendHistory(r, &rec)
 		rec.Run, rec.Hash, rec.Data = ID{}, Hash{}, nil // the run has them
 		if k != Called && k != Failed && k != Undoing { // they keep the question, and the code of the error
-			rec.Outputs = nil
+			rec.outputs = nil
 		}
 		if k == Started {
 			rec.Text = ""
@@ -153,17 +153,17 @@ func TestSituation(t *testing.T) {
 	w.attempt(r)
 	w.pass(time.Second)
 	w.finish(r, 1, Result{Failed: true, Error: "broke"})
-	if step, text, at := r.Situation(); step != "a" || text != "broke" || at.UnixNano() != w.now {
+	if step, text, at := Situation(r); step != "a" || text != "broke" || at.UnixNano() != w.now {
 		t.Errorf("Situation = %q, %q, %v", step, text, at)
 	}
 	w.finish(r, 0, Result{})
 	w.pass(time.Second)
 	w.attempt(r)
-	if step, _, _ := r.Situation(); step != "b" {
+	if step, _, _ := Situation(r); step != "b" {
 		t.Errorf("Situation is that of %q", step)
 	}
 	w.finish(r, 1, Result{})
-	if step, text, at := r.Situation(); step != "" || text != "" || at.UnixNano() != w.now {
+	if step, text, at := Situation(r); step != "" || text != "" || at.UnixNano() != w.now {
 		t.Errorf("Situation of one that succeeded = %q, %q, %v", step, text, at)
 	}
 }

@@ -60,3 +60,6 @@ func KeySlot(key string) int {
 	sum := h.Sum64()
 	return int((sum ^ sum>>16 ^ sum>>32 ^ sum>>48) % Slots)
 }
+
+// Hash is the SHA-256 hash of a stored definition, shortened. It identifies the definition.
+type Hash [16]byte

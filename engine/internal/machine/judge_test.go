@@ -152,10 +152,10 @@ func (j *judge) see(rec *Record) {
 		}
 		return
 	case Halted:
-		if j.paused[rec.Text] == (rec.Count > 0) {
+		if j.paused[rec.Text] == (rec.count > 0) {
 			j.t.Fatalf("%+v changes nothing", rec)
 		}
-		j.paused[rec.Text] = rec.Count > 0
+		j.paused[rec.Text] = rec.count > 0
 		return
 	case Opened, Purged, Cron:
 		return
@@ -209,16 +209,16 @@ func (j *judge) see(rec *Record) {
 func (j *judge) sameResults(r *judged, rec *Record, live *Run) {
 	j.t.Helper()
 	stored := map[int]bool{}
-	for res := range ReadResults(live.Results()) {
+	for res := range ReadResults(live.Flow().Results()) {
 		stored[res.Number] = true
 	}
 	for i := range r.steps {
-		if want := i > 0 && !live.has(i) && !r.steps[i].forgotten; stored[i] != want {
+		if want := i > 0 && !isLive(live, i) && !r.steps[i].forgotten; stored[i] != want {
 			j.t.Fatalf("%+v: the run has a result of operation %d: %v, want %v: %+v", rec, i, stored[i], want, r.steps[i])
 		}
 	}
-	if live.Undos() != r.undos || live.AllUndos() != r.allUndos() {
-		j.t.Fatalf("%+v: the run counts %d undos and %d for its next child, want %d and %d", rec, live.Undos(), live.AllUndos(), r.undos, r.allUndos())
+	if Undos(live) != r.undos || AllUndos(live) != r.allUndos() {
+		j.t.Fatalf("%+v: the run counts %d undos and %d for its next child, want %d and %d", rec, Undos(live), AllUndos(live), r.undos, r.allUndos())
 	}
 }
 
@@ -238,18 +238,18 @@ func (j *judge) started(rec *Record) {
 	for i := range r.steps {
 		r.steps[i].def = &d.Steps[i]
 	}
-	for i, out := range rec.Outputs[:min(len(rec.Outputs), len(d.Steps))] { // the origin follows
+	for i, out := range rec.outputs[:min(len(rec.outputs), len(d.Steps))] { // the origin follows
 		r.steps[i].complete = out != nil
 	}
-	if n := len(d.Steps) + 2; len(rec.Outputs) > n {
-		p, err := readParent(rec.Outputs[n])
+	if n := len(d.Steps) + 2; len(rec.outputs) > n {
+		p, err := readParent(rec.outputs[n])
 		if err != nil || p.Told && j.inherited[rec.Run] == nil {
 			j.t.Fatalf("%+v: parent %v, %v", rec, p, err)
 		}
 		r.parent = *p
 	}
 	r.origin = rec.Run
-	if id, _, undos, ok := decodeOrigin(j.extra(rec, len(d.Steps))); ok && !rec.Other.IsZero() {
+	if id, _, undos, ok := decodeOrigin(j.extra(rec, len(d.Steps))); ok && !rec.other.IsZero() {
 		r.origin, r.undos = id, undos
 	}
 	if before := j.inherited[rec.Run]; before != nil {
@@ -269,10 +269,10 @@ func (j *judge) started(rec *Record) {
 
 // extra returns what the record of a start has after the outputs of the steps.
 func (j *judge) extra(rec *Record, steps int) string {
-	if len(rec.Outputs) <= steps {
+	if len(rec.outputs) <= steps {
 		return ""
 	}
-	return string(rec.Outputs[steps])
+	return string(rec.outputs[steps])
 }
 
 // sameKey checks that a child of an operation has the idempotency keys of all children that the
@@ -451,12 +451,12 @@ func (j *judge) step(r *judged, rec *Record) {
 		}
 		r.replaced = true
 	case Suspended:
-		s.running, s.suspended, s.awaited, s.spent, s.lost = false, true, rec.Count, 0, 0
+		s.running, s.suspended, s.awaited, s.spent, s.lost = false, true, rec.count, 0, 0
 	case Continued:
 		s.running, s.complete, r.outcome = false, true, Succeeded
 		r.parent.Told = true // the next run has the same parent
-		j.inherited[rec.Other] = r
-		j.continued[rec.Run] = rec.Other
+		j.inherited[rec.other] = r
+		j.continued[rec.Run] = rec.other
 	case ChildEnded:
 		j.childEnded(r, s, rec)
 	case Progress:
@@ -464,9 +464,9 @@ func (j *judge) step(r *judged, rec *Record) {
 			s.child, _ = (&op{name: s.name, progress: rec.Data}).child()
 		}
 	case Adopted:
-		r.parent = Parent{Run: rec.Other, Number: rec.Count}
-		of := j.runs[rec.Other]
-		if s := &of.steps[rec.Count]; r.outcome != Undecided || !s.isChild() || s.ended() {
+		r.parent = Parent{Run: rec.other, Number: rec.count}
+		of := j.runs[rec.other]
+		if s := &of.steps[rec.count]; r.outcome != Undecided || !s.isChild() || s.ended() {
 			j.t.Fatalf("%+v: the run has the outcome %d, the operation of the parent is %+v", rec, r.outcome, *s)
 		}
 		j.sameKey(of, r.parent, rec.Run, r)
@@ -516,9 +516,9 @@ func (j *judge) childEnded(r *judged, s *judgedStep, rec *Record) {
 		j.t.Fatalf("%+v of %+v", rec, *s)
 	}
 	kept := j.children[logicalOp{rec.Run, s.name}]
-	kept.undos = max(kept.undos, rec.Count)
+	kept.undos = max(kept.undos, rec.count)
 	unknown := s.child.Run() != s.child.ID && rec.Reason != 0 // the run has ended before it was known whether its former child continues
-	if child := j.runs[rec.Other]; child != nil && !unknown && (child.outcome == Undecided || (child.outcome == Succeeded) != (rec.Reason == 0) || rec.Count != child.allUndos()) {
+	if child := j.runs[rec.other]; child != nil && !unknown && (child.outcome == Undecided || (child.outcome == Succeeded) != (rec.Reason == 0) || rec.count != child.allUndos()) {
 		j.t.Fatalf("%+v: the child has the outcome %d, and %d undos", rec, child.outcome, child.allUndos())
 	}
 	s.afterEnd = r.outcome != Undecided && rec.Reason != 0
@@ -540,7 +540,7 @@ func (j *judge) undoing(r *judged, rec *Record) {
 	} else {
 		r.redo = readRedo(rec.Data)
 	}
-	r.undoing, r.undoEnd = true, Outcome(rec.Count)
+	r.undoing, r.undoEnd = true, Outcome(rec.count)
 	r.outcome, r.failing, r.held, r.timeout, r.until = Undecided, false, false, 0, 0
 	for i := range r.steps[1:] {
 		s := &r.steps[i+1]
@@ -582,12 +582,12 @@ func (j *judge) called(r *judged, rec *Record) {
 	if !r.def.Flow || rec.Step != len(r.steps) || r.outcome != Undecided || !r.steps[0].running {
 		j.t.Fatalf("%+v of a run with %d steps and outcome %d", rec, len(r.steps), r.outcome)
 	}
-	s := judgedStep{complete: rec.Data != nil, isUndo: isUndo(rec.Text), undoable: rec.Count == 1}
+	s := judgedStep{complete: rec.Data != nil, isUndo: isUndo(rec.Text), undoable: rec.count == 1}
 	if s.isUndo != r.undoing {
 		j.t.Fatalf("%+v, and the run is undoing: %v", rec, r.undoing)
 	}
-	if r.undoable += rec.Count; !rec.Other.IsZero() {
-		s.child, _ = (&op{name: rec.Text, progress: rec.Outputs[0]}).child()
+	if r.undoable += rec.count; !rec.other.IsZero() {
+		s.child, _ = (&op{name: rec.Text, progress: rec.outputs[0]}).child()
 		s.name = rec.Text
 		j.calledChild(&s, rec)
 	}
@@ -633,7 +633,7 @@ func (j *judge) signaled(r *judged, rec *Record) {
 	j.t.Helper()
 	parts := strings.Split(rec.Text, "\x00")
 	name, id, first := parts[0], parts[1], 0
-	if rec.Count > 0 {
+	if rec.count > 0 {
 		list, s := r.signals[name], &r.steps[rec.Step]
 		if r.outcome != Undecided || s.signal == "" || len(list) == 0 {
 			j.t.Fatalf("%+v: outcome %d, %d kept signals, of %+v", rec, r.outcome, len(list), *s)
@@ -665,7 +665,7 @@ func (j *judge) signaled(r *judged, rec *Record) {
 func (j *judge) wantResult(rec *Record, want string) {
 	j.t.Helper()
 	run, _ := j.w.m.Run(rec.Run)
-	for res := range ReadResults(run.Results()) {
+	for res := range ReadResults(run.Flow().Results()) {
 		if res.Number == rec.Step && string(res.Data) == want {
 			return
 		}
@@ -741,7 +741,7 @@ func (j *judge) retry(r *judged, rec *Record) {
 		r.timeout = rec.Deadline - rec.At
 	}
 	for i := range r.steps {
-		if s := &r.steps[i]; s.failed && run.has(i) {
+		if s := &r.steps[i]; s.failed && isLive(run, i) {
 			s.failed, s.spent, s.lost, s.windows, s.due, s.calendar = false, 0, 0, 0, j.now, 0
 		}
 		r.steps[i].suspended = false // a retry calls the function

@@ -1,18 +1,10 @@
 package machine
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-
-	"github.com/tideover/tideover/engine/internal/codec"
+	"slices"
+	"strings"
 )
-
-// ErrEncoding says that stored bytes are not in the format of this package.
-var ErrEncoding = codec.ErrEncoding
-
-// ErrFormat says that an entry or a snapshot was stored by a newer version.
-var ErrFormat = errors.New("stored by a newer version")
 
 // Machine is the state of a shard. [Commands] decides what happens next and returns records;
 // [Machine.Apply] applies them to the state.
@@ -32,43 +24,8 @@ func (m *Machine) Clock() (h Header, boot string) {
 	return Header{At: m.at, SinceBoot: m.sinceBoot}, m.boot
 }
 
-// Schedule starts runs of a workflow at times of the wall clock.
-type Schedule struct {
-	Name string
-	Due  int64  // time of the next start
-	Data []byte // the rest of the schedule, which this package does not decode
-}
-
 // Schedules returns the schedules by name.
 func (m *Machine) Schedules() map[string]*Schedule { return m.schedules }
-
-func (m *Machine) applyCron(rec *Record) {
-	if rec.Data == nil {
-		delete(m.schedules, rec.Text)
-		return
-	}
-	m.schedules[rec.Text] = &Schedule{Name: rec.Text, Due: rec.Due, Data: bytes.Clone(rec.Data)}
-}
-
-// Halt decides to pause a workflow, or to resume it. ok is false if that changes nothing.
-func (c Commands) Halt(workflow, by string, pause bool, now int64) (rec Record, ok bool) {
-	if w := c.workflows[workflow]; pause == (w != nil && w.Pause != nil) {
-		return rec, false
-	}
-	rec = Record{Kind: Halted, At: now, Text: workflow, Data: []byte(by)}
-	if pause {
-		rec.Count = 1
-	}
-	return rec, true
-}
-
-func (m *Machine) applyHalted(rec *Record) {
-	var p *Pause
-	if rec.Count > 0 {
-		p = &Pause{At: rec.At, By: string(rec.Data)}
-	}
-	m.workflow(rec.Text).setPause(p)
-}
 
 // Forget removes a finished run from memory, unless it is needed: see Run.IsNeeded. The caller must
 // have read the last change of the run. The run's key stays until a record of kind Purged removes
@@ -82,3 +39,83 @@ func (m *Machine) Forget(r *Run) error {
 	}
 	return nil
 }
+
+// Offer puts an operation that is due into its queue. The engine calls it when the function of
+// the run has called the operation again, so that an attempt can begin.
+func (m *Machine) Offer(r *Run, n int, now int64) {
+	if s := r.Step(n); s != nil && s.Status == Waiting && s.At <= now && s.timer == noTimer && hasTimers(r) {
+		m.enqueue(r, n)
+		m.updateCounts(r)
+	}
+}
+
+// Withdraw removes an operation from its queue. The engine calls it if the function that has to
+// make the attempt is not running.
+func (m *Machine) Withdraw(r *Run, n int) {
+	m.dequeue(r, n)
+	m.updateCounts(r)
+}
+
+// CallAgain makes the function of a run due, if it is suspended.
+func (m *Machine) CallAgain(r *Run) {
+	if s := &r.Steps[0]; s.Status == Blocked && hasTimers(r) {
+		m.enqueue(r, 0)
+		m.updateCounts(r)
+	}
+}
+
+// WaitsIn reports whether the run has an operation that has not ended and that is one which has
+// reports, by its name without the index of an item. kept has the names of the signals that no
+// operation has waited for.
+func (m *Machine) WaitsIn(r *Run, has func(name string, kept []string) bool) (bool, error) {
+	whole, err := m.whole(r)
+	if err != nil {
+		return false, err
+	}
+	var kept []string
+	for _, s := range whole.flow.inbox.read().signals {
+		kept = append(kept, s.name)
+	}
+	return slices.ContainsFunc(whole.flow.ops, func(o op) bool {
+		name, _, _ := strings.Cut(OpName(o.name), "#")
+		return has(name, kept)
+	}), nil
+}
+
+// Sleep is a sleep, or a wait for a signal, of a run that is over.
+type Sleep struct {
+	Run    *Run
+	Number int // number of the step
+}
+
+// Due handles the timers that are due, at most the given number: it removes each timer and puts
+// its step into its queue. It returns the runs that have timed out, which the caller must record.
+// It also returns the sleeps and the waits for signals that are over, which the caller must record
+// by Slept. The move of a step into its queue is not recorded, because it follows from the step's due time. An attempt of
+// an operation needs the function of its run: if that is suspended, it is due instead.
+func (m *Machine) Due(now int64, most int) (expired []*Run, slept []Sleep) {
+	for range most {
+		t, ok := m.timers.first()
+		if !ok || t.due > now {
+			break
+		}
+		m.timers.unset(t.run, t.step)
+		if t.step == deadline {
+			expired = append(expired, t.run)
+			continue
+		}
+		switch r := t.run; {
+		case r.flow == nil || t.step == 0 || r.Steps[0].Status == Running && r.StepDef(int(t.step)) != &sleepStep:
+			m.enqueue(r, int(t.step))
+		case r.StepDef(int(t.step)) == &sleepStep:
+			slept = append(slept, Sleep{r, int(t.step)})
+		default:
+			m.CallAgain(r)
+		}
+		m.updateCounts(t.run)
+	}
+	return expired, slept
+}
+
+// Learn copies the definition with the hash from another machine, unless this one has it.
+func (m *Machine) Learn(h Hash, from *Machine) { m.learn(h, &from.definitionSet) }

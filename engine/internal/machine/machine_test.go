@@ -168,7 +168,7 @@ func (w *world) attempt(r *Run) {
 	w.m.Due(w.now, 1<<30)
 	for i := range r.Steps {
 		if r.Steps[i].queued {
-			w.emit(w.m.Attempt(r, i, w.now))
+			w.emit(BeginAttempt(r, i, w.now))
 		}
 	}
 	w.commit()
@@ -315,7 +315,7 @@ func dumpRun(r *Run) string {
 		num("until", r.extra.until)
 	}
 	text("previous", r.Previous().String())
-	origin, key, known := r.Origin()
+	origin, key, known := Origin(r)
 	text("origin", fmt.Sprint(origin, key, known))
 	text("replaced by", r.ReplacedBy().String())
 	text("source", r.Source())
@@ -349,13 +349,13 @@ func dumpRun(r *Run) string {
 		num("attempts", int64(f.attempts))
 		num("size", int64(f.size))
 		num("awaited", int64(f.awaited))
-		text("status", r.Status())
-		text("tags", string(r.Tags()))
+		text("status", r.Flow().Status())
+		text("tags", string(r.Flow().Tags()))
 		text("redo", string(f.redo))
 		text("results", string(f.results))
 		text("signals", string(f.inbox.read().append(nil)))
 		num("signal bytes", int64(f.inbox.read().size))
-		text("undo", string(f.appendUndo(nil)))
+		text("undo", string(appendUndo(f, nil)))
 	}
 	return string(hex.AppendEncode(append(b, "history "...), r.History))
 }
@@ -453,7 +453,7 @@ func legalQueues(m *Machine) error {
 		for _, q := range w.queues {
 			for _, f := range []*fifo{&q.undoing.begun, &q.undoing.fresh, &q.all.begun, &q.all.fresh} {
 				for _, p := range f.list[f.head:] {
-					if !p.run.has(int(p.step)) {
+					if !isLive(p.run, int(p.step)) {
 						continue // an operation that has ended
 					}
 					if p.run.StepDef(int(p.step)).queue != q {
@@ -571,7 +571,7 @@ func legalRun(m *Machine, r *Run) error {
 	for i := range r.Steps {
 		s := &r.Steps[i]
 		_, parked := m.parked[r.Def.Steps[i].Handler][stepRef{r, int32(i)}]
-		timed, live := s.timer != noTimer, r.waits()
+		timed, live := s.timer != noTimer, hasTimers(r)
 		switch {
 		case s.Status == Waiting && live && timed == s.queued:
 			return fmt.Errorf("step %d waits: timer %v, queued %v", i, timed, s.queued)
@@ -592,7 +592,7 @@ func legalRun(m *Machine, r *Run) error {
 
 // legalFlow checks the function and the operations of a run of a flow.
 func legalFlow(m *Machine, r *Run) error {
-	f, function, live := r.flow, &r.Steps[0], r.waits()
+	f, function, live := r.flow, &r.Steps[0], hasTimers(r)
 	if len(r.Steps) != len(f.ops)+1 {
 		return fmt.Errorf("%d steps and %d operations", len(r.Steps), len(f.ops))
 	}
@@ -617,23 +617,23 @@ func legalFlow(m *Machine, r *Run) error {
 			return fmt.Errorf("the function is %v: timer %v, queued %v", s.Status, timed, s.queued)
 		case n > 0 && s.Status != Waiting && (timed || s.queued):
 			return fmt.Errorf("operation %d is %v: timer %v, queued %v", n, s.Status, timed, s.queued)
-		case n > 0 && s.Status == Blocked && !r.IsCold() && !r.IsAwait(n) && !isChild(r, n):
+		case n > 0 && s.Status == Blocked && !r.IsCold() && !r.Flow().IsAwait(n) && !isChild(r, n):
 			return fmt.Errorf("operation %d is blocked, and waits for no signal and no child", n)
-		case n > 0 && live && !r.IsCold() && r.IsUndoing() && !r.IsUndo(n) && !isChild(r, n) && s.Status != Running:
+		case n > 0 && live && !r.IsCold() && r.Flow().IsUndoing() && !r.Flow().IsUndo(n) && !isChild(r, n) && s.Status != Running:
 			return fmt.Errorf("operation %d is %v while the run is undoing", n, s.Status)
-		case n > 0 && !r.IsCold() && r.IsUndo(n) && r.flow.undo == nil:
+		case n > 0 && !r.IsCold() && r.Flow().IsUndo(n) && r.flow.undo == nil:
 			return fmt.Errorf("operation %d undoes another one, and the run is not undoing", n)
 		case n > 0 && (s.Status == Complete || s.Status == NoHandler || n <= last):
 			return fmt.Errorf("operation %d is %v, after operation %d", n, s.Status, last)
-		case n > 0 && !r.IsCold() && names[r.Identity(n)]:
-			return fmt.Errorf("operation %s is there twice", r.Identity(n))
+		case n > 0 && !r.IsCold() && names[r.Flow().Identity(n)]:
+			return fmt.Errorf("operation %s is there twice", r.Flow().Identity(n))
 		case n > int(f.count) && !r.IsCold(): // a cold run has only the numbers of its operations
 			return fmt.Errorf("operation %d of %d", n, f.count)
 		}
 		if n > 0 {
-			names[r.Identity(n)], last = true, n
+			names[r.Flow().Identity(n)], last = true, n
 			signals = signals || s.Status == Blocked
-			if name, ok := awaited(r.Identity(n)); ok && slices.ContainsFunc(f.inbox.read().signals, func(s signal) bool { return s.name == name }) {
+			if name, ok := awaited(r.Flow().Identity(n)); ok && slices.ContainsFunc(f.inbox.read().signals, func(s signal) bool { return s.name == name }) {
 				return fmt.Errorf("operation %d waits for a signal that the run has", n)
 			}
 		}
@@ -685,7 +685,7 @@ func legalOutcome(r *Run, steps []StepState) error {
 	switch {
 	case all[Running] != int(r.running) || status[Complete] != int(r.done):
 		return fmt.Errorf("%d running and %d complete, counted %d and %d", all[Running], status[Complete], r.running, r.done)
-	case r.active && (!r.begun() || r.Closed()) || !r.active && r.running > 0:
+	case r.active && (!hasBegun(r) || r.Closed()) || !r.active && r.running > 0:
 		return fmt.Errorf("active %v", r.active)
 	case r.active && r.running == 0 && (r.Held || status[NoHandler] > 0):
 		return fmt.Errorf("active, and nothing goes on")

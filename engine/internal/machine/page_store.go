@@ -27,7 +27,7 @@ type Load func(frame uint32) ([]byte, error)
 type pageStore struct {
 	runDecoder
 	load  Load             // nil means that there are no cold runs
-	flows map[coldOp]*flow // flows that cold runs share
+	flows map[coldOp]*Flow // flows that cold runs share
 
 	decoded  parsedRun // result of decode, whose memory is used again
 	refilled Run       // result of whole
@@ -45,29 +45,10 @@ const maxColdFlows = 1000
 // Cold sets the function that reads cold runs back from the frames of a snapshot.
 func (p *pageStore) Cold(load Load) { p.load = load }
 
-// place says where a run is in a snapshot.
-type place struct {
-	frame uint32 // number of the frame, not 0
-	at    uint32 // offset in the content of the frame
-	size  uint32 // bytes of the encoded run
-}
-
-// writtenFrame has the runs of a frame that was written to a snapshot.
-type writtenFrame struct {
-	number uint32
-	runs   []written
-}
-
-type written struct {
-	run      *Run
-	version  uint64 // version of the run when it was written
-	at, size uint32 // as in place
-}
-
 // chillable reports whether the run may become cold: it is dead and not replaced, or it has not
 // ended and none of its attempts is running, queued or due soon.
 func chillable(r *Run, now int64) bool {
-	if r.mustCancel() || r.IsUndoing() {
+	if mustCancel(r) || r.flow.IsUndoing() {
 		return false // a cold run knows neither its children nor how it ends
 	}
 	if r.Outcome != Undecided || r.running > 0 {
@@ -97,7 +78,7 @@ func (p *pageStore) chill(r *Run, at place) {
 // coldFlow returns the flow of a cold run with these operations: their numbers and definitions,
 // which timers and queues need, and nothing else. Runs that wait for the same operation share
 // their flow. Nothing changes it, because a cold run is read back before a record is applied.
-func (p *pageStore) coldFlow(ops []op) *flow {
+func (p *pageStore) coldFlow(ops []op) *Flow {
 	if len(ops) != 1 {
 		return newColdFlow(ops)
 	}
@@ -106,50 +87,19 @@ func (p *pageStore) coldFlow(ops []op) *flow {
 		return shared
 	}
 	if p.flows == nil || len(p.flows) == maxColdFlows {
-		p.flows = map[coldOp]*flow{}
+		p.flows = map[coldOp]*Flow{}
 	}
 	cold := newColdFlow(ops)
 	p.flows[key] = cold
 	return cold
 }
 
-func newColdFlow(ops []op) *flow {
-	cold := &flow{ops: make([]op, len(ops))}
+func newColdFlow(ops []op) *Flow {
+	cold := &Flow{ops: make([]op, len(ops))}
 	for i, o := range ops {
 		cold.ops[i] = op{number: o.number, def: o.def}
 	}
 	return cold
-}
-
-// Chill makes runs cold that the snapshot has in their current state: it removes their input,
-// history and outputs from memory. Runs that are cold already refer to this snapshot from now on.
-// Each call handles the next runs, about the given number; more is false after the last run.
-// base is added to the numbers of the frames, to distinguish them from those of another snapshot.
-func (s *Snapshot) Chill(now int64, base uint32, most int) (more bool) {
-	for n := 0; n < most && len(s.written) > 0; s.written = s.written[1:] {
-		f := &s.written[0]
-		for i := range f.runs {
-			s.chill(&f.runs[i], now, base+f.number)
-		}
-		n += len(f.runs)
-		f.runs = nil
-	}
-	return len(s.written) > 0
-}
-
-// chill is Chill for one run of a frame.
-func (s *Snapshot) chill(w *written, now int64, frame uint32) {
-	r := w.run
-	if s.m.byID(r.ID) != r {
-		return
-	}
-	warm := !r.IsCold()
-	if !warm || r.version == w.version && chillable(r, now) {
-		s.m.chill(r, place{frame, w.at, w.size})
-		if warm {
-			s.Chilled++
-		}
-	}
 }
 
 // encoded returns a cold run as its frame has it. The bytes are valid until the next call.
@@ -225,7 +175,7 @@ func (p *pageStore) Copy(r *Run) (*Run, error) {
 		f.results = nil
 		w.flow, whole = &f, &w
 	}
-	c, err := p.Decode(whole.Encode(nil))
+	c, err := p.Decode(EncodeRun(whole, nil))
 	if err != nil {
 		return nil, err
 	}
@@ -245,7 +195,7 @@ func (p *pageStore) Encode(b []byte, r *Run) ([]byte, error) {
 		if err != nil {
 			return b, err
 		}
-		if r.isVersion(encoded) {
+		if isVersion(r, encoded) {
 			return append(b, encoded...), nil
 		}
 	}
@@ -253,7 +203,7 @@ func (p *pageStore) Encode(b []byte, r *Run) ([]byte, error) {
 	if err != nil {
 		return b, err
 	}
-	return whole.Encode(b), nil
+	return EncodeRun(whole, b), nil
 }
 
 // whole returns the run with all its parts. For a cold run it returns a copy with the parts from
@@ -275,4 +225,33 @@ func (p *pageStore) whole(r *Run) (*Run, error) {
 	}
 	refill(w, decoded)
 	return w, nil
+}
+
+// runWriter writes the runs of a snapshot.
+type runWriter struct {
+	no      uint32 // number of the snapshot
+	next    int    // the runs of runIndex.all from this index on are written; it counts down
+	removed []byte // encoded runs that were removed from memory before their turn, and are in no frame yet
+	count   uint64 // number of runs written
+	err     error  // why a run could not be read
+}
+
+// writeRemoved writes a run that is removed from memory, unless it was written already or was
+// added after the snapshot began.
+func (w *runWriter) writeRemoved(p *pageStore, r *Run) {
+	if r.snap != w.no && int(r.index) < w.next {
+		r.snap = w.no
+		w.add(p, &w.removed, r)
+	}
+}
+
+// add appends an encoded run to body.
+func (w *runWriter) add(p *pageStore, body *[]byte, r *Run) {
+	b, err := p.Encode(*body, r)
+	if err != nil {
+		w.err = err
+		return
+	}
+	*body = b
+	w.count++
 }

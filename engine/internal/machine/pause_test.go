@@ -26,7 +26,7 @@ func (w *world) dispatch() (runs []*Run) {
 	for _, q := range slices.Clone(w.m.Busy()) {
 		for r, step, ok := q.First(true); ok; r, step, ok = q.First(true) {
 			runs = append(runs, r)
-			w.emit(w.m.Attempt(r, step, w.now))
+			w.emit(BeginAttempt(r, step, w.now))
 		}
 	}
 	if w.open {
@@ -71,7 +71,7 @@ func TestASuspectOfAPausedWorkflowWaits(t *testing.T) {
 	d := w.define(steps(t, "one", "a: fixed(1s)"))
 	r := w.start(d, Start{})
 	w.attempt(r)
-	w.do(w.m.Lose(r, 0, w.now, false), nil)
+	w.do(LoseAttempt(r, 0, w.now, false), nil)
 	w.halt("one", true)
 	w.pass(time.Hour)
 	w.m.Due(w.now, 10)

@@ -258,23 +258,23 @@ func (g *game) familyCommand() {
 	case p < 50:
 		for _, r := range g.called() {
 			switch {
-			case r.IsUndoing() || len(g.m.all) > 40:
+			case r.Flow().IsUndoing() || len(g.m.all) > 40:
 			case g.chance(30):
 				g.callChild(r)
 			case g.chance(20):
-				g.emit(g.m.Call(r, &OpCall{Name: fmt.Sprintf("do:undoable%d", r.flow.count), Def: g.opDefinition(r), Undo: true}, g.now))
+				g.emit(CallOp(r, &OpCall{Name: fmt.Sprintf("do:undoable%d", r.flow.count), Def: g.opDefinition(r), Undo: true}, g.now))
 			}
 		}
 	case p < 55:
 		for _, r := range g.called() {
-			if r.IsUndoing() {
+			if r.Flow().IsUndoing() {
 				g.undoOne(r)
 			}
 		}
 		g.callOne()
 	case p < 65:
 		for _, r := range g.called() {
-			if !r.IsUndoing() && g.chance(50) {
+			if !r.Flow().IsUndoing() && g.chance(50) {
 				g.giveUp(r)
 			}
 		}
@@ -313,14 +313,14 @@ func (g *game) called() (list []*Run) {
 func (g *game) giveUp(r *Run) {
 	g.t.Helper()
 	var failed []int
-	for res := range ReadResults(r.Results()) {
+	for res := range ReadResults(r.Flow().Results()) {
 		if res.Reason != 0 {
 			failed = append(failed, res.Number)
 		}
 	}
 	res := &Result{Run: r.ID, Attempt: int(r.Steps[0].Attempt), Failed: true, Error: "it broke", Redo: EncodeRedo(failed), Outcome: retry.Outcome{Class: retry.ClassPermanent}}
-	if r.mustUndo() {
-		g.emit(g.m.Fail(r, res, g.now))
+	if mustUndo(r) {
+		g.emit(FailFunction(r, res, g.now))
 	} else if rec, ok := g.m.Finish(res, g.now, g.rng.Uint64()); ok {
 		g.emit(rec)
 	}
@@ -490,15 +490,15 @@ func (g *game) dispatch() {
 	g.t.Helper()
 	for _, p := range append([]stepRef(nil), g.m.suspects...) {
 		r, step := p.run, int(p.step)
-		if q := r.Queue(step); !r.InQueue(step) || r.Pause() != nil || g.chance(50) || q.Running >= 4 || !r.HasPlace() && q.Workflow.Active >= g.limits[q.Workflow.Name] {
+		if q := r.StepDef(step).Queue(); !r.InQueue(step) || r.Pause() != nil || g.chance(50) || q.Running >= 4 || !r.HasPlace() && q.Workflow.Active >= g.limits[q.Workflow.Name] {
 			continue
 		}
 		if !g.ready(r, step) {
 			continue
 		}
-		rec := g.m.Attempt(r, step, g.now)
-		if r.NeedsIsolation(step) {
-			rec.Delay = r.Isolation(step)
+		rec := BeginAttempt(r, step, g.now)
+		if NeedsIsolation(r, step) {
+			rec.Delay = Isolation(r, step)
 		}
 		g.emit(rec)
 	}
@@ -509,7 +509,7 @@ func (g *game) dispatch() {
 				break
 			}
 			if g.ready(r, step) {
-				g.emit(g.m.Attempt(r, step, g.now))
+				g.emit(BeginAttempt(r, step, g.now))
 			}
 		}
 	}
@@ -522,7 +522,7 @@ func (g *game) ready(r *Run, step int) bool {
 	switch {
 	case r.flow == nil || step == 0:
 		if !g.handlers[r.Def.Steps[step].Handler] {
-			g.emit(g.m.Park(r, step, g.now))
+			g.emit(Park(r, step, g.now))
 			return false
 		}
 	case r.Steps[0].Status != Running || g.chance(10):
@@ -550,20 +550,20 @@ func (g *game) due(most int) {
 func (g *game) tellFamilies() {
 	g.t.Helper()
 	for _, r := range append([]*Run(nil), g.m.all...) {
-		if r.Outcome == Undecided && !r.IsUndoing() || r.Outcome != Undecided && !r.IsNeeded() {
+		if r.Outcome == Undecided && !r.Flow().IsUndoing() || r.Outcome != Undecided && !r.IsNeeded() {
 			continue
 		}
 		if err := g.m.warm(r); err != nil {
 			g.t.Fatal(err)
 		}
-		for _, c := range r.Children() {
+		for _, c := range r.Flow().Children() {
 			if !c.Detached {
 				g.cancelChild(r, c)
 			}
 		}
 		if p := r.Parent(); r.Outcome != Undecided && !p.Run.IsZero() && !p.Told {
-			g.endChild(r.EndOfChild())
-			g.emit(g.m.Tell(r, g.now))
+			g.endChild(EndOfChild(r))
+			g.emit(TellParent(r, g.now))
 		}
 		if g.chance(10) {
 			return // the process may be killed here
@@ -661,10 +661,10 @@ func (g *game) callOne() {
 	}
 	r := called[g.rng.IntN(len(called))]
 	switch n := g.rng.IntN(100); {
-	case r.IsUndoing():
+	case r.Flow().IsUndoing():
 		g.undoOne(r)
-	case n < 3 && r.mustUndo():
-		g.emit(g.m.Fail(r, &Result{Error: "it broke", Redo: EncodeRedo(g.failedOps(r))}, g.now))
+	case n < 3 && mustUndo(r):
+		g.emit(FailFunction(r, &Result{Error: "it broke", Redo: EncodeRedo(g.failedOps(r))}, g.now))
 	case n < 60:
 		for range 1 + g.rng.IntN(3) {
 			g.callOp(r)
@@ -676,16 +676,16 @@ func (g *game) callOne() {
 			}
 		}
 		for identity, number := range sortedPending(r) {
-			if rec, ok := g.m.DeliverKept(r, number, AwaitKind+":"+g.signalName(), g.now); ok && strings.HasPrefix(identity, AwaitKind+":") {
+			if rec, ok := DeliverKept(r, number, AwaitKind+":"+g.signalName(), g.now); ok && strings.HasPrefix(identity, AwaitKind+":") {
 				g.emit(rec)
 			}
 		}
 	case n < 80:
-		g.emit(g.m.Describe(r, fmt.Sprint("status ", g.now), fmt.Sprint("tags ", g.now), g.now))
+		g.emit(Describe(r, fmt.Sprint("status ", g.now), fmt.Sprint("tags ", g.now), g.now))
 	case n < 95:
 		g.suspend(r)
 	case n < 97:
-		g.emit(g.m.Mismatch(r, "another operation was stored", g.now))
+		g.emit(ParkMismatch(r, "another operation was stored", g.now))
 	default:
 		g.continueOne(r)
 	}
@@ -693,7 +693,7 @@ func (g *game) callOne() {
 
 // sortedPending yields the operations that have not ended, by identity.
 func sortedPending(r *Run) iter.Seq2[string, int] {
-	pending := r.Pending()
+	pending := r.Flow().Pending()
 	return func(yield func(string, int) bool) {
 		for _, identity := range slices.Sorted(maps.Keys(pending)) {
 			if !yield(identity, pending[identity]) {
@@ -728,7 +728,7 @@ func (g *game) callOp(r *Run) {
 		}
 	}
 	c.Begin = c.Def != nil && g.chance(50) && g.m.CanBegin(r, c.Def)
-	g.emit(g.m.Call(r, c, g.now))
+	g.emit(CallOp(r, c, g.now))
 }
 
 // opDefinition returns the definition of an operation with attempts. It has the name of the run's
@@ -766,7 +766,7 @@ func (g *game) callChild(r *Run) {
 	if rec, ok := g.m.Define(d, g.now); ok {
 		g.emit(rec)
 	}
-	g.emit(g.m.Call(r, &OpCall{Name: fmt.Sprintf("child:op%d", number), Child: c}, g.now))
+	g.emit(CallOp(r, &OpCall{Name: fmt.Sprintf("child:op%d", number), Child: c}, g.now))
 	g.startChild(d, c, of)
 }
 
@@ -775,10 +775,10 @@ func (g *game) callChild(r *Run) {
 func (g *game) callAgain(r *Run, c *Child) bool {
 	g.t.Helper()
 	stored := map[string]bool{}
-	for identity := range r.Pending() {
+	for identity := range r.Flow().Pending() {
 		stored[identity] = true
 	}
-	for o := range ReadResults(r.Results()) {
+	for o := range ReadResults(r.Flow().Results()) {
 		stored[o.Name] = true
 	}
 	for n := range int(r.flow.count) {
@@ -786,8 +786,8 @@ func (g *game) callAgain(r *Run, c *Child) bool {
 		if g.judge.children[logicalOp{r.ID, identity}] == nil || stored[identity] || g.chance(30) {
 			continue
 		}
-		c.Former = r.FormerChildren()[identity]
-		g.emit(g.m.Call(r, &OpCall{Name: identity, Child: c}, g.now))
+		c.Former = FormerChildren(r)[identity]
+		g.emit(CallOp(r, &OpCall{Name: identity, Child: c}, g.now))
 		return true
 	}
 	return false
@@ -816,13 +816,13 @@ func (g *game) startChild(d *Definition, c *Child, of Parent) {
 func (g *game) adoptFormer(percent int) {
 	g.t.Helper()
 	for _, r := range append([]*Run(nil), g.m.all...) {
-		if r.flow == nil || r.Outcome != Undecided || r.IsUndoing() {
+		if r.flow == nil || r.Outcome != Undecided || r.Flow().IsUndoing() {
 			continue
 		}
 		if err := g.m.warm(r); err != nil {
 			g.t.Fatal(err)
 		}
-		for _, c := range r.Children() {
+		for _, c := range r.Flow().Children() {
 			if c.Run() != c.ID && g.chance(percent) {
 				g.adopt(Parent{Run: r.ID, Number: c.Number}, c)
 			}
@@ -864,7 +864,7 @@ func (g *game) adopt(of Parent, c Child) {
 		g.endChild(end)
 		return
 	case here && child.Outcome == Succeeded:
-		end := child.EndOfChild()
+		end := EndOfChild(child)
 		end.Parent = of
 		g.endChild(end)
 		return
@@ -881,13 +881,13 @@ func (g *game) adopt(of Parent, c Child) {
 		}
 		fallthrough
 	case here && child.Outcome == Undecided:
-		g.emit(g.m.Adopt(child, of, g.now))
+		g.emit(AdoptRun(child, of, g.now))
 		if g.chance(90) {
 			started(id)
 		}
 		return
 	case here:
-		c.Former.Undos = max(c.Former.Undos, child.AllUndos())
+		c.Former.Undos = max(c.Former.Undos, AllUndos(child))
 	}
 	g.startChild(g.defs[g.rng.IntN(len(g.defs))], &c, of)
 	started(c.ID)
@@ -910,7 +910,7 @@ func (g *game) undoOne(r *Run) {
 	}
 	todo, undone := []string{}, map[string]bool{}
 	var failed []int
-	for o := range ReadResults(r.Results()) {
+	for o := range ReadResults(r.Flow().Results()) {
 		if undone[OpName(o.Name)] = isUndo(o.Name); isUndo(o.Name) && o.Reason != 0 {
 			failed = append(failed, o.Number)
 		}
@@ -922,11 +922,11 @@ func (g *game) undoOne(r *Run) {
 	}
 	switch slices.Sort(todo); {
 	case len(failed) > 0:
-		g.emit(g.m.Undone(r, "an undo failed", EncodeRedo(failed), g.now))
+		g.emit(EndUndo(r, "an undo failed", EncodeRedo(failed), g.now))
 	case len(todo) == 0:
-		g.emit(g.m.Undone(r, "", nil, g.now))
+		g.emit(EndUndo(r, "", nil, g.now))
 	default:
-		g.emit(g.m.Call(r, &OpCall{Name: UndoKind + ":" + todo[len(todo)-1], Def: g.opDefinition(r)}, g.now))
+		g.emit(CallOp(r, &OpCall{Name: UndoKind + ":" + todo[len(todo)-1], Def: g.opDefinition(r)}, g.now))
 	}
 }
 
@@ -939,19 +939,19 @@ func (g *game) suspend(r *Run) {
 			waiting++
 		}
 	}
-	if waiting > 0 && r.waits() {
-		g.emit(g.m.Suspend(r, 1+g.rng.IntN(waiting), g.now))
+	if waiting > 0 && hasTimers(r) {
+		g.emit(Suspend(r, 1+g.rng.IntN(waiting), g.now))
 	}
 }
 
 // continueOne ends a run that another one continues.
 func (g *game) continueOne(r *Run) {
 	g.t.Helper()
-	c := &Start{ID: g.id(), Hash: r.Def.hash, Key: r.Key, Input: []byte(`"next"`), Source: "continues", Continues: r.ID, Inbox: r.Inbox(), Parent: r.Parent()}
+	c := &Start{ID: g.id(), Hash: r.Def.hash, Key: r.Key, Input: []byte(`"next"`), Source: "continues", Continues: r.ID, Inbox: r.Flow().Inbox(), Parent: r.Parent()}
 	if rec, ok := g.m.Define(r.Def, g.now); ok {
 		g.emit(rec)
 	}
-	g.emit(g.m.Continue(r, c.ID, g.now))
+	g.emit(ContinueAs(r, c.ID, g.now))
 	rec, existing, err := g.m.Start(c, g.now)
 	if err != nil || !existing.IsZero() {
 		g.t.Fatalf("Start(%+v) = %v, %v", c, existing, err)
@@ -973,7 +973,7 @@ func (g *game) finishOne() {
 		return // a function is called for longer than attempts last
 	}
 	switch n := g.rng.IntN(100); {
-	case n < 35 && !(p.run.IsFunction(int(p.step)) && p.run.IsUndoing()):
+	case n < 35 && !(p.run.IsFunction(int(p.step)) && p.run.Flow().IsUndoing()):
 		c.Output = [][]byte{nil, []byte("1"), []byte(`"out"`)}[g.rng.IntN(3)]
 	case n < 80:
 		c.Failed, c.Error = true, "it broke"
@@ -1016,7 +1016,7 @@ func (g *game) finishOne() {
 
 // failedOps returns the numbers of some operations of a run that have failed.
 func (g *game) failedOps(r *Run) (numbers []int) {
-	for res := range ReadResults(r.Results()) {
+	for res := range ReadResults(r.Flow().Results()) {
 		if res.Reason != 0 && g.chance(50) {
 			numbers = append(numbers, res.Number)
 		}
@@ -1038,7 +1038,7 @@ func (g *game) unparkAll(h string) {
 	var parked []stepRef
 	g.m.Parked(h, func(r *Run, step int) { parked = append(parked, stepRef{r, int32(step)}) })
 	for _, p := range parked {
-		g.emit(g.m.Unpark(p.run, int(p.step), g.now))
+		g.emit(Unpark(p.run, int(p.step), g.now))
 	}
 }
 
@@ -1241,17 +1241,17 @@ func (g *game) accident() {
 	}
 	var lost, recalled []stepRef
 	g.m.Orphans(func(r *Run, step int) {
-		if r.IsFunction(step) && r.AwaitsOp() {
+		if r.IsFunction(step) && AwaitsOp(r) {
 			recalled = append(recalled, stepRef{r, int32(step)})
 		} else {
 			lost = append(lost, stepRef{r, int32(step)})
 		}
 	})
 	for _, p := range lost {
-		g.emit(g.m.Lose(p.run, int(p.step), g.now, g.chance(30)))
+		g.emit(LoseAttempt(p.run, int(p.step), g.now, g.chance(30)))
 	}
 	for _, p := range recalled {
-		g.emit(g.m.Recall(p.run, g.now))
+		g.emit(RecallFunction(p.run, g.now))
 	}
 	g.commit()
 	g.check("after the lost attempts", g.shadow)
@@ -1320,7 +1320,7 @@ func (g *game) quiesce() {
 // end ends a running attempt. A function ends when its operations have ended.
 func (g *game) end(r *Run, step int) {
 	g.t.Helper()
-	if r.IsFunction(step) && r.IsUndoing() && r.Outcome == Undecided {
+	if r.IsFunction(step) && r.Flow().IsUndoing() && r.Outcome == Undecided {
 		g.undoOne(r)
 		return
 	}

@@ -20,13 +20,6 @@ type Workflow struct {
 	queues map[string]*Queue // by step
 }
 
-// Pause describes the pause of a workflow: no attempt of its runs begins, except of those that are
-// undoing.
-type Pause struct {
-	At int64
-	By string
-}
-
 // Totals counts runs and attempts since the log began.
 type Totals struct {
 	Started, Succeeded, Dead, Canceled uint64
@@ -75,7 +68,7 @@ func (w *Workflow) setPause(p *Pause) {
 		}
 		for _, f := range []*fifo{&q.all.begun, &q.all.fresh} {
 			for _, ref := range f.list[f.head:] {
-				if ref.waits() && ref.run.active == (f == &q.all.begun) && ref.run.IsUndoing() {
+				if ref.waits() && ref.run.active == (f == &q.all.begun) && ref.run.flow.IsUndoing() {
 					q.undoing.push(ref)
 				}
 			}
@@ -149,7 +142,7 @@ func (s *queueSet) enqueue(run *Run, step int) {
 	}
 	q := run.StepDef(step).queue
 	q.all.push(stepRef{run, int32(step)})
-	if q.Workflow.Pause != nil && run.IsUndoing() {
+	if q.Workflow.Pause != nil && run.flow.IsUndoing() {
 		q.undoing.push(stepRef{run, int32(step)})
 	}
 	if !q.listed {
@@ -237,7 +230,7 @@ func (q *Queue) First(fresh bool) (run *Run, step int, ok bool) {
 func (f *fifo) next(active, undoing bool) (*Run, int, bool) {
 	for f.len() > 0 {
 		p := f.list[f.head]
-		if p.waits() && p.run.active == active && (!undoing || p.run.IsUndoing()) {
+		if p.waits() && p.run.active == active && (!undoing || p.run.flow.IsUndoing()) {
 			return p.run, int(p.step), true
 		}
 		f.pop()
@@ -289,10 +282,10 @@ func lostDelay(lost int) time.Duration {
 }
 
 // Losses returns the number of attempts of the step that were lost in a row.
-func (r *Run) Losses(step int) int { return int(r.Step(step).Lost) }
+func Losses(r *Run, step int) int { return int(r.Step(step).Lost) }
 
 // NeedsIsolation reports whether the next attempt of the step has to run alone in its process.
-func (r *Run) NeedsIsolation(step int) bool {
+func NeedsIsolation(r *Run, step int) bool {
 	s := r.Step(step)
 	return s.Lost > 0 && int(s.Lost) >= isolatedAfter(r, step)
 }
@@ -305,12 +298,12 @@ func isolatedAfter(r *Run, step int) int {
 // Isolation returns how long a step that has to run alone keeps other attempts from beginning:
 // this long before its attempt begins, so that running attempts can end, and this long
 // afterwards. It doubles with each further loss, to detect an attempt that ends its process late.
-func (r *Run) Isolation(step int) time.Duration {
-	return firstAlone << min(max(r.Losses(step)-isolatedAfter(r, step), 0), maxDoublings)
+func Isolation(r *Run, step int) time.Duration {
+	return firstAlone << min(max(Losses(r, step)-isolatedAfter(r, step), 0), maxDoublings)
 }
 
 // Queue returns the queue of the step.
-func (r *Run) Queue(step int) *Queue { return r.StepDef(step).queue }
+func (s *Step) Queue() *Queue { return s.queue }
 
 // Suspects yields the due steps whose last attempt was lost because the process died. Steps with
 // fewer losses come first, and steps that have to run alone come last. It leaves out steps that wait
@@ -323,15 +316,6 @@ func (s *queueSet) Suspects() iter.Seq2[*Run, int] {
 			}
 		}
 	}
-}
-
-// Pause returns the pause of the run's workflow. It is nil if attempts of the run can begin: the
-// workflow is not paused, or the run is undoing.
-func (r *Run) Pause() *Pause {
-	if r.IsUndoing() {
-		return nil
-	}
-	return r.Def.workflow.Pause
 }
 
 // HasSuspects reports whether a suspect is due.
@@ -352,10 +336,10 @@ func (s *queueSet) removeSuspect(p stepRef) {
 // after each loss: otherwise the same suspect could always come first and block the others.
 func compareSuspects(a, b stepRef) int {
 	rank := func(p stepRef) (losses int, turn uint64) {
-		if p.run.NeedsIsolation(int(p.step)) {
+		if NeedsIsolation(p.run, int(p.step)) {
 			return 1 << 16, p.turn()
 		}
-		return p.run.Losses(int(p.step)), 0
+		return Losses(p.run, int(p.step)), 0
 	}
 	lossesA, turnA := rank(a)
 	lossesB, turnB := rank(b)
@@ -368,6 +352,6 @@ func (p stepRef) due() int64 { return p.run.Step(int(p.step)).At }
 func (p stepRef) turn() uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write(p.run.ID[:]) // never fails
-	_, _ = h.Write(binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, uint32(p.step)), uint32(p.run.Losses(int(p.step)))))
+	_, _ = h.Write(binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, uint32(p.step)), uint32(Losses(p.run, int(p.step)))))
 	return h.Sum64()
 }

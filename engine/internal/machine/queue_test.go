@@ -17,7 +17,7 @@ func TestALimitOnRunsDoesNotBlockARunWithinIt(t *testing.T) {
 				if !ok {
 					break
 				}
-				w.emit(w.m.Attempt(r, step, w.now))
+				w.emit(BeginAttempt(r, step, w.now))
 				n++
 			}
 		}

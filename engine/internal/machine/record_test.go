@@ -19,20 +19,20 @@ func randomRecord(rng *rand.Rand) (r Record) {
 	r.Kind, r.At = Kind(1+rng.IntN(int(kinds)-1)), moment()
 	for _, set := range []func(){
 		func() { r.Run[rng.IntN(16)] = 1 },
-		func() { r.Step, r.Attempt, r.Count = number(), number(), number() },
+		func() { r.Step, r.Attempt, r.count = number(), number(), number() },
 		func() { r.Due, r.Deadline = moment(), -moment() },
 		func() { r.Delay, r.Prev = time.Duration(moment()), -time.Duration(moment()) },
 		func() {
 			r.By, r.Reason, r.Ends = retry.Source(rng.Uint32()), retry.Reason(rng.Uint32()), Outcome(rng.Uint32())
 		},
-		func() { r.Other[rng.IntN(16)], r.Hash[rng.IntN(16)] = 2, 3 },
+		func() { r.other[rng.IntN(16)], r.Hash[rng.IntN(16)] = 2, 3 },
 		func() { r.Text = string(make([]byte, rng.IntN(300))) },
 		func() { r.Data = make([]byte, rng.IntN(3)) },
 		func() {
-			r.Outputs = make([][]byte, rng.IntN(5))
-			for i := range r.Outputs {
+			r.outputs = make([][]byte, rng.IntN(5))
+			for i := range r.outputs {
 				if some() {
-					r.Outputs[i] = make([]byte, rng.IntN(3))
+					r.outputs[i] = make([]byte, rng.IntN(3))
 				}
 			}
 		},
@@ -107,10 +107,10 @@ func FuzzRecord(f *testing.F) {
 			Prev: time.Duration(prev), By: retry.Source(by), Reason: retry.Reason(reason), Deadline: deadline, Text: text, Data: data, Ends: Outcome(ends),
 		}
 		copy(want.Run[:], ids)
-		copy(want.Other[:], text)
+		copy(want.other[:], text)
 		copy(want.Hash[:], data)
 		if len(ids) > 3 {
-			want.Outputs = [][]byte{ids, nil, {}}
+			want.outputs = [][]byte{ids, nil, {}}
 		}
 		checkRecord(t, want, base)
 	})

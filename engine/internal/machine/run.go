@@ -2,71 +2,12 @@ package machine
 
 import (
 	"encoding/json"
+	"iter"
 	"slices"
-	"strconv"
-	"strings"
-	"time"
 
+	"github.com/tideover/tideover/engine/internal/codec"
 	"github.com/tideover/tideover/retry"
 )
-
-// Outcome says how a run ended.
-type Outcome uint8
-
-// The outcomes. A dead run can be retried, and is Undecided again then.
-const (
-	Undecided Outcome = iota
-	Succeeded
-	Dead
-	Canceled
-)
-
-var outcomeNames = [...]string{"undecided", "succeeded", "dead", "canceled"}
-
-// String returns the name of the outcome, which is also the name of the run's state.
-func (o Outcome) String() string { return outcomeNames[o] }
-
-// State is the state of a run as users see it.
-type State uint8
-
-// The states of a run.
-const (
-	StateScheduled    State = iota // waits for its start time
-	StateQueued                    // is due, and waits until a limit allows an attempt to begin
-	StateRunning                   // at least one attempt is running
-	StateWaiting                   // waits for the time of the next attempt
-	StateNeedsHandler              // waits until the handler of a step is registered
-	StateSucceeded
-	StateDead
-	StateCanceled
-	StateReplaced // was dead, and was replaced by another run
-	StatePaused   // paused by a user
-	StateUndoing  // undoes its operations, and ends then
-	States        // number of states
-)
-
-var stateNames = [...]string{"scheduled", "queued", "running", "waiting", "needs-handler", "succeeded", "dead", "canceled", "replaced", "paused", "undoing"}
-
-// String returns the state's name.
-func (s State) String() string { return stateNames[s] }
-
-// Status is the status of a step.
-type Status uint8
-
-// The statuses of a step. The numbers are stored.
-const (
-	Blocked   Status = iota // waits for steps that it depends on
-	Waiting                 // waits until StepState.At, or is queued
-	Running                 // an attempt has been running since StepState.At
-	Complete                // succeeded, and has an output
-	Exhausted               // gave up
-	NoHandler               // parked: waits for its handler
-)
-
-var statusNames = [...]string{"blocked", "waiting", "running", "succeeded", "failed", "needs-handler"}
-
-// String returns the status's name.
-func (s Status) String() string { return statusNames[s] }
 
 // Run is a run of a workflow. It is kept small, because there may be a million of them.
 type Run struct {
@@ -80,7 +21,7 @@ type Run struct {
 
 	*body
 	*extra
-	flow    *flow  // nil if the run is not that of a flow
+	flow    *Flow  // nil if the run is not that of a flow
 	version uint64 // number of the entry that changed the run last
 	index   int32  // index in runIndex.all
 	timer   int32  // index of the deadline's timer; noTimer if it is not set
@@ -105,20 +46,17 @@ type Run struct {
 	restored bool // the run came from a snapshot, and no entry has been applied to it since
 }
 
-// StepState is the state of a step of a run.
-type StepState struct {
-	At      int64         // end of the wait, or begin of the attempt
-	First   int64         // when the first attempt that counts for the policy began; 0 for none
-	Prev    time.Duration // the last delay that the policy computed
-	Attempt int32         // number of attempts that have begun
-	Spent   int32         // number of attempts that count for the policy
-	timer   int32         // index of the step's timer; noTimer if it is not set
-	Lost    uint16        // number of attempts that were lost in a row
-	Windows uint16        // number of attempts that returned Limited
-	Status  Status
-	queued  bool // the step is due, and in its queue
-	clock   bool // At is a point of the wall clock, which stays the same when the clock is set
+// place says where a run is in a snapshot.
+type place struct {
+	frame uint32 // number of the frame, not 0
+	at    uint32 // offset in the content of the frame
+	size  uint32 // bytes of the encoded run
 }
+
+const (
+	deadline = -1 // timer.step of the deadline of a run
+	noTimer  = -1 // index of a timer that is not set
+)
 
 // body has the parts of a run that are not in memory if the run is cold.
 type body struct {
@@ -160,13 +98,6 @@ func (x *extra) Outputs() [][]byte { return x.read().outputs }
 // Progress returns the last progress or memo of a step; nil if there is none.
 func (x *extra) Progress(step int) []byte { return partOf(x.read().progress, step) }
 
-func partOf(parts [][]byte, step int) []byte {
-	if step >= len(parts) {
-		return nil
-	}
-	return parts[step]
-}
-
 // Previous returns the run that this run repeats; zero if it repeats none.
 func (x *extra) Previous() ID { return x.read().previous }
 
@@ -176,65 +107,25 @@ func (x *extra) ReplacedBy() ID { return x.read().replacedBy }
 // Source returns who started the run.
 func (x *extra) Source() string { return x.read().source }
 
-// Origin returns the first run of the chain of repetitions, and its key. It returns the run
-// itself and its key if the run repeats no other. For a run that was stored by an earlier
-// version the origin is not known: then Origin returns the previous run, and known is false.
-// The run must not be cold.
-func (r *Run) Origin() (id ID, key string, known bool) {
-	if r.Previous().IsZero() {
-		return r.ID, r.Key, true
+// Parent returns the operation that has started the run; zero if there is none.
+func (x *extra) Parent() Parent {
+	if p := x.read().parent; p != nil {
+		return *p
 	}
-	id, key, _, known = r.chain()
-	if !known {
-		return r.Previous(), "", false
-	}
-	return id, key, true
+	return Parent{}
 }
 
-// chain returns what the run knows about the chain of repetitions that it is part of.
-func (r *Run) chain() (origin ID, key string, undos int, known bool) {
-	for rec := range r.Records() {
-		if rec.Kind == Started {
-			return decodeOrigin(rec.Text)
-		}
-		break
-	}
-	return ID{}, "", 0, false
-}
+// changeMark says whether a run has changed since the engine last read it for its view.
+type changeMark struct{ dirty bool }
 
-// Trace returns the trace context of the starter; "" if there is none. The run must not be cold.
-func (r *Run) Trace() string {
-	if r.Previous().IsZero() {
-		for rec := range r.Records() {
-			if rec.Kind == Started {
-				return rec.Text
-			}
-			break
-		}
-	}
-	return ""
-}
+// Seen notes that the engine has read the current state of the run for its view.
+func (c *changeMark) Seen() { c.dirty = false }
 
-// encodeOrigin returns the origin as it is stored in the record of a start and in the first
-// record of the history. undos is how often the operations of the chain were undone.
-func encodeOrigin(id ID, key string, undos int) string {
-	name := id.String()
-	if undos > 0 {
-		name += "~" + strconv.Itoa(undos)
-	}
-	return name + "\x00" + key
-}
+// Dirty reports whether the run has changed since the last call of Seen.
+func (c *changeMark) Dirty() bool { return c.dirty }
 
-func decodeOrigin(text string) (id ID, key string, undos int, ok bool) {
-	name, key, ok := strings.Cut(text, "\x00")
-	if !ok {
-		return ID{}, "", 0, false
-	}
-	name, count, _ := strings.Cut(name, "~")
-	undos, _ = strconv.Atoi(count) // 0 without a count
-	id, err := ParseID(name)
-	return id, key, undos, err == nil
-}
+// Soil marks the run as changed.
+func (c *changeMark) Soil() { c.dirty = true }
 
 // more returns the extra fields, so that the caller can change them. It allocates them if needed.
 func (r *Run) more() *extra {
@@ -243,26 +134,6 @@ func (r *Run) more() *extra {
 	}
 	return r.extra
 }
-
-func setOutput(r *Run, step int, out []byte) { setPart(&r.more().outputs, r, step, out) }
-
-func setProgress(r *Run, step int, p []byte) {
-	if r.flow != nil && step > 0 {
-		r.flow.ops[r.flow.index(step)].progress = p
-		return
-	}
-	setPart(&r.more().progress, r, step, p)
-}
-
-func setPart(parts *[][]byte, r *Run, step int, p []byte) {
-	if *parts == nil {
-		*parts = make([][]byte, len(r.Def.Steps))
-	}
-	(*parts)[step] = p
-}
-
-// InQueue reports whether the step is due, and waits until a limit allows its attempt to begin.
-func (r *Run) InQueue(step int) bool { return r.Step(step).queued }
 
 // HasPlace reports whether the run counts towards the limit of the workflow's concurrent runs: it
 // has begun, has not ended, and is not paused or parked.
@@ -295,13 +166,18 @@ func (r *Run) State() State {
 	case Undecided:
 	}
 	switch {
-	case r.IsUndoing() && r.Steps[0].Status != NoHandler:
+	case r.flow.IsUndoing() && r.Steps[0].Status != NoHandler:
 		return StateUndoing
 	case r.running > 0:
 		return StateRunning
 	case r.Held:
 		return StatePaused
 	}
+	return waitState(r)
+}
+
+// waitState returns the state of a run that has not ended, and of which no attempt runs.
+func waitState(r *Run) State {
 	state, began := StateScheduled, false
 	for i := range r.Steps {
 		s := &r.Steps[i]
@@ -341,18 +217,14 @@ func endOfWait(r *Run) (at int64) {
 	return at
 }
 
-// begun reports whether the run has had an attempt.
-func (r *Run) begun() bool {
+// hasBegun reports whether the run has had an attempt.
+func hasBegun(r *Run) bool {
 	return slices.ContainsFunc(r.Steps, func(s StepState) bool { return s.Attempt > 0 })
 }
 
-// knows reports whether the run came from a snapshot that includes the entry seq already, so
-// that a replay must not apply the entry to it again.
-func (r *Run) knows(seq uint64) bool { return r.restored && r.version >= seq }
-
-// waits reports whether the timers of the run's steps are set: the run has not ended, no step
+// hasTimers reports whether the timers of the run's steps are set: the run has not ended, no step
 // has given up, and it is not paused.
-func (r *Run) waits() bool { return r.Outcome == Undecided && !r.Failing && !r.Held }
+func hasTimers(r *Run) bool { return r.Outcome == Undecided && !r.Failing && !r.Held }
 
 // Version returns the number of the entry that changed the run last.
 func (r *Run) Version() uint64 { return r.version }
@@ -401,3 +273,147 @@ func (r *Run) Result() []byte {
 	result[len(result)-1] = '}' // instead of the last comma: a run has at least one last step
 	return result
 }
+
+// Flow returns the operations and the signals of a run of a flow; nil for other runs.
+func (r *Run) Flow() *Flow { return r.flow }
+
+// IsFlow reports whether the run is that of a flow.
+func (r *Run) IsFlow() bool { return r.flow != nil }
+
+// IsSuspended reports whether the function of the run waits for operations, and no call of it is
+// running or due.
+func (r *Run) IsSuspended() bool {
+	return r.flow != nil && r.Steps[0].Status == Blocked && !r.Steps[0].queued && hasTimers(r) && !r.flow.IsUndoing()
+}
+
+// Continued reports whether the run ended because another run continues its work.
+func (r *Run) Continued() bool { return r.Outcome == Succeeded && !r.ReplacedBy().IsZero() }
+
+// IsNeeded reports whether the run has to stay in memory although it has ended: its parent has not
+// recorded that, or it has children that are to be canceled.
+func (r *Run) IsNeeded() bool {
+	p := r.Parent()
+	return !p.Run.IsZero() && !p.Told || mustCancel(r)
+}
+
+// Records yields the history of the run, oldest first. A record of kind Omitted says how many
+// records were removed there. The call of an operation that began its first attempt becomes two
+// records.
+func (r *Run) Records() iter.Seq[Record] {
+	return func(yield func(Record) bool) {
+		in := codec.Reader{Data: r.History}
+		for len(in.Data) > 0 {
+			var rec Record
+			rec.read(&in, r.Created)
+			if in.Err != nil {
+				return
+			}
+			if rec.Kind != Called || !rec.Begins() {
+				if !yield(rec) {
+					return
+				}
+				continue
+			}
+			if called, begun := splitCalled(&rec); !yield(called) || !yield(begun) {
+				return
+			}
+		}
+	}
+}
+
+// Pause returns the pause of the run's workflow. It is nil if attempts of the run can begin: the
+// workflow is not paused, or the run is undoing.
+func (r *Run) Pause() *Pause {
+	if r.flow.IsUndoing() {
+		return nil
+	}
+	return r.Def.workflow.Pause
+}
+
+// mustCancel reports whether the run has ended and has children that are to be canceled.
+func mustCancel(r *Run) bool {
+	if r.Outcome == Undecided || r.flow == nil {
+		return false
+	}
+	for i := range r.flow.ops {
+		if c, ok := r.flow.ops[i].child(); ok && !c.Detached {
+			return true
+		}
+	}
+	return false
+}
+
+// IsFunction reports whether the step is the function of a flow.
+func (r *Run) IsFunction(step int) bool { return r.flow != nil && step == 0 }
+
+// isLive reports whether the run has a step with this number, and the step is not an operation that
+// has ended.
+func isLive(r *Run, n int) bool {
+	if r.flow == nil {
+		return n < len(r.Steps)
+	}
+	return n == 0 || r.flow.index(n) >= 0
+}
+
+// Step returns the state of a step; nil if it is an operation that has ended.
+func (r *Run) Step(n int) *StepState {
+	if r.flow == nil || n == 0 {
+		return &r.Steps[n]
+	}
+	return opState(r, n)
+}
+
+// opState returns the state of an operation; nil if it has ended.
+func opState(r *Run, n int) *StepState {
+	i := r.flow.index(n)
+	if i < 0 {
+		return nil
+	}
+	return &r.Steps[i+1]
+}
+
+// StepDef returns the definition of a step. The step must not be an operation that has ended.
+func (r *Run) StepDef(n int) *Step {
+	if r.flow == nil || n == 0 {
+		return &r.Def.Steps[n]
+	}
+	return r.flow.definition(n)
+}
+
+// StepName returns the name of a step; "" if it is an operation that has ended.
+func (r *Run) StepName(n int) string {
+	if r.flow == nil || n == 0 {
+		return r.Def.Steps[n].Name
+	}
+	return OpName(r.flow.Identity(n))
+}
+
+// Live yields the numbers and states of the steps: of a flow, those of the function and of the
+// operations that have not ended.
+func (r *Run) Live() iter.Seq2[int, *StepState] {
+	return func(yield func(int, *StepState) bool) {
+		for i := range r.Steps {
+			n := i
+			if i > 0 && r.flow != nil {
+				n = int(r.flow.ops[i-1].number)
+			}
+			if !yield(n, &r.Steps[i]) {
+				return
+			}
+		}
+	}
+}
+
+// Progress returns the last progress or memo of a step; nil if there is none.
+func (r *Run) Progress(n int) []byte {
+	if r.flow == nil || n == 0 {
+		return r.extra.Progress(n)
+	}
+	if i := r.flow.index(n); i >= 0 {
+		return r.flow.ops[i].progress
+	}
+	return nil
+}
+
+// InQueue reports whether the step is due, and waits until a limit allows its attempt to begin.
+func (r *Run) InQueue(step int) bool { return r.Step(step).queued }

@@ -24,16 +24,8 @@ const (
 	stepWindows = 0x40 // StepState.Windows follows
 )
 
-// bitIf returns the bit if set is true, else 0.
-func bitIf(set bool, bit byte) byte {
-	if set {
-		return bit
-	}
-	return 0
-}
-
-// Encode appends a run that is not cold to b, in the form that Decode reads.
-func (r *Run) Encode(b []byte) []byte {
+// EncodeRun appends a run that is not cold to b, in the form that Decode reads.
+func EncodeRun(r *Run, b []byte) []byte {
 	b = append(b, r.ID[:]...)
 	b = append(b, r.Def.hash[:]...)
 	b = binary.AppendUvarint(b, r.version)
@@ -54,7 +46,7 @@ func (r *Run) Encode(b []byte) []byte {
 	b = codec.AppendBytes(b, r.Input)
 	b = codec.AppendBytes(b, r.History)
 	if r.flow != nil {
-		b = r.flow.append(b)
+		b = appendFlow(r.flow, b)
 	}
 	for i := range r.Steps {
 		s := &r.Steps[i]
@@ -83,16 +75,16 @@ func (r *Run) Encode(b []byte) []byte {
 }
 
 // isVersion reports whether encoded is the run in its current version.
-func (r *Run) isVersion(encoded []byte) bool {
+func isVersion(r *Run, encoded []byte) bool {
 	in := codec.Reader{Data: encoded}
 	return ID(in.Array()) == r.ID && Hash(in.Array()) == r.Def.hash && in.Uvarint() == r.version && in.Err == nil
 }
 
 // EncodeWithout is Encode without the input, for a caller that stores the input elsewhere.
-func (r *Run) EncodeWithout(b []byte) []byte {
+func EncodeWithout(r *Run, b []byte) []byte {
 	input := r.Input
 	r.Input = nil
-	b = r.Encode(slices.Grow(b, 200+len(r.Key)+len(r.History)+len(r.Results())))
+	b = EncodeRun(r, slices.Grow(b, 200+len(r.Key)+len(r.History)+len(r.flow.Results())))
 	r.Input = input
 	return b
 }
@@ -156,7 +148,7 @@ func copyParts(r *Run) {
 type parsedRun struct {
 	run  Run
 	body body
-	flow flow
+	flow Flow
 }
 
 // parseAgain decodes a run. It uses the memory of the run that was decoded before. The input,

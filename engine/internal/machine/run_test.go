@@ -26,9 +26,9 @@ func TestStates(t *testing.T) {
 	w.pass(time.Second)
 	w.m.Due(w.now, 9)
 	is(StateQueued, w.now)
-	w.do(w.m.Park(r, 0, w.now), nil)
+	w.do(Park(r, 0, w.now), nil)
 	is(StateNeedsHandler, 0)
-	w.do(w.m.Unpark(r, 0, w.now), nil)
+	w.do(Unpark(r, 0, w.now), nil)
 	is(StateWaiting, w.now)
 	w.attempt(r)
 	w.finish(r, 0, Result{Failed: true})
@@ -54,7 +54,7 @@ func TestARepetitionTakesOutputsOver(t *testing.T) {
 	r := w.start(d, Start{
 		Previous: previous, Origin: first, OriginKey: "order\x004711", Source: "me", Outputs: [][]byte{[]byte("1"), nil, {}},
 	})
-	if id, key, known := r.Origin(); id != first || key != "order\x004711" || !known {
+	if id, key, known := Origin(r); id != first || key != "order\x004711" || !known {
 		t.Errorf("Origin() = %v, %q, %v", id, key, known)
 	}
 	if r.Previous() != previous || r.Source() != "me" || string(r.Output(0)) != "1" || r.Output(1) != nil || len(r.Outputs()) != 3 {
@@ -75,12 +75,12 @@ func TestTheOriginOfARun(t *testing.T) {
 	w := newWorld(t)
 	d := w.define(steps(t, "w", "a: fixed(1s)"))
 	first := w.start(d, Start{Key: "k"})
-	if id, key, known := first.Origin(); id != first.ID || key != "k" || !known {
+	if id, key, known := Origin(first); id != first.ID || key != "k" || !known {
 		t.Errorf("of a run that repeats no other: %v, %q, %v", id, key, known)
 	}
 	// Earlier versions stored only the previous run.
 	old := w.start(d, Start{Previous: first.ID})
-	if id, key, known := old.Origin(); id != first.ID || key != "" || known {
+	if id, key, known := Origin(old); id != first.ID || key != "" || known {
 		t.Errorf("of a run without a stored origin: %v, %q, %v", id, key, known)
 	}
 	w.check("at the end", w.shadow)

@@ -31,58 +31,34 @@ const (
 // Snapshot is a snapshot that is being written.
 type Snapshot struct {
 	m       *state
+	runs    runWriter
 	Seq     uint64 // number of the last entry before the snapshot began
 	Chilled int    // number of runs that Chill made cold
-	no      uint32 // number of the snapshot
-	next    int    // the runs of runIndex.all from this index on are written; it counts down
 	state   []byte // encoded state that is not in a frame yet
-	removed []byte // encoded runs that were removed from memory before their turn, and are in no frame yet
-	count   uint64 // number of runs written
 	done    bool   // the last frame was written
-	err     error  // why a run could not be read
 
 	frames  uint32         // number of frames written
 	written []writtenFrame // runs for Chill; one slice of all runs would leave garbage as it grows
 }
 
 // Err returns why the snapshot can't be completed; nil if it can.
-func (s *Snapshot) Err() error { return s.err }
+func (s *Snapshot) Err() error { return s.runs.err }
 
 // Snapshot begins a snapshot. It must be called between two entries, and replaces a snapshot
 // that is being written. It encodes the state at once, because further entries may be applied
 // before the first call of Next.
 func (m *Machine) Snapshot() *Snapshot {
 	m.snapshots++
-	s := &Snapshot{m: m.state, Seq: m.seq, no: m.snapshots, next: len(m.all), state: encodeState(m.state)}
-	m.snapshot = s
+	s := &Snapshot{m: m.state, runs: runWriter{no: m.snapshots, next: len(m.all)}, Seq: m.seq, state: encodeState(m.state)}
+	m.snapshot = &s.runs
 	return s
 }
 
 // Stop ends the snapshot, whether it is complete or not.
 func (s *Snapshot) Stop() {
-	if s.m.snapshot == s {
+	if s.m.snapshot == &s.runs {
 		s.m.snapshot = nil
 	}
-}
-
-// writeRemoved writes a run that is removed from memory, unless it was written already or was
-// added after the snapshot began.
-func (s *Snapshot) writeRemoved(r *Run) {
-	if r.snap != s.no && int(r.index) < s.next {
-		r.snap = s.no
-		s.add(&s.removed, r)
-	}
-}
-
-// add appends an encoded run to body.
-func (s *Snapshot) add(body *[]byte, r *Run) {
-	b, err := s.m.Encode(*body, r)
-	if err != nil {
-		s.err = err
-		return
-	}
-	*body = b
-	s.count++
 }
 
 // Next appends the next frame to b, with at most the given number of runs. more is false after
@@ -93,28 +69,7 @@ func (s *Snapshot) Next(b []byte, most int) (out []byte, more bool) {
 		s.frames++
 		return frame(b, frameState, state), true
 	}
-	var list []written
-	body := s.removed // frame copies it, so the memory can be used again
-	for n := 0; n < most && s.next > 0 && len(body) < fullFrame; n++ {
-		// Runs that were added after the beginning are at the end, and are not written. A
-		// run that moved to another index may be met twice: r.snap shows that it was
-		// written.
-		s.next = min(s.next, len(s.m.all)) - 1
-		if s.next < 0 {
-			s.next = 0
-			break
-		}
-		if r := s.m.all[s.next]; r.snap != s.no {
-			r.snap = s.no
-			if list == nil {
-				list = make([]written, 0, min(most-n, s.next+1))
-			}
-			at := len(body)
-			s.add(&body, r)
-			list = append(list, written{r, r.version, uint32(at), uint32(len(body) - at)})
-		}
-	}
-	s.removed = body[:0]
+	body, list := s.nextRuns(most)
 	if list != nil {
 		s.written = append(s.written, writtenFrame{s.frames, list})
 	}
@@ -122,14 +77,41 @@ func (s *Snapshot) Next(b []byte, most int) (out []byte, more bool) {
 		s.frames++
 		return frame(b, frameRuns, body), true
 	}
-	if s.next > 0 {
+	if s.runs.next > 0 {
 		return b, true
 	}
 	if s.done {
 		return b, false
 	}
 	s.done = true
-	return frame(b, frameEnd, binary.AppendUvarint(nil, s.count)), false
+	return frame(b, frameEnd, binary.AppendUvarint(nil, s.runs.count)), false
+}
+
+// nextRuns returns the content of the next frame, and which runs are in it beside the removed ones.
+func (s *Snapshot) nextRuns(most int) (body []byte, list []written) {
+	w := &s.runs
+	body = w.removed // frame copies it, so the memory can be used again
+	for n := 0; n < most && w.next > 0 && len(body) < fullFrame; n++ {
+		// Runs that were added after the beginning are at the end, and are not written. A
+		// run that moved to another index may be met twice: r.snap shows that it was
+		// written.
+		w.next = min(w.next, len(s.m.all)) - 1
+		if w.next < 0 {
+			w.next = 0
+			break
+		}
+		if r := s.m.all[w.next]; r.snap != w.no {
+			r.snap = w.no
+			if list == nil {
+				list = make([]written, 0, min(most-n, w.next+1))
+			}
+			at := len(body)
+			w.add(&s.m.pageStore, &body, r)
+			list = append(list, written{r, r.version, uint32(at), uint32(len(body) - at)})
+		}
+	}
+	w.removed = body[:0]
+	return body, list
 }
 
 func frame(b []byte, kind byte, body []byte) []byte {
@@ -320,22 +302,8 @@ func decodeState(m *state, body []byte) error {
 	m.at = r.Varint()
 	m.sinceBoot = r.Varint()
 	m.boot = string(r.Bytes())
-	for n := r.Uvarint(); n > 0 && r.Err == nil; n-- {
-		used := r.Varint()
-		d, err := ParseDefinition(r.Bytes())
-		if err != nil {
-			return errors.Join(r.Err, err)
-		}
-		m.define(d)
-		if used != 0 {
-			m.used[d.hash] = used
-		}
-	}
-	for n := r.Uvarint(); n > 0 && r.Err == nil; n-- {
-		t := &m.workflow(string(r.Bytes())).Totals
-		for _, n := range t.fields() {
-			*n = r.Uvarint()
-		}
+	if err := decodeDefinitions(&m.definitionSet, &r); err != nil {
+		return err
 	}
 	for n := r.Uvarint(); n > 0 && r.Err == nil; n-- {
 		s := &Schedule{Name: string(r.Bytes()), Due: r.Varint()}
@@ -354,6 +322,28 @@ func decodeState(m *state, body []byte) error {
 		}
 	}
 	return r.Err
+}
+
+// decodeDefinitions decodes the definitions, and the totals of the workflows.
+func decodeDefinitions(s *definitionSet, r *codec.Reader) error {
+	for n := r.Uvarint(); n > 0 && r.Err == nil; n-- {
+		used := r.Varint()
+		d, err := ParseDefinition(r.Bytes())
+		if err != nil {
+			return errors.Join(r.Err, err)
+		}
+		s.define(d)
+		if used != 0 {
+			s.used[d.hash] = used
+		}
+	}
+	for n := r.Uvarint(); n > 0 && r.Err == nil; n-- {
+		t := &s.workflow(string(r.Bytes())).Totals
+		for _, n := range t.fields() {
+			*n = r.Uvarint()
+		}
+	}
+	return nil
 }
 
 // An archive is a stream of frames with finished runs.
@@ -387,4 +377,47 @@ func (d *runDecoder) ReadArchive(stream io.Reader, yield func(*Run) error) error
 			}
 		}
 	}
+}
+
+// Chill makes runs cold that the snapshot has in their current state: it removes their input,
+// history and outputs from memory. Runs that are cold already refer to this snapshot from now on.
+// Each call handles the next runs, about the given number; more is false after the last run.
+// base is added to the numbers of the frames, to distinguish them from those of another snapshot.
+func (s *Snapshot) Chill(now int64, base uint32, most int) (more bool) {
+	for n := 0; n < most && len(s.written) > 0; s.written = s.written[1:] {
+		f := &s.written[0]
+		for i := range f.runs {
+			s.chill(&f.runs[i], now, base+f.number)
+		}
+		n += len(f.runs)
+		f.runs = nil
+	}
+	return len(s.written) > 0
+}
+
+// chill is Chill for one run of a frame.
+func (s *Snapshot) chill(w *written, now int64, frame uint32) {
+	r := w.run
+	if s.m.byID(r.ID) != r {
+		return
+	}
+	warm := !r.IsCold()
+	if !warm || r.version == w.version && chillable(r, now) {
+		s.m.chill(r, place{frame, w.at, w.size})
+		if warm {
+			s.Chilled++
+		}
+	}
+}
+
+// writtenFrame has the runs of a frame that was written to a snapshot.
+type writtenFrame struct {
+	number uint32
+	runs   []written
+}
+
+type written struct {
+	run      *Run
+	version  uint64 // version of the run when it was written
+	at, size uint32 // as in place
 }

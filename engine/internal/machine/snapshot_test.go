@@ -129,7 +129,7 @@ func TestSnapshotWhileTheMachineGoesOn(t *testing.T) {
 		{"a step is parked", func(w *world, _ *Definition, runs []*Run, next func()) {
 			w.m.Due(w.now, 9)
 			next()
-			w.do(w.m.Park(runs[0], 0, w.now), nil)
+			w.do(Park(runs[0], 0, w.now), nil)
 		}},
 		{"a schedule is changed", func(w *world, _ *Definition, _ []*Run, next func()) {
 			next()
@@ -269,7 +269,7 @@ func TestSnapshotsThatAreRefused(t *testing.T) {
 			t.Fatalf("Restore with byte %d changed has %d runs", i, m.Len())
 		}
 	}
-	state, run := encodeState(w.m.state), w.m.all[0].Encode(nil)
+	state, run := encodeState(w.m.state), EncodeRun(w.m.all[0], nil)
 	newer := append([]byte{Format + 1}, state[1:]...)
 	tests := []struct {
 		name string
@@ -354,10 +354,10 @@ func FuzzRestore(f *testing.F) {
 	w := sample(f)
 	var runs []byte
 	for _, r := range w.m.all {
-		runs = r.Encode(runs)
+		runs = EncodeRun(r, runs)
 	}
 	f.Add(encodeState(w.m.state), runs, byte(w.m.Len()))
-	f.Add(encodeState(w.m.state), w.m.all[3].Encode(nil), byte(1))
+	f.Add(encodeState(w.m.state), EncodeRun(w.m.all[3], nil), byte(1))
 	f.Add(encodeState(newState()), []byte{}, byte(0))
 	f.Fuzz(func(t *testing.T, state, runs []byte, n byte) {
 		bounded(t, len(state)+len(runs), func() {

@@ -309,7 +309,7 @@ func (m *Machine) Tally(seed maphash.Seed) (t Tally, err error) {
 		}
 		plain := *whole
 		plain.version = 0
-		b = plain.Encode(append(b[:0], 'r'))
+		b = EncodeRun(&plain, append(b[:0], 'r'))
 		add()
 		t.Runs[r.State()]++
 		t.Orphans += int(r.running)

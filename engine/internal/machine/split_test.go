@@ -466,7 +466,7 @@ func TestADefinitionIsLearned(t *testing.T) {
 	w := newWorld(t)
 	d := w.define(steps(t, "one", "a: fixed(1s)", "b needs a: fixed(1s)"))
 	r := w.start(d, Start{})
-	data := r.Encode(nil)
+	data := EncodeRun(r, nil)
 	m := New()
 	m.Learn(d.hash, w.m)
 	m.Learn(d.hash, w.m)

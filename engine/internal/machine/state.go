@@ -17,8 +17,8 @@ type state struct {
 	boot      string // id of the boot of the owner's machine
 	schedules map[string]*Schedule
 
-	snapshot  *Snapshot // the snapshot that is being written; nil means none
-	snapshots uint32    // number of snapshots that have begun
+	snapshot  *runWriter // of the snapshot that is being written; nil means none
+	snapshots uint32     // number of snapshots that have begun
 
 	runIndex
 	definitionSet
@@ -70,7 +70,7 @@ func (m *state) add(r *Run) {
 // remove removes a run from memory. Its key stays.
 func (m *state) remove(r *Run) {
 	if m.snapshot != nil {
-		m.snapshot.writeRemoved(r)
+		m.snapshot.writeRemoved(&m.pageStore, r)
 	}
 	m.timers.unset(r, deadline)
 	for n := range r.Live() {
@@ -87,6 +87,21 @@ func (m *state) remove(r *Run) {
 func (m *state) install(r *Run) {
 	r.restored = true
 	m.add(r)
+	m.installSteps(r)
+	if r.Outcome == Undecided && r.Deadline != 0 {
+		m.timers.set(r, deadline, r.Deadline)
+	}
+	if r.active = r.active && hasBegun(r) && !r.Closed(); r.active {
+		r.Def.workflow.Active++
+	}
+	m.installKey(r)
+	if r.Finished() {
+		m.Change(r)
+	}
+	m.updateCounts(r)
+}
+
+func (m *state) installSteps(r *Run) {
 	for n, s := range r.Live() {
 		switch s.Status {
 		case Running:
@@ -96,18 +111,15 @@ func (m *state) install(r *Run) {
 		case NoHandler:
 			m.park(r, n)
 		case Waiting:
-			if r.waits() {
+			if hasTimers(r) {
 				m.timers.set(r, int32(n), s.At)
 			}
 		case Blocked, Exhausted:
 		}
 	}
-	if r.Outcome == Undecided && r.Deadline != 0 {
-		m.timers.set(r, deadline, r.Deadline)
-	}
-	if r.active = r.active && r.begun() && !r.Closed(); r.active {
-		r.Def.workflow.Active++
-	}
+}
+
+func (m *state) installKey(r *Run) {
 	switch {
 	case !r.Finished() || r.IsNeeded():
 		if !r.Continued() { // else the key belongs to the next run
@@ -115,16 +127,12 @@ func (m *state) install(r *Run) {
 		}
 	case r.version <= m.seq:
 	case r.Continued():
-		last, _ := r.lastTimes()
+		last, _ := lastTimes(r)
 		m.use(r.Def.hash, last)
 	default: // it finished after the snapshot began: the stored state does not have the expiry of its key
-		last, _ := r.lastTimes()
+		last, _ := lastTimes(r)
 		m.retire(r, last)
 	}
-	if r.Finished() {
-		m.Change(r)
-	}
-	m.updateCounts(r)
 }
 
 // endIfDone gives the run its outcome, or closes it, if no attempt is running and nothing is left
@@ -196,47 +204,10 @@ func (m *state) retire(r *Run, at int64) {
 	m.expireKey(r, at)
 }
 
-// uncount is called after an attempt that does not count for the policy. If no attempt counts
-// yet, the total timeout of the step begins with the next attempt.
-func (s *StepState) uncount() {
-	if s.Spent == 0 {
-		s.First = 0
-	}
-}
-
-// recount makes the policy count attempts from zero again.
-func (s *StepState) recount() { s.Spent, s.Lost, s.First, s.Prev = 0, 0, 0, 0 }
-
-// forgive resets all counters of the step. The total timeout then begins with the attempt that
-// is running, if there is one.
-func (s *StepState) forgive() {
-	s.recount()
-	s.Windows = 0
-	if s.Status == Running {
-		s.First = s.At
-	}
-}
-
 // setMemo keeps the memo of an attempt, if it has one, as the progress of the step.
 func setMemo(r *Run, rec *Record) {
 	if rec.Data != nil {
 		setProgress(r, rec.Step, bytes.Clone(rec.Data))
-	}
-}
-
-// waitOrFail applies the decision after a failed or lost attempt: the step waits, or gives up.
-func (m *state) waitOrFail(r *Run, rec *Record) {
-	switch {
-	case rec.Reason != 0 && r.flow != nil && rec.Step > 0:
-		m.endOp(r, rec)
-	case rec.Reason != 0:
-		r.Step(rec.Step).Status = Exhausted
-		if !r.Failing {
-			r.Failing, r.Reason = true, rec.Reason
-			m.stopWaits(r)
-		}
-	default:
-		m.wait(r, rec.Step, rec.Due)
 	}
 }
 
@@ -246,7 +217,7 @@ func (m *state) wait(r *Run, step int, due int64) {
 	s := r.Step(step)
 	s.Status, s.At, s.clock = Waiting, due, false
 	m.dequeue(r, step)
-	if r.waits() {
+	if hasTimers(r) {
 		m.timers.set(r, int32(step), due)
 	}
 }
@@ -258,10 +229,21 @@ func (m *state) waitFor(r *Run, rec *Record) {
 	setMemo(r, rec)
 }
 
+// forgive resets the counters of a step.
+func (m *state) forgive(r *Run, n int, s *StepState) {
+	suspect := s.queued && s.Lost > 0
+	if suspect {
+		m.dequeue(r, n)
+	}
+	if s.forgive(); suspect {
+		m.enqueue(r, n) // as a step without losses
+	}
+}
+
 // resumeWaits sets the timers of a resumed run again.
 func (m *state) resumeWaits(r *Run) {
 	for n, s := range r.Live() {
-		if s.Status == Waiting && r.waits() {
+		if s.Status == Waiting && hasTimers(r) {
 			m.timers.set(r, int32(n), s.At)
 		}
 	}
@@ -284,27 +266,11 @@ func (m *state) startNext(r *Run, step int, at int64) {
 	}
 }
 
-func needsMet(r *Run, step int) bool {
-	return !slices.ContainsFunc(r.Def.Steps[step].needs, func(i int) bool { return r.Steps[i].Status != Complete })
-}
-
 // changeSet has the runs that have changed since the engine last took them, to update its view.
 type changeSet struct {
 	changed []*Run
 	purged  []ID
 }
-
-// changeMark says whether a run has changed since the engine last read it for its view.
-type changeMark struct{ dirty bool }
-
-// Seen notes that the engine has read the current state of the run for its view.
-func (c *changeMark) Seen() { c.dirty = false }
-
-// Dirty reports whether the run has changed since the last call of Seen.
-func (c *changeMark) Dirty() bool { return c.dirty }
-
-// Soil marks the run as changed.
-func (c *changeMark) Soil() { c.dirty = true }
 
 // TakeChanged returns the runs that have changed since the last call. Each of them is dirty
 // until Seen is called.
@@ -373,3 +339,54 @@ func (s *parkedSet) unpark(r *Run, step int) {
 		delete(s.parked, h)
 	}
 }
+
+func applyBegun(m *state, r *Run, rec *Record) {
+	s := r.Step(rec.Step)
+	m.timers.unset(r, int32(rec.Step))
+	m.dequeue(r, rec.Step)
+	s.Status, s.At = Running, rec.At
+	s.Attempt++
+	if s.First == 0 {
+		s.First = rec.At
+	}
+	r.running++
+	r.StepDef(rec.Step).queue.Running++
+	if !r.active {
+		r.active = true
+		r.Def.workflow.Active++
+		m.requeue(r)
+	}
+}
+
+// endAttempt stops counting the attempt of a step as running.
+func endAttempt(m *state, r *Run, step int) {
+	if r.Step(step).Status == Running {
+		r.running--
+		r.StepDef(step).queue.Running--
+	}
+}
+
+func needsMet(r *Run, step int) bool {
+	return !slices.ContainsFunc(r.Def.Steps[step].needs, func(i int) bool { return r.Steps[i].Status != Complete })
+}
+
+func setOutput(r *Run, step int, out []byte) { setPart(&r.more().outputs, r, step, out) }
+
+func setProgress(r *Run, step int, p []byte) {
+	if r.flow != nil && step > 0 {
+		r.flow.ops[r.flow.index(step)].progress = p
+		return
+	}
+	setPart(&r.more().progress, r, step, p)
+}
+
+func setPart(parts *[][]byte, r *Run, step int, p []byte) {
+	if *parts == nil {
+		*parts = make([][]byte, len(r.Def.Steps))
+	}
+	(*parts)[step] = p
+}
+
+// knows reports whether the run came from a snapshot that includes the entry seq already, so
+// that a replay must not apply the entry to it again.
+func knows(r *Run, seq uint64) bool { return r.restored && r.version >= seq }

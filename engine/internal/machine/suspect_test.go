@@ -14,7 +14,7 @@ func (w *world) lost(losses map[*Run]int) {
 		for range n {
 			w.pass(time.Hour)
 			w.attempt(r)
-			w.do(w.m.Lose(r, 0, w.now, false), nil)
+			w.do(LoseAttempt(r, 0, w.now, false), nil)
 		}
 	}
 	w.pass(time.Hour)
@@ -35,10 +35,10 @@ func TestSuspectsWithTheFewestLossesComeFirst(t *testing.T) {
 	var got []int
 	isolated := 0
 	for r, step := range w.m.Suspects() {
-		if r.NeedsIsolation(step) {
+		if NeedsIsolation(r, step) {
 			isolated++
 		} else {
-			got = append(got, r.Losses(step))
+			got = append(got, Losses(r, step))
 		}
 	}
 	if !slices.Equal(got, []int{1, 2}) || isolated != 5 {
@@ -61,7 +61,7 @@ func TestASuspectThatIsResetIsNoSuspect(t *testing.T) {
 	for range w.m.Suspects() {
 		t.Error("it is a suspect")
 	}
-	if got, _, ok := w.m.Busy()[0].First(true); !ok || got != r || r.NeedsIsolation(0) {
+	if got, _, ok := w.m.Busy()[0].First(true); !ok || got != r || NeedsIsolation(r, 0) {
 		t.Errorf("the queue has %v, want the run", got)
 	}
 	w.check("at the end", w.shadow)
@@ -73,12 +73,12 @@ func TestIsolationGrows(t *testing.T) {
 	d.Steps[0].MaxLost = 1
 	r := w.start(w.define(d), Start{})
 	for i, want := range []time.Duration{0, 10 * time.Second, 20 * time.Second, 40 * time.Second} {
-		if w.lost(map[*Run]int{r: min(i, 1)}); r.NeedsIsolation(0) != (i > 0) || i > 0 && r.Isolation(0) != want {
-			t.Errorf("after %d losses it has to run alone: %v, for %v", i, r.NeedsIsolation(0), r.Isolation(0))
+		if w.lost(map[*Run]int{r: min(i, 1)}); NeedsIsolation(r, 0) != (i > 0) || i > 0 && Isolation(r, 0) != want {
+			t.Errorf("after %d losses it has to run alone: %v, for %v", i, NeedsIsolation(r, 0), Isolation(r, 0))
 		}
 	}
 	r.Steps[0].Lost = 1<<16 - 1
-	if got := r.Isolation(0); got <= 0 || got > 24*time.Hour {
+	if got := Isolation(r, 0); got <= 0 || got > 24*time.Hour {
 		t.Errorf("Isolation after the most losses that are counted is %v", got)
 	}
 }
@@ -102,7 +102,7 @@ func TestRanAlone(t *testing.T) {
 			d := w.define(steps(t, "one", "a: fixed(1s)"))
 			r := w.start(d, Start{})
 			w.m.Due(w.now, 1)
-			rec := w.m.Attempt(r, 0, w.now)
+			rec := BeginAttempt(r, 0, w.now)
 			rec.Delay = c.isolated
 			w.do(rec, nil)
 			w.pass(c.later)

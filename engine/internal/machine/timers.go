@@ -15,11 +15,6 @@ type timer struct {
 	step int32 // index of the step, or the constant deadline for the deadline of the run
 }
 
-const (
-	deadline = -1 // timer.step of the deadline of a run
-	noTimer  = -1 // index of a timer that is not set
-)
-
 // index returns where the run or step keeps the index of this timer in the heap.
 func (t *timer) index() *int32 {
 	if t.step == deadline {
@@ -132,6 +127,18 @@ func (h *timers) down(i int) {
 func (h *timers) put(i int, t timer) {
 	h.heap[i] = t
 	*t.index() = int32(i)
+}
+
+// reset copies the due times of a run and its steps to their timers. rebuild must follow.
+func (h *timers) reset(r *Run) {
+	for i := range r.Steps {
+		if s := &r.Steps[i]; s.timer != noTimer {
+			h.heap[s.timer].due = s.At
+		}
+	}
+	if r.timer != noTimer {
+		h.heap[r.timer].due = r.Deadline
+	}
 }
 
 // rebuild restores the order of the heap after due times were changed in place.

@@ -30,9 +30,9 @@ func newUndoTest(t *testing.T) *undoTest {
 func (u *undoTest) call(c *OpCall) int {
 	u.t.Helper()
 	if c.Child != nil {
-		c.Child.ID, c.Child.Former = ChildID(u.run, int(u.run.flow.count)+1, 1), u.run.FormerChildren()[c.Name]
+		c.Child.ID, c.Child.Former = ChildID(u.run, int(u.run.flow.count)+1, 1), FormerChildren(u.run)[c.Name]
 	}
-	u.do(u.m.Call(u.run, c, u.now), nil)
+	u.do(CallOp(u.run, c, u.now), nil)
 	return int(u.run.flow.count)
 }
 
@@ -48,7 +48,7 @@ func (u *undoTest) perform(name string, canUndo, fails bool) int {
 // endChild ends the child of an operation.
 func (u *undoTest) endChild(n, undos int, why retry.Reason) {
 	u.t.Helper()
-	rec, ok, err := u.m.EndChild(&ChildEnd{Parent: Parent{Run: u.run.ID, Number: n}, Child: u.run.ChildOf(n), Reason: why, Code: "code", Text: fmt.Sprint(why), Output: []byte("1"), Undos: undos}, u.now)
+	rec, ok, err := u.m.EndChild(&ChildEnd{Parent: Parent{Run: u.run.ID, Number: n}, Child: u.run.Flow().ChildOf(n), Reason: why, Code: "code", Text: fmt.Sprint(why), Output: []byte("1"), Undos: undos}, u.now)
 	if err != nil || !ok {
 		u.t.Fatalf("EndChild(%d) = %v, %v", n, ok, err)
 	}
@@ -80,22 +80,22 @@ func TestARetryOfAnUndoneRunTakesBackWhatWasUndone(t *testing.T) {
 	u.call(&OpCall{Name: "await:go"})
 	u.perform("do:undoable", true, false)
 	redone, kept := u.perform("do:redone", false, true), u.perform("do:kept", false, true)
-	u.do(u.m.Fail(u.run, &Result{Error: "it broke", Redo: EncodeRedo([]int{redone})}, u.now), nil)
+	u.do(FailFunction(u.run, &Result{Error: "it broke", Redo: EncodeRedo([]int{redone})}, u.now), nil)
 	u.endChild(child, 2, 0) // it has succeeded before it could be canceled
 	u.endChild(other, 1, retry.StopCanceled)
 	u.perform("undo:undoable", false, false)
-	u.do(u.m.Undone(u.run, "", nil, u.now), nil)
+	u.do(EndUndo(u.run, "", nil, u.now), nil)
 	u.check("before the retry", u.shadow, replayed(t, u.log), u.restored(frames(u.m.Snapshot(), nil, 1)))
 	u.retry()
 
 	var names []string
-	for res := range ReadResults(u.run.Results()) {
+	for res := range ReadResults(u.run.Flow().Results()) {
 		names = append(names, res.Name)
 	}
-	if got, want := fmt.Sprint(names), "[do:kept child:a]"; got != want || u.run.Undos() != 1 {
-		t.Errorf("the run has the results %s and %d undos, want %s and 1; operation %d must stay", got, u.run.Undos(), want, kept)
+	if got, want := fmt.Sprint(names), "[do:kept child:a]"; got != want || Undos(u.run) != 1 {
+		t.Errorf("the run has the results %s and %d undos, want %s and 1; operation %d must stay", got, Undos(u.run), want, kept)
 	}
-	former := u.run.FormerChildren()
+	former := FormerChildren(u.run)
 	if a, b := former["child:a"].Undos, former["child:b"].Undos; a != 2 || b != 1 {
 		t.Errorf("the former children have %d and %d undos, want 2 and 1", a, b)
 	}
@@ -106,14 +106,14 @@ func TestARetryOfAnUndoneRunTakesBackWhatWasUndone(t *testing.T) {
 // The detached child of a run that undoes its operations continues. A retry knows it.
 func TestARetryOfAnUndoneRunKnowsItsDetachedChild(t *testing.T) {
 	u := newUndoTest(t)
-	first := u.run.ChildOf(u.call(&OpCall{Name: "child:a", Child: &Child{Detached: true}}))
+	first := u.run.Flow().ChildOf(u.call(&OpCall{Name: "child:a", Child: &Child{Detached: true}}))
 	u.perform("do:undoable", true, false)
-	u.do(u.m.Fail(u.run, &Result{Error: "it broke"}, u.now), nil)
+	u.do(FailFunction(u.run, &Result{Error: "it broke"}, u.now), nil)
 	u.perform("undo:undoable", false, false)
-	u.do(u.m.Undone(u.run, "", nil, u.now), nil)
+	u.do(EndUndo(u.run, "", nil, u.now), nil)
 	u.retry()
 	again := u.call(&OpCall{Name: "child:a", Child: &Child{Detached: true}})
-	if got := u.run.FormerOf(again); got.ID != first || got.Origin != first {
+	if got := u.run.Flow().FormerOf(again); got.ID != first || got.Origin != first {
 		t.Errorf("the former child is %+v, want %s", got, first)
 	}
 	u.check("at the end", u.shadow, replayed(t, u.log))
@@ -127,7 +127,7 @@ func TestAPurgeInTheEntryOfAChildsEnd(t *testing.T) {
 	u.finish(u.run, 0, Result{Failed: true, Error: "it broke", Outcome: retry.Outcome{Class: retry.ClassPermanent}})
 	u.pass(time.Hour)
 	s := u.m.Snapshot()
-	rec, ok, err := u.m.EndChild(&ChildEnd{Parent: Parent{Run: u.run.ID, Number: child}, Child: u.run.ChildOf(child), Output: []byte("1")}, u.now)
+	rec, ok, err := u.m.EndChild(&ChildEnd{Parent: Parent{Run: u.run.ID, Number: child}, Child: u.run.Flow().ChildOf(child), Output: []byte("1")}, u.now)
 	if err != nil || !ok {
 		t.Fatalf("EndChild = %v, %v", ok, err)
 	}

@@ -90,8 +90,7 @@ func readFrames(wal io.ReaderAt) (f frames, err error) {
 		return f, nil
 	}
 	f.page, f.offsets = page, map[uint32]int64{}
-	open := map[uint32]int64{} // pages of the transaction that is not committed yet
-	into, intact := f.offsets, true
+	t := transaction{sum: sum, frames: &f, open: map[uint32]int64{}, into: f.offsets}
 	size := FrameHeader + page
 	buf := make([]byte, max(1, 256<<10/size)*size)
 	for at := int64(WALHeader); ; at += int64(len(buf)) {
@@ -100,28 +99,45 @@ func readFrames(wal io.ReaderAt) (f frames, err error) {
 			return f, err
 		}
 		for i := 0; i+size <= n; i += size {
-			frame := buf[i : i+size]
-			whole := sum.frame(frame)
-			if !whole && [8]byte(frame[8:]) != sum.salt {
-				return f, nil // the rest is older than the header
-			}
-			if !whole && intact {
-				intact, into = false, maps.Clone(f.offsets)
-				clear(open)
-			}
-			open[binary.BigEndian.Uint32(frame)] = at + int64(i) + FrameHeader
-			if whole && binary.BigEndian.Uint32(frame[4:]) != 0 {
-				maps.Copy(into, open)
-				clear(open)
-				if !intact {
-					f.beyond = into
-				}
+			if !t.add(buf[i:i+size], at+int64(i)) {
+				return f, nil
 			}
 		}
 		if n < len(buf) {
 			return f, nil
 		}
 	}
+}
+
+// transaction reads frames one after the other.
+type transaction struct {
+	sum     WALSum
+	frames  *frames
+	open    map[uint32]int64 // pages of the transaction that is not committed yet
+	into    map[uint32]int64 // the pages that were committed
+	damaged bool             // a frame before was damaged
+}
+
+// add adds the frame at an offset. It returns false if that and all later ones are older than the
+// header.
+func (t *transaction) add(frame []byte, at int64) bool {
+	whole := t.sum.frame(frame)
+	if !whole && [8]byte(frame[8:]) != t.sum.salt {
+		return false
+	}
+	if !whole && !t.damaged {
+		t.damaged, t.into = true, maps.Clone(t.frames.offsets)
+		clear(t.open)
+	}
+	t.open[binary.BigEndian.Uint32(frame)] = at + FrameHeader
+	if whole && binary.BigEndian.Uint32(frame[4:]) != 0 {
+		maps.Copy(t.into, t.open)
+		clear(t.open)
+		if t.damaged {
+			t.frames.beyond = t.into
+		}
+	}
+	return true
 }
 
 // WALPages calls yield with the pages of the write-ahead log of a database, in the order in which they

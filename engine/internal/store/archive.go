@@ -88,7 +88,7 @@ type ArchiveBuffer struct {
 
 // Add adds a finished run.
 func (a *ArchiveBuffer) Add(r *machine.Run) {
-	a.runs = r.Encode(a.runs)
+	a.runs = machine.EncodeRun(r, a.runs)
 	a.newest = max(a.newest, r.Ended)
 	if len(a.runs) >= ArchiveFrame {
 		a.endFrame()
@@ -113,7 +113,7 @@ func (a *ArchiveBuffer) endFrame() {
 // compress compresses the frame in before.
 func (a *ArchiveBuffer) compress() {
 	if a.zip == nil {
-		a.zip = NewEncoder(&a.zipped)
+		a.zip = newEncoder(&a.zipped) // of one long stream
 	}
 	a.frame = machine.AppendArchive(a.frame[:0], a.before)
 	_, _ = a.zip.Write(a.frame) // can't fail: it writes to memory

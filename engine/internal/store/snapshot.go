@@ -261,11 +261,15 @@ func Delete(ctx context.Context, lease journal.Lease, names []string) error {
 	return nil
 }
 
-// NewEncoder returns an encoder with the compression settings of snapshots and archives. Their blocks
-// are small: with a larger window, most of the time would be spent on clearing its memory.
+// NewEncoder returns an encoder for streams with small blocks, such as snapshots: with a larger window,
+// most of the time would be spent on clearing its memory.
 func NewEncoder(w io.Writer) *zstd.Encoder {
-	zip, err := zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
-		zstd.WithWindowSize(256<<10), zstd.WithLowerEncoderMem(true))
+	return newEncoder(w, zstd.WithWindowSize(256<<10), zstd.WithLowerEncoderMem(true))
+}
+
+// newEncoder returns an encoder with the compression settings of all streams.
+func newEncoder(w io.Writer, more ...zstd.EOption) *zstd.Encoder {
+	zip, err := zstd.NewWriter(w, append([]zstd.EOption{zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1)}, more...)...)
 	if err != nil {
 		panic(err) // fails only for wrong options
 	}

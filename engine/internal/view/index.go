@@ -33,17 +33,12 @@ func words(text string, f func(string) bool) bool {
 	start, lower := -1, true // of the current word
 	for i := 0; i < len(text); {
 		c, size, inWord := text[i], 1, true
-		switch {
-		case 'a' <= c && c <= 'z' || '0' <= c && c <= '9':
-		case 'A' <= c && c <= 'Z':
+		if c >= utf8.RuneSelf {
+			size, inWord = wordRune(text[i:])
 			lower = false
-		case c < utf8.RuneSelf:
-			inWord = false
-		default:
-			var r rune
-			r, size = utf8.DecodeRuneInString(text[i:])
-			inWord = unicode.IsLetter(r) || unicode.IsNumber(r) || unicode.IsMark(r)
-			lower = false
+		} else {
+			upper := 'A' <= c && c <= 'Z'
+			inWord, lower = upper || isLowerOrDigit(c), lower && !upper
 		}
 		if inWord && start < 0 {
 			start = i
@@ -59,6 +54,14 @@ func words(text string, f func(string) bool) bool {
 		}
 	}
 	return start < 0 || f(normalize(text[start:], lower))
+}
+
+func isLowerOrDigit(c byte) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' }
+
+// wordRune returns the size of the first character of a text, and whether it is in words.
+func wordRune(text string) (size int, inWord bool) {
+	r, size := utf8.DecodeRuneInString(text)
+	return size, unicode.IsLetter(r) || unicode.IsNumber(r) || unicode.IsMark(r)
 }
 
 // normalize returns a word as it is indexed: in lower case, and cut if it is long.
@@ -162,64 +165,75 @@ type indexState struct {
 	renewed  int64 // runs up to this place were indexed again
 }
 
-// index indexes up to most runs as one segment: runs whose words have changed, and runs after the
+// indexer writes the search index, and has cached data of it.
+type indexer struct {
+	conn  *sqlite.Conn
+	names *names
+	indexState
+	stored    indexState    // as the table meta has it
+	segments  []segment     // the slice is replaced when one is dropped
+	words     *collector    // words of the next segment; nil unless runs are being indexed
+	lastWords collectorSize // of the last segment
+}
+
+// extend indexes up to most runs as one segment: runs whose words have changed, and runs after the
 // last indexed place. If there are none, it renews segments. more is false if there is nothing left
 // to do.
-func (w *writer) index(most int) (n int, more bool, err error) {
-	w.words = newCollector(w.lastWords)
-	defer func() { w.words, w.lastWords = nil, w.words.size() }()
-	n, err = w.indexStale(most)
+func (x *indexer) extend(most int) (n int, more bool, err error) {
+	x.words = newCollector(x.lastWords)
+	defer func() { x.words, x.lastWords = nil, x.words.size() }()
+	n, err = x.indexStale(most)
 	if err != nil {
 		return 0, false, err
 	}
-	added, last, err := w.collect("SELECT "+columns+" FROM runs WHERE place>? ORDER BY place LIMIT ?", w.indexed, int64(most-n))
+	added, last, err := x.collect("SELECT "+columns+" FROM runs WHERE place>? ORDER BY place LIMIT ?", x.indexed, int64(most-n))
 	if err != nil {
 		return 0, false, err
 	}
-	w.indexed = last
+	x.indexed = last
 	if n += added; n == 0 {
-		return w.renew(most)
+		return x.renew(most)
 	}
-	return n, n == most || w.words.full() || w.mustRenew(), w.addSegment()
+	return n, n == most || x.words.full() || x.mustRenew(), x.addSegment()
 }
 
 // indexStale adds runs to the collector whose words have changed since they were indexed.
-func (w *writer) indexStale(most int) (n int, err error) {
-	stale, err := w.places("SELECT place FROM stale ORDER BY place LIMIT ?", int64(most))
+func (x *indexer) indexStale(most int) (n int, err error) {
+	stale, err := queryPlaces(x.conn, "SELECT place FROM stale ORDER BY place LIMIT ?", int64(most))
 	if err != nil || len(stale) == 0 {
 		return 0, err
 	}
-	for ; n < len(stale) && !w.words.full(); n++ {
-		r, ok, err := w.names.at(w.conn, stale[n])
+	for ; n < len(stale) && !x.words.full(); n++ {
+		r, ok, err := x.names.at(x.conn, stale[n])
 		if err == nil && !ok {
 			err = fmt.Errorf("%w: no run at place %d", ErrDamaged, stale[n])
 		}
 		if err != nil {
 			return 0, err
 		}
-		w.words.add(stale[n], &r)
+		x.words.add(stale[n], &r)
 	}
-	w.outdated += int64(n)
-	return n, exec(w.conn, "DELETE FROM stale WHERE place<=?", stale[n-1])
+	x.outdated += int64(n)
+	return n, exec(x.conn, "DELETE FROM stale WHERE place<=?", stale[n-1])
 }
 
 // collect adds the runs of a query to the collector, until that is full. The query selects columns
 // of the runs after a place, which is its first argument, in order of place. collect returns the
 // number of runs and the last place.
-func (w *writer) collect(query string, after int64, args ...any) (n int, last int64, err error) {
+func (x *indexer) collect(query string, after int64, args ...any) (n int, last int64, err error) {
 	last = after
-	err = each(w.conn, query, func(s *sqlite.Stmt) error {
-		if w.words.full() {
+	err = each(x.conn, query, func(s *sqlite.Stmt) error {
+		if x.words.full() {
 			return errStop
 		}
-		r, place, elsewhere, err := w.names.scan(s)
+		r, place, elsewhere, err := x.names.scan(s)
 		if err == nil && elsewhere {
-			err = payloads(w.conn, place, &r)
+			err = payloads(x.conn, place, &r)
 		}
 		if err != nil {
 			return err
 		}
-		w.words.add(place, &r)
+		x.words.add(place, &r)
 		n, last = n+1, place
 		return nil
 	}, append([]any{after}, args...)...)
@@ -230,17 +244,17 @@ func (w *writer) collect(query string, after int64, args ...any) (n int, last in
 }
 
 // addSegment writes the collected words as a segment.
-func (w *writer) addSegment() error {
-	if len(w.words.places) == 0 {
+func (x *indexer) addSegment() error {
+	if len(x.words.places) == 0 {
 		return nil
 	}
-	g, err := w.words.write(w.conn, w.nextSegment())
-	w.segments = append(w.segments, g)
+	g, err := x.words.write(x.conn, x.nextSegment())
+	x.segments = append(x.segments, g)
 	return err
 }
 
-func (w *writer) places(query string, args ...any) (places []int64, err error) {
-	err = each(w.conn, query, func(s *sqlite.Stmt) error {
+func queryPlaces(c *sqlite.Conn, query string, args ...any) (places []int64, err error) {
+	err = each(c, query, func(s *sqlite.Stmt) error {
 		places = append(places, s.ColumnInt64(0))
 		return nil
 	}, args...)

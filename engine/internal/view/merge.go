@@ -22,10 +22,10 @@ func (g *segment) level() int { return (bits.Len64(uint64(g.runs)) - 1) / 4 }
 
 // mergeable returns segments that should be merged; nil if there are none. Segments that are
 // being renewed are left alone.
-func (w *writer) mergeable() []segment {
+func (x *indexer) mergeable() []segment {
 	var levels [maxLevel][]segment
-	for _, g := range w.segments {
-		if l := g.level(); l < maxLevel && g.id > w.old {
+	for _, g := range x.segments {
+		if l := g.level(); l < maxLevel && g.id > x.old {
 			levels[l] = append(levels[l], g)
 		}
 	}
@@ -44,10 +44,10 @@ func (w *writer) mergeable() []segment {
 }
 
 // merge merges the segments into one.
-func (w *writer) merge(list []segment) (err error) {
+func (x *indexer) merge(list []segment) (err error) {
 	// In this order, the places of a word are usually in ascending order.
 	slices.SortFunc(list, func(a, b segment) int { return cmp.Compare(a.first, b.first) })
-	out := segmentWriter{conn: w.conn, segment: segment{w.nextSegment(), 0, list[0].first, list[0].last}}
+	out := segmentWriter{conn: x.conn, segment: segment{x.nextSegment(), 0, list[0].first, list[0].last}}
 	inputs := make([]*mergeInput, 0, len(list))
 	defer func() {
 		for _, in := range inputs {
@@ -57,7 +57,7 @@ func (w *writer) merge(list []segment) (err error) {
 	for _, g := range list {
 		out.runs += g.runs
 		out.last = max(out.last, g.last)
-		in, err := openInput(w.conn, g)
+		in, err := openInput(x.conn, g)
 		if err != nil {
 			return err
 		}
@@ -72,8 +72,8 @@ func (w *writer) merge(list []segment) (err error) {
 	if err := out.close(); err != nil {
 		return err
 	}
-	w.segments = append(w.segments, out.segment)
-	return w.drop(list)
+	x.segments = append(x.segments, out.segment)
+	return x.drop(list)
 }
 
 // mergeWords adds all words of the inputs to a segment.
@@ -146,22 +146,22 @@ func (in *mergeInput) read() error {
 }
 
 // drop deletes segments.
-func (w *writer) drop(list []segment) error {
+func (x *indexer) drop(list []segment) error {
 	for _, g := range list {
 		for _, q := range [...]string{"DELETE FROM words WHERE segment=?", "DELETE FROM segments WHERE id=?"} {
-			if err := exec(w.conn, q, g.id); err != nil {
+			if err := exec(x.conn, q, g.id); err != nil {
 				return err
 			}
 		}
 	}
 	// A new slice: the old one is used again if the transaction fails.
-	w.segments = slices.DeleteFunc(slices.Clone(w.segments), func(g segment) bool { return slices.Contains(list, g) })
+	x.segments = slices.DeleteFunc(slices.Clone(x.segments), func(g segment) bool { return slices.Contains(list, g) })
 	return nil
 }
 
 // nextSegment returns the id of a new segment.
-func (w *writer) nextSegment() (id int64) {
-	for _, g := range w.segments {
+func (x *indexer) nextSegment() (id int64) {
+	for _, g := range x.segments {
 		id = max(id, g.id)
 	}
 	return id + 1
@@ -173,43 +173,43 @@ const minOutdated = 1000
 
 // mustRenew reports whether segments are being renewed, or must be: half of their runs or more are
 // out of date.
-func (w *writer) mustRenew() bool {
+func (x *indexer) mustRenew() bool {
 	runs := int64(0)
-	for _, g := range w.segments {
+	for _, g := range x.segments {
 		runs += g.runs
 	}
-	return w.old != 0 || w.outdated >= max(minOutdated, runs/2)
+	return x.old != 0 || x.outdated >= max(minOutdated, runs/2)
 }
 
 // renew indexes up to most runs again, if segments must be renewed. It does so in order of place,
 // and drops each old segment when it has passed its last place.
-func (w *writer) renew(most int) (n int, more bool, err error) {
-	if !w.mustRenew() {
+func (x *indexer) renew(most int) (n int, more bool, err error) {
+	if !x.mustRenew() {
 		return 0, false, nil
 	}
-	if w.old == 0 {
-		w.old, w.renewed, w.outdated = w.nextSegment()-1, minPlace, 0
+	if x.old == 0 {
+		x.old, x.renewed, x.outdated = x.nextSegment()-1, minPlace, 0
 	}
-	n, last, err := w.collect("SELECT "+columns+" FROM runs WHERE place>? AND place<=? ORDER BY place LIMIT ?", w.renewed, w.indexed, int64(most))
+	n, last, err := x.collect("SELECT "+columns+" FROM runs WHERE place>? AND place<=? ORDER BY place LIMIT ?", x.renewed, x.indexed, int64(most))
 	if err != nil {
 		return 0, false, err
 	}
-	w.renewed = last
-	if n < most && !w.words.full() {
-		w.renewed = w.indexed
+	x.renewed = last
+	if n < most && !x.words.full() {
+		x.renewed = x.indexed
 	}
-	if err := w.addSegment(); err != nil {
+	if err := x.addSegment(); err != nil {
 		return 0, false, err
 	}
-	more = w.renewed < w.indexed
+	more = x.renewed < x.indexed
 	var done []segment
-	for _, g := range w.segments {
-		if g.id <= w.old && (g.last <= w.renewed || !more) {
+	for _, g := range x.segments {
+		if g.id <= x.old && (g.last <= x.renewed || !more) {
 			done = append(done, g)
 		}
 	}
 	if !more {
-		w.old = 0
+		x.old = 0
 	}
-	return n, more, w.drop(done)
+	return n, more, x.drop(done)
 }

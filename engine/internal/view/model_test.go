@@ -320,8 +320,8 @@ func integrity(t *testing.T, v *View) {
 	}
 	s.Reset()
 	stored, err := readSegments(w.conn)
-	if err != nil || !slices.Equal(stored, w.segments) {
-		t.Errorf("the table segments has %v, %v, the writer knows %v", stored, err, w.segments)
+	if err != nil || !slices.Equal(stored, w.index.segments) {
+		t.Errorf("the table segments has %v, %v, the writer knows %v", stored, err, w.index.segments)
 	}
 	for _, g := range stored {
 		checkSegment(t, w, g)

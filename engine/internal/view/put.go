@@ -140,7 +140,7 @@ const putStale = "INSERT OR IGNORE INTO stale VALUES(?)"
 // changed reports whether the words of this place are indexed and will be wrong after the write.
 // Places after the last indexed one are not indexed yet.
 func (w *writer) changed(place int64, r *Run) (bool, error) {
-	if place > w.indexed {
+	if place > w.index.indexed {
 		return false, nil
 	}
 	old, ok, err := w.names.at(w.conn, place)
@@ -180,9 +180,9 @@ func (w *writer) remove(id string) error {
 		return err
 	}
 	queries := []string{"DELETE FROM runs WHERE place=?", "DELETE FROM payloads WHERE place=?"}
-	if place <= w.indexed {
+	if place <= w.index.indexed {
 		queries = append(queries, "DELETE FROM stale WHERE place=?")
-		w.outdated++
+		w.index.outdated++
 	}
 	if w.tagged {
 		queries = append(queries, deleteTags)

@@ -39,7 +39,7 @@ func (s *selection) find(c *sqlite.Conn) (keys []key, err error) {
 		case byID:
 			keys, err = s.withID(c, text)
 		case byWords, byStems:
-			keys, err = s.withWords(c, query(text, mode == byStems))
+			keys, err = withWords(c, s, query(text, mode == byStems))
 		case byPiece:
 			keys, err = s.withPiece(c, text)
 		}
@@ -50,12 +50,21 @@ func (s *selection) find(c *sqlite.Conn) (keys []key, err error) {
 	return nil, nil
 }
 
+// wordSearch finds the runs of a selection that have all words of a list.
+type wordSearch struct {
+	of    selection
+	conn  *sqlite.Conn
+	list  []searchWord
+	index *matches
+	rows  *sqlite.Stmt // reads the run at a place if it is in the selection
+}
+
 // withWords returns the runs that have all words of a list, in the order of the selection.
-func (s *selection) withWords(c *sqlite.Conn, list []searchWord) (keys []key, err error) {
+func withWords(c *sqlite.Conn, s *selection, list []searchWord) (keys []key, err error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
-	m, err := s.matches(c, list)
+	m, err := newMatches(c, s, list)
 	if err != nil {
 		return nil, err
 	}
@@ -69,35 +78,78 @@ func (s *selection) withWords(c *sqlite.Conn, list []searchWord) (keys []key, er
 		return nil, err
 	}
 	defer st.Finalize() //nolint:errcheck // it repeats the error of Step
+	w := wordSearch{of: *s, conn: c, list: list, index: m, rows: st}
+	if s.order == Soonest {
+		return w.soonest()
+	}
+	return w.inOrder()
+}
+
+// inOrder returns the keys in the order of their places.
+func (w *wordSearch) inOrder() (keys []key, err error) {
 	misses := 0
-	for s.order == Soonest || len(keys) <= s.limit {
+	for len(keys) <= w.of.limit {
 		if misses >= maxMisses {
 			misses = 0
-			if ok, err := s.skip(c, m); err != nil || !ok {
+			if ok, err := w.skip(); err != nil || !ok {
 				return keys, err
 			}
 		}
-		place, ok, err := m.next()
+		k, ok, more, err := w.next()
+		switch {
+		case err != nil:
+			return nil, err
+		case !more:
+			return keys, nil
+		case ok:
+			keys = append(keys, k)
+		default:
+			misses++
+		}
+	}
+	return keys, nil
+}
+
+// soonest returns the keys in the order of their due times.
+func (w *wordSearch) soonest() (found []key, err error) {
+	var keys []key
+	for {
+		k, ok, more, err := w.next()
 		if err != nil {
 			return nil, err
 		}
-		if !ok {
+		if !more {
 			break
-		}
-		k, ok, err := s.check(c, st, place, list)
-		if err != nil {
-			return nil, err
 		}
 		if ok {
 			keys = append(keys, k)
-		} else if misses++; s.order == Soonest {
-			misses = 0
 		}
 	}
-	if s.order == Soonest {
-		return s.soonestWith(c, keys, list)
+	slices.SortFunc(keys, w.of.compare)
+	for _, k := range keys {
+		r, ok, err := w.of.names.at(w.conn, k.place)
+		if err != nil {
+			return nil, err
+		}
+		if ok && hasWords(&r, w.list) {
+			found = append(found, k)
+		}
+		if len(found) > w.of.limit {
+			break
+		}
 	}
-	return keys, nil
+	return found, nil
+}
+
+// next reads the run at the next place of the search index. ok is false if the run is not in the
+// selection, and more is false after the last place.
+func (w *wordSearch) next() (k key, ok, more bool, err error) {
+	place, more, err := w.index.next()
+	if err != nil || !more {
+		return key{}, false, false, err
+	}
+	k, ok, err = w.check(place)
+	return k, ok, true, err
 }
 
 // maxMisses is how many runs that are not in the selection are read before the next one that is in
@@ -106,15 +158,15 @@ const maxMisses = 50
 
 // skip skips the places before that of the next run of the selection. It returns false if there is
 // no such run.
-func (s *selection) skip(c *sqlite.Conn, m *matches) (bool, error) {
-	next := *s
+func (w *wordSearch) skip() (bool, error) {
+	m, next := w.index, w.of
 	next.search, next.limit = "", 0
 	if m.newest {
-		next.to = min(s.to, m.last)
+		next.to = min(next.to, m.last)
 	} else {
-		next.from = max(s.from, m.last+1)
+		next.from = max(next.from, m.last+1)
 	}
-	keys, err := next.keys(c)
+	keys, err := next.keys(w.conn)
 	if err != nil || len(keys) == 0 {
 		return false, err
 	}
@@ -122,10 +174,10 @@ func (s *selection) skip(c *sqlite.Conn, m *matches) (bool, error) {
 	return true, nil
 }
 
-// check reads the run at a place with a statement of withWords. It returns false if the run is not
-// in the selection or does not have the words. If the order is Soonest, it does not check the
-// words.
-func (s *selection) check(c *sqlite.Conn, st *sqlite.Stmt, place int64, list []searchWord) (k key, ok bool, err error) {
+// check reads the run at a place. It returns false if the run is not in the selection or does not
+// have the words. If the order is Soonest, it does not check the words.
+func (w *wordSearch) check(place int64) (k key, ok bool, err error) {
+	st := w.rows
 	if err := st.Reset(); err != nil {
 		return key{}, false, err
 	}
@@ -135,32 +187,14 @@ func (s *selection) check(c *sqlite.Conn, st *sqlite.Stmt, place int64, list []s
 		return key{}, false, err
 	}
 	k = key{st.ColumnInt64(6), place}
-	if s.order == Soonest {
+	if w.of.order == Soonest {
 		return k, true, nil
 	}
-	r, _, elsewhere, err := s.names.scan(st)
+	r, _, elsewhere, err := w.of.names.scan(st)
 	if err == nil && elsewhere {
-		err = payloads(c, place, &r)
+		err = payloads(w.conn, place, &r)
 	}
-	return k, err == nil && hasWords(&r, list), err
-}
-
-// soonestWith returns the first of the keys whose runs have the words.
-func (s *selection) soonestWith(c *sqlite.Conn, keys []key, list []searchWord) (found []key, err error) {
-	slices.SortFunc(keys, s.compare)
-	for _, k := range keys {
-		r, ok, err := s.names.at(c, k.place)
-		if err != nil {
-			return nil, err
-		}
-		if ok && hasWords(&r, list) {
-			found = append(found, k)
-		}
-		if len(found) > s.limit {
-			break
-		}
-	}
-	return found, nil
+	return k, err == nil && hasWords(&r, w.list), err
 }
 
 // matches has the places that the search index has for all words of a list.
@@ -174,8 +208,8 @@ type matches struct {
 	found    [][]int64 // places of the segments that were read; the last of each comes first
 }
 
-// matches returns the places of the selection that may have all words of a list.
-func (s *selection) matches(c *sqlite.Conn, list []searchWord) (*matches, error) {
+// newMatches returns the places of the selection that may have all words of a list.
+func newMatches(c *sqlite.Conn, s *selection, list []searchWord) (*matches, error) {
 	all, err := readSegments(c)
 	if err != nil {
 		return nil, err
@@ -463,7 +497,7 @@ func (s *selection) withKey(c *sqlite.Conn, text string) (keys []key, err error)
 	}
 	early := *s
 	early.to, early.limit = indexed+1, MaxLimit
-	maybe, err := early.withWords(c, query(text, false))
+	maybe, err := withWords(c, &early, query(text, false))
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ func withWriter(t testing.TB, v *View, f func(*writer) error) {
 func segments(t testing.TB, v *View) (list []segment) {
 	t.Helper()
 	withWriter(t, v, func(w *writer) error {
-		list = w.segments
+		list = w.index.segments
 		return nil
 	})
 	return list
@@ -77,7 +77,7 @@ func FuzzSegment(f *testing.F) {
 			var g segment
 			withWriter(t, v, func(w *writer) (err error) {
 				g, err = c.write(w.conn, id)
-				w.segments = append(w.segments, g)
+				w.index.segments = append(w.index.segments, g)
 				return err
 			})
 			return g
@@ -101,7 +101,7 @@ func FuzzSegment(f *testing.F) {
 		}
 		check(fill(1))
 		fill(2)
-		withWriter(t, v, func(w *writer) error { return w.merge(slices.Clone(w.segments)) })
+		withWriter(t, v, func(w *writer) error { return w.index.merge(slices.Clone(w.index.segments)) })
 		list := segments(t, v)
 		if len(list) != 1 {
 			t.Fatalf("after the merge there are the segments %v", list)
@@ -312,23 +312,23 @@ func TestLargeSegmentsAreMergedInPairs(t *testing.T) {
 	t.Parallel()
 	w := writer{}
 	for i := range int64(mergeCount) {
-		w.segments = append(w.segments, segment{id: i + 1, runs: 65_000 + i})
+		w.index.segments = append(w.index.segments, segment{id: i + 1, runs: 65_000 + i})
 	}
-	if got := w.mergeable(); len(got) != 2 || got[0].runs != 65_000 {
+	if got := w.index.mergeable(); len(got) != 2 || got[0].runs != 65_000 {
 		t.Errorf("mergeable() = %v, want the two smallest", got)
 	}
-	w.old = 1
-	if got := w.mergeable(); got != nil {
+	w.index.old = 1
+	if got := w.index.mergeable(); got != nil {
 		t.Errorf("mergeable() = %v, although one is being renewed", got)
 	}
-	w.old, w.segments = 0, w.segments[:mergeCount-1]
-	if got := w.mergeable(); got != nil {
-		t.Errorf("mergeable() = %v, want none of %d", got, len(w.segments))
+	w.index.old, w.index.segments = 0, w.index.segments[:mergeCount-1]
+	if got := w.index.mergeable(); got != nil {
+		t.Errorf("mergeable() = %v, want none of %d", got, len(w.index.segments))
 	}
 	for i := range int64(mergeCount) {
-		w.segments = append(w.segments, segment{id: i + 100, runs: 70_000})
+		w.index.segments = append(w.index.segments, segment{id: i + 100, runs: 70_000})
 	}
-	if got := w.mergeable(); got != nil {
+	if got := w.index.mergeable(); got != nil {
 		t.Errorf("mergeable() = %v, although all are large", got)
 	}
 }
@@ -382,8 +382,8 @@ func TestSegmentsAreRenewed(t *testing.T) {
 		t.Errorf("the segments have %d runs, and there are %d", runs, len(left))
 	}
 	withWriter(t, v, func(w *writer) error {
-		if w.old != 0 || w.outdated >= minOutdated {
-			t.Errorf("the state is %+v", w.indexState)
+		if w.index.old != 0 || w.index.outdated >= minOutdated {
+			t.Errorf("the state is %+v", w.index.indexState)
 		}
 		return nil
 	})
@@ -435,7 +435,7 @@ func TestFullDiskKeepsTheSearchIndex(t *testing.T) {
 	}
 	limit(1)
 	before := segments(t, v)
-	err := v.write(t.Context(), "test", func(w *writer) error { return w.merge(slices.Clone(w.segments)) })
+	err := v.write(t.Context(), "test", func(w *writer) error { return w.index.merge(slices.Clone(w.index.segments)) })
 	if got := segments(t, v); !errors.Is(err, ErrFull) || !slices.Equal(got, before) {
 		t.Errorf("merge = %v, the segments are %v, want ErrFull and %v", err, got, before)
 	}

@@ -8,9 +8,6 @@ import (
 	"io/fs"
 	"os"
 
-	"zombiezen.com/go/sqlite"
-	"zombiezen.com/go/sqlite/sqlitex"
-
 	"github.com/tideover/tideover/engine/internal/disk"
 	"github.com/tideover/tideover/engine/internal/sqlitefile"
 )
@@ -171,29 +168,4 @@ func (s *sumFile) store() error {
 	}
 	clear(s.dirty)
 	return s.file.Sync()
-}
-
-// checkpoint copies the write-ahead log to the file if it has many frames.
-func (w *writer) checkpoint() error {
-	frames, done := 0, 0
-	err := sqlitex.Execute(w.conn, "PRAGMA wal_checkpoint(NOOP)", &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
-		frames, done = s.ColumnInt(1), s.ColumnInt(2)
-		return nil
-	}})
-	if err != nil || frames-done < checkpointFrames {
-		return err
-	}
-	if err := w.sums.update(); err != nil {
-		return err
-	}
-	return sqlitex.Execute(w.conn, "PRAGMA wal_checkpoint(PASSIVE)", nil)
-}
-
-// close closes the connection, which is the last one: SQLite copies the write-ahead log to the file.
-func (w *writer) close() error {
-	err := w.sums.update()
-	if err != nil {
-		err = errors.Join(err, os.Remove(w.sums.path+sumSuffix)) // they are made anew
-	}
-	return errors.Join(err, w.sums.file.Close(), w.conn.Close())
 }

@@ -35,7 +35,7 @@ func (w *writer) putTags(place int64, r *Run) error {
 		keys = append(keys, tagKey(Tag(name, value)))
 	}
 	slices.Sort(keys)
-	stored, err := w.places("SELECT key FROM tags WHERE place=? ORDER BY key", place)
+	stored, err := queryPlaces(w.conn, "SELECT key FROM tags WHERE place=? ORDER BY key", place)
 	if err != nil || slices.Equal(stored, keys) {
 		return err
 	}

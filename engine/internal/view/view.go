@@ -110,7 +110,7 @@ func (v *View) load(c *sqlite.Conn) (*writer, error) {
 		return nil, err
 	}
 	v.names.reset() // a damaged file may have been read before this one
-	w := &writer{conn: c, names: &v.names, crowded: map[int64]bool{}}
+	w := &writer{conn: c, names: &v.names, index: indexer{conn: c, names: &v.names}, crowded: map[int64]bool{}}
 	if err := w.load(); err != nil {
 		return nil, err
 	}

@@ -2,11 +2,14 @@ package view
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
 	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 )
 
 // writer is the only connection that writes, with cached data of the file. Only the goroutine that
@@ -16,12 +19,8 @@ type writer struct {
 	names  *names
 	added  []int64 // numbers of the names that were added in this transaction
 	cursor uint64
-	indexState
-	sums      *sumFile
-	stored    indexState    // as the table meta has it
-	segments  []segment     // the slice is replaced when one is dropped
-	words     *collector    // words of the next segment; nil unless runs are being indexed
-	lastWords collectorSize // of the last segment
+	index  indexer
+	sums   *sumFile
 
 	// crowded has the homes (see place.go) of runs that are stored at another place. A run
 	// with such a home may be elsewhere too, so it must be looked up in the table "aside".
@@ -43,13 +42,13 @@ func (w *writer) load() error {
 		return err
 	}
 	w.cursor = uint64(cursor)
-	for key, value := range w.indexState.fields() {
+	for key, value := range w.index.indexState.fields() {
 		if *value, err = queryInt(w.conn, fmt.Sprintf("SELECT value FROM meta WHERE key=%d", key)); err != nil {
 			return err
 		}
 	}
-	w.stored = w.indexState
-	if w.segments, err = readSegments(w.conn); err != nil {
+	w.index.stored = w.index.indexState
+	if w.index.segments, err = readSegments(w.conn); err != nil {
 		return err
 	}
 	if err := each(w.conn, "SELECT id, text FROM names", func(s *sqlite.Stmt) error {
@@ -110,7 +109,7 @@ func (v *View) write(ctx context.Context, op string, f func(*writer) error) erro
 }
 
 func (w *writer) transact(f func(*writer) error) error {
-	cursor, segments := w.cursor, w.segments
+	cursor, segments := w.cursor, w.index.segments
 	w.added = w.added[:0]
 	err := exec(w.conn, "BEGIN IMMEDIATE")
 	if err == nil {
@@ -123,7 +122,7 @@ func (w *writer) transact(f func(*writer) error) error {
 		err = exec(w.conn, "COMMIT")
 	}
 	if err == nil {
-		w.stored = w.indexState
+		w.index.stored = w.index.indexState
 		return nil
 	}
 	// The transaction must be ended even if the context has ended.
@@ -133,15 +132,15 @@ func (w *writer) transact(f func(*writer) error) error {
 			err = fmt.Errorf("%w (and then: %w)", err, undo)
 		}
 	}
-	w.cursor, w.segments, w.indexState = cursor, segments, w.stored
+	w.cursor, w.index.segments, w.index.indexState = cursor, segments, w.index.stored
 	w.names.remove(w.added)
 	return err
 }
 
 // storeState writes the numbers of the indexState that have changed.
 func (w *writer) storeState() error {
-	stored := w.stored.fields()
-	for key, value := range w.indexState.fields() {
+	stored := w.index.stored.fields()
+	for key, value := range w.index.indexState.fields() {
 		if *value == *stored[key] {
 			continue
 		}
@@ -235,10 +234,10 @@ func (v *View) shrink(ctx context.Context) error {
 // how many it indexed: fewer than most means that none is left. It uses several short transactions.
 func (v *View) Index(ctx context.Context, most int) (done int, err error) {
 	return v.inSteps(ctx, "index", most, indexStep, func(w *writer, most int) (n int, more bool, err error) {
-		if list := w.mergeable(); list != nil {
-			return 0, true, w.merge(list)
+		if list := w.index.mergeable(); list != nil {
+			return 0, true, w.index.merge(list)
 		}
-		return w.index(most)
+		return w.index.extend(most)
 	})
 }
 
@@ -298,4 +297,29 @@ func (e *expiry) walk(w *writer, p pair, most int) (int, error) {
 		e.reached[p] = maxPlace
 	}
 	return len(ids), nil
+}
+
+// checkpoint copies the write-ahead log to the file if it has many frames.
+func (w *writer) checkpoint() error {
+	frames, done := 0, 0
+	err := sqlitex.Execute(w.conn, "PRAGMA wal_checkpoint(NOOP)", &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
+		frames, done = s.ColumnInt(1), s.ColumnInt(2)
+		return nil
+	}})
+	if err != nil || frames-done < checkpointFrames {
+		return err
+	}
+	if err := w.sums.update(); err != nil {
+		return err
+	}
+	return sqlitex.Execute(w.conn, "PRAGMA wal_checkpoint(PASSIVE)", nil)
+}
+
+// close closes the connection, which is the last one: SQLite copies the write-ahead log to the file.
+func (w *writer) close() error {
+	err := w.sums.update()
+	if err != nil {
+		err = errors.Join(err, os.Remove(w.sums.path+sumSuffix)) // they are made anew
+	}
+	return errors.Join(err, w.sums.file.Close(), w.conn.Close())
 }

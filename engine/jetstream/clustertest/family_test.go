@@ -72,12 +72,12 @@ func (w *witness) sure(ctx context.Context, key string) (string, error) {
 func (w *witness) family(f *engine.Flow, key string, member *engine.Workflow) (string, error) {
 	op := func(ctx context.Context) (string, error) { return w.sure(ctx, key) }
 	undo := func(ctx context.Context, _ *string) error { _, err := w.sure(ctx, key); return err }
-	opts := []engine.StepOption{engine.Policy(familyPolicy), engine.MaxLost(100)}
-	if _, err := engine.DoUndo(f, "r", op, undo, opts...); err != nil {
+	often := engine.Attempts(engine.Policy(familyPolicy), engine.MaxLost(100))
+	if _, err := engine.DoUndo(f, "r", op, undo, often); err != nil {
 		return "", err
 	}
 	_, err := engine.MapUndo(f, "s", []int{1, 2}, func(ctx context.Context, _ int) (string, error) { return op(ctx) },
-		func(ctx context.Context, _ int, v *string) error { return undo(ctx, v) }, opts...)
+		func(ctx context.Context, _ int, v *string) error { return undo(ctx, v) }, often)
 	if err != nil {
 		return "", err
 	}
@@ -86,7 +86,7 @@ func (w *witness) family(f *engine.Flow, key string, member *engine.Workflow) (s
 		if _, err := engine.Await[int](f, "go", nth); err != nil {
 			return "", err
 		}
-		if _, err := engine.Do(f, "b", op, append(opts, nth)...); err != nil {
+		if _, err := engine.Do(f, "b", op, often, nth); err != nil {
 			return "", err
 		}
 	}
@@ -107,7 +107,7 @@ func (w *witness) family(f *engine.Flow, key string, member *engine.Workflow) (s
 		_, err := engine.Child[string](f, "late", member, key+"/late")
 		return "", err
 	}
-	return engine.Do(f, "z", op, opts...)
+	return engine.Do(f, "z", op, often)
 }
 
 // member is the function of the children.

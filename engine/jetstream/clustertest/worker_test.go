@@ -160,20 +160,20 @@ func (w *witness) flow(f *engine.Flow, input string) (string, error) {
 	key := strings.TrimRight(input, "+")
 	n := len(input) - len(key)
 	do := func(ctx context.Context) (string, error) { return w.attempt(ctx, key) }
-	options := func(op string) []engine.StepOption {
-		return []engine.StepOption{engine.Policy(flowPolicies[op]), engine.MaxLost(100)}
+	attempts := func(op string) engine.AttemptOption {
+		return engine.Attempts(engine.Policy(flowPolicies[op]), engine.MaxLost(100))
 	}
-	if _, err := engine.Do(f, fmt.Sprint("a", n), do, options("a")...); err != nil {
+	if _, err := engine.Do(f, fmt.Sprint("a", n), do, attempts("a")); err != nil {
 		return "", err
 	}
 	each := func(ctx context.Context, _ int) (string, error) { return do(ctx) }
-	if _, err := engine.Map(f, fmt.Sprint("m", n), []int{1, 2, 3}, each, append(options("m"), engine.Parallel(2))...); err != nil {
+	if _, err := engine.Map(f, fmt.Sprint("m", n), []int{1, 2, 3}, each, attempts("m"), engine.Parallel(2)); err != nil {
 		return "", err
 	}
 	if err := engine.Sleep(f, fmt.Sprint("rest", n), flowSleep); err != nil {
 		return "", err
 	}
-	last, err := engine.Do(f, fmt.Sprint("z", n), do, options("z")...)
+	last, err := engine.Do(f, fmt.Sprint("z", n), do, attempts("z"))
 	if err != nil || n+1 == chainLength(key) {
 		return last, err
 	}

@@ -51,7 +51,7 @@ func (s *Store) JoinOlder(name string, format int) *Member {
 	m.format = format
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m.join()
+	s.add(m)
 	return m
 }
 
@@ -72,9 +72,8 @@ func (s *Store) newMember(name string) *Member {
 	return m
 }
 
-// join adds the process to the members, under a new id.
-func (m *Member) join() {
-	s := m.store
+// add adds a process to the members, under a new id.
+func (s *Store) add(m *Member) {
 	s.joined++
 	m.id, m.joined = fmt.Sprintf("%s-%d", m.name, s.joined), time.Now()
 	m.server = &server{member: m, answer: m.server.answer, left: make(chan struct{})}
@@ -191,7 +190,7 @@ func (m *Member) Close() error {
 	if m.cut {
 		return errCut
 	}
-	m.leave()
+	m.store.remove(m)
 	return nil
 }
 

@@ -104,7 +104,7 @@ func (m *Member) beginSilence() {
 		m.store.mu.Lock()
 		defer m.store.mu.Unlock()
 		if m.silent == begun {
-			m.leave()
+			m.store.remove(m)
 		}
 	})
 	m.silent = begun
@@ -123,7 +123,7 @@ func (m *Member) endSilence() {
 	m.silent.timer.Stop()
 	m.silent = nil
 	if !slices.Contains(m.store.members, m) {
-		m.join()
+		m.store.add(m)
 		return
 	}
 	m.store.assign()
@@ -142,7 +142,7 @@ func (m *Member) syncLeases() {
 	}
 }
 
-// end ends all leases for a process that has ended. For the store they go on until leave
+// end ends all leases for a process that has ended. For the store they go on until Store.remove
 // or free is called.
 func (m *Member) end() {
 	m.server.answer = nil
@@ -151,9 +151,8 @@ func (m *Member) end() {
 	}
 }
 
-// leave removes the member from the cluster and frees its shards.
-func (m *Member) leave() {
-	s := m.store
+// remove removes a member from the cluster and frees its shards.
+func (s *Store) remove(m *Member) {
 	s.members = slices.DeleteFunc(s.members, func(other *Member) bool { return other == m })
 	m.server.stop()
 	for l := range m.leases {

@@ -50,6 +50,8 @@ type router struct {
 	table  []route
 
 	runs      runsHandler
+	workflows workflowsHandler
+	schedules schedulesHandler
 	signals   signalsHandler
 	events    eventStream
 	sessions  sessionsHandler
@@ -65,7 +67,7 @@ func New(o Options) http.Handler {
 	c := o.Control
 	a := &router{
 		engine: c.Runs != nil, logger: cmp.Or(o.Logger, slog.Default()),
-		runs: runsHandler{c.Runs}, signals: signalsHandler{c.Runs, c.Callbacks}, providers: providersHandler{c.Providers, c.System}, requests: requestsHandler{c.Requests}, charts: chartsHandler{c.Charts, c.Runs}, system: systemHandler{c.System},
+		runs: runsHandler{c.Runs, c.Outputs}, workflows: workflowsHandler{c.Workflows}, schedules: schedulesHandler{c.Schedules}, signals: signalsHandler{c.Runs, c.Callbacks}, providers: providersHandler{c.Providers, c.System}, requests: requestsHandler{c.Requests}, charts: chartsHandler{c.Charts, c.Workflows}, system: systemHandler{c.System},
 		sessions: sessionsHandler{cmp.Or(c.Sessions, &control.Sessions{SessionManager: new(session.Manager)})}, // an empty manager has no sessions
 	}
 	if a.engine {
@@ -135,14 +137,14 @@ func (a *router) routes() []route {
 		{"GET", "status", get(a.system.system.Status)},
 		{"GET", "cluster", get(a.system.system.Cluster)},
 		{"GET", "doctor", get(a.system.doctor)},
-		{"GET", "workflows", a.runs.workflows},
-		{"POST", "workflows/{workflow}/pause", a.runs.changeWorkflow((*control.Runs).PauseWorkflow)},
-		{"POST", "workflows/{workflow}/resume", a.runs.changeWorkflow((*control.Runs).ResumeWorkflow)},
+		{"GET", "workflows", a.workflows.list},
+		{"POST", "workflows/{workflow}/pause", a.workflows.change((*control.Definitions).Pause)},
+		{"POST", "workflows/{workflow}/resume", a.workflows.change((*control.Definitions).Resume)},
 		{"GET", "charts", a.charts.show},
-		{"GET", "schedules", get(a.runs.schedules)},
-		{"POST", "schedules/{id}/pause", a.runs.changeSchedule((*control.Runs).PauseSchedule)},
-		{"POST", "schedules/{id}/resume", a.runs.changeSchedule((*control.Runs).ResumeSchedule)},
-		{"POST", "schedules/{id}/run", a.runs.runSchedule},
+		{"GET", "schedules", get(a.schedules.list)},
+		{"POST", "schedules/{id}/pause", a.schedules.change((*control.Schedules).Pause)},
+		{"POST", "schedules/{id}/resume", a.schedules.change((*control.Schedules).Resume)},
+		{"POST", "schedules/{id}/run", a.schedules.run},
 		{"GET", "dead", a.runs.dead},
 		{"GET", "events", a.events.events},
 		{"POST", "backup", a.system.backup},

@@ -11,8 +11,11 @@ import (
 	"github.com/tideover/tideover/engine"
 )
 
-// runsHandler handles requests about runs and workflows.
-type runsHandler struct{ runs *control.Runs }
+// runsHandler handles requests about runs.
+type runsHandler struct {
+	runs    *control.Runs
+	outputs *control.Outputs
+}
 
 // readStart decodes the body of a request to start a run.
 func readStart(o object) (st control.Start, err error) {
@@ -64,7 +67,7 @@ func (h runsHandler) output(r *request) (any, error) {
 	if q.err != nil {
 		return nil, q.err
 	}
-	o, err := h.runs.Output(r.Context(), find)
+	o, err := h.outputs.Get(r.Context(), find)
 	if err != nil || !download {
 		return o, err
 	}
@@ -192,70 +195,6 @@ func (h runsHandler) retryLatest(r *request) (any, error) {
 		return nil, err
 	}
 	return r.started(h.runs.RetryLatest(r.Context(), id, from, input, who))
-}
-
-func (h runsHandler) workflows(r *request) (any, error) {
-	q := r.query("internal")
-	internal := q.yes("internal", false)
-	if q.err != nil {
-		return nil, q.err
-	}
-	return h.runs.Workflows(r.Context(), internal)
-}
-
-// changeWorkflow returns the handler that calls do for a workflow, and answers with the workflow.
-func (h runsHandler) changeWorkflow(do func(runs *control.Runs, ctx context.Context, name, by string) (control.Workflow, error)) handler {
-	return func(r *request) (any, error) {
-		who, o, err := r.change()
-		if err == nil {
-			err = o.fields()
-		}
-		if err != nil {
-			return nil, err
-		}
-		return do(h.runs, r.Context(), r.values["workflow"], who)
-	}
-}
-
-func (h runsHandler) schedules(ctx context.Context) (any, error) {
-	list, err := h.runs.Schedules(ctx)
-	return map[string]any{"schedules": list}, err
-}
-
-// changeSchedule returns the handler that calls do for a schedule, and answers with the schedule.
-func (h runsHandler) changeSchedule(do func(runs *control.Runs, ctx context.Context, name, by string) error) handler {
-	return func(r *request) (any, error) {
-		who, err := h.readSchedule(r)
-		if err == nil {
-			err = do(h.runs, r.Context(), r.id, who)
-		}
-		if err != nil {
-			return nil, err
-		}
-		return h.runs.Schedule(r.Context(), r.id)
-	}
-}
-
-// runSchedule starts a run of a schedule.
-func (h runsHandler) runSchedule(r *request) (any, error) {
-	who, err := h.readSchedule(r)
-	if err != nil {
-		return nil, err
-	}
-	return r.started(h.runs.RunSchedule(r.Context(), r.id, who))
-}
-
-// readSchedule decodes the body of a request about a schedule, and returns the name of the sender. If
-// the schedule does not exist, it returns an error.
-func (h runsHandler) readSchedule(r *request) (who string, err error) {
-	who, o, err := r.change()
-	if err == nil {
-		err = o.fields()
-	}
-	if err == nil {
-		_, err = h.runs.Schedule(r.Context(), r.id)
-	}
-	return who, err
 }
 
 func (h runsHandler) dead(r *request) (any, error) {

@@ -28,7 +28,7 @@ func adviceLines(a *advise.Advice, s *screen) []string {
 	}
 	return slices.Concat(lines, perProcessLines(a.Policy, a.Breaker), []string{""}, outcomeTable(a.Outcomes).render(s), capacityLines(a.Outcomes),
 		[]string{
-			"", s.paint("2", fmt.Sprintf("The table is the final measurement: as long as %s of each scenario.", textfmt.Plural(a.Checked, "run"))),
+			"", s.paint("2", fmt.Sprintf("The table is the final measurement: at least as long as %s of each scenario.", textfmt.Plural(a.Checked, "run"))),
 			s.paint("2", fmt.Sprintf("The comparisons below are from the search: %s each, with other seeds. Compare only values in the same line.", textfmt.Plural(a.Seeds, "run"))),
 		},
 		sectionLines(s, "Why", reasonLines(a.Reasons)),
@@ -42,7 +42,11 @@ func adviceLines(a *advise.Advice, s *screen) []string {
 // adviceVerdict says whether the policy reaches the goal, and what is better with another policy.
 func adviceVerdict(a *advise.Advice) string {
 	text := "This policy reaches the goal"
-	if !a.Reached {
+	switch {
+	case a.Reached:
+	case len(a.Misses) > 0 && !slices.ContainsFunc(a.Misses, func(m advise.Miss) bool { return !m.Uncertain() }):
+		text = fmt.Sprintf("None of the %d policies that were tried reaches the goal for certain. This one may reach it", a.Tried)
+	default:
 		text = fmt.Sprintf("None of the %d policies that were tried reaches the goal. This one does the least harm", a.Tried)
 	}
 	for i, l := range a.Losses {
@@ -104,6 +108,9 @@ func describeMiss(m *advise.Miss) string {
 		return fmt.Sprintf("%s: goal is %s, got %s, but only %s of the calls succeed, and 99 %% must", m.Scenario, describeGoal(m), formatEstimate(m.Goal, m.Got), percent(m.Success))
 	case m.Got.N == 0:
 		return fmt.Sprintf("%s: goal is %s, but no call succeeds", m.Scenario, describeGoal(m))
+	}
+	if m.Uncertain() {
+		return text + "; a part of this interval misses the goal"
 	}
 	if off := m.Best - m.Got.Mean; m.Got.N > 0 && math.Abs(off) > math.Max(m.Got.Half, 1e-4) {
 		return text + fmt.Sprintf("; the best value of any policy is %s", formatMeasure(m.Goal, m.Best))

@@ -32,7 +32,7 @@ func TestAdviceSaysWhereItsValuesComeFrom(t *testing.T) {
 	text := strings.Join(lines, "\n")
 	for _, want := range []string{
 		"budget=refund(1,0.1,10)\nwith a circuit breaker (default settings)\nEach process has its own budget and its own breaker.\n",
-		"The table is the final measurement: as long as 40 runs of each scenario.\nThe comparisons below are from the search: 8 runs each, with other seeds.",
+		"The table is the final measurement: at least as long as 40 runs of each scenario.\nThe comparisons below are from the search: 8 runs each, with other seeds.",
 		"arbitrary: no difference with 2s or 4s; 5s is worse (outage recovery 3.5 s instead of at once)",
 		"    fixed(1s) attempts=2\n    outage: success 99 %, p99 2 s, load 1.50, recovery at once\n",
 		"success 99 %, without them 99 %",
@@ -72,5 +72,13 @@ func TestTheFirstLineSaysWhatTheGoalCosts(t *testing.T) {
 	a.Losses = nil
 	if got, want := adviceLines(a, new(screen))[0], "None of the 7 policies that were tried reaches the goal. This one does the least harm."; got != want {
 		t.Errorf("the first line is %q, want %q", got, want)
+	}
+	a.Misses = []advise.Miss{{Goal: "success", Scenario: "ordinary", Want: 0.999, Got: sim.Estimate{Mean: 0.99906, Half: 0.0002, N: 8}, Best: 0.99906}}
+	lines := adviceLines(a, new(screen))
+	if got, want := lines[0], "None of the 7 policies that were tried reaches the goal for certain. This one may reach it."; got != want {
+		t.Errorf("the first line is %q, want %q", got, want)
+	}
+	if text, want := strings.Join(lines, "\n"), "ordinary: goal is success of at least 99.9 %, got 99.906 % ±0.02; a part of this interval misses the goal"; !strings.Contains(text, want) {
+		t.Errorf("the advice is\n%s\nwant %q in it", text, want)
 	}
 }

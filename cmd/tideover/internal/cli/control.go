@@ -68,7 +68,7 @@ func newRetry(io Streams) *cobra.Command {
 		Short:             "Retry dead runs",
 		Long:              retryLong,
 		Example:           retryExample,
-		ValidArgsFunction: o.completeRuns("dead"),
+		ValidArgsFunction: completeRuns(&o.remote, "dead"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(cmd, args); err != nil {
 				return err
@@ -316,7 +316,7 @@ func newCancel(io Streams) *cobra.Command {
 		Short:             "Cancel runs",
 		Long:              cancelLong,
 		Example:           cancelExample,
-		ValidArgsFunction: o.completeRuns(unended...),
+		ValidArgsFunction: completeRuns(&o.remote, unended...),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := firstFilterFlag(cmd)
 			switch {
@@ -365,7 +365,7 @@ dead again then. A run undoes them itself when it fails or is canceled; this is 
 runs whose function has a bug, and panicked until its policy gave up.`,
 		Example:           "  tideover undo 01k9v3q0h2f8",
 		Args:              atLeastOne("run"),
-		ValidArgsFunction: o.completeRuns("dead"),
+		ValidArgsFunction: completeRuns(&o, "dead"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error { return o.changeEach(ctx, args, c.Undo) })
 		},
@@ -380,7 +380,7 @@ func newWake(io Streams) *cobra.Command {
 		Long:              "Ends the waits of runs, so that their next attempts start now. The number of attempts\nthat are left does not change.",
 		Example:           "  tideover wake 01k9v3q0h2f8",
 		Args:              atLeastOne("run"),
-		ValidArgsFunction: o.completeRuns("waiting", "scheduled"),
+		ValidArgsFunction: completeRuns(&o, "waiting", "scheduled"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error { return o.changeEach(ctx, args, c.Wake) })
 		},

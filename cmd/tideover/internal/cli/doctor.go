@@ -65,11 +65,11 @@ func newDoctor(io Streams) *cobra.Command {
 				return errors.New("--server can't be used with flags of the configuration: the server has its own; leave out one of them")
 			}
 			if r.server != "" || os.Getenv(client.ServerVar) != "" && !own {
-				return coded(r.withClient(cmd, r.checkServer))
+				return coded(r.withClient(cmd, func(ctx context.Context, c *client.Client) error { return checkServer(ctx, c, &r.resultPrinter) }))
 			}
 			ctx, stop := contextUntilSignal(cmd.Context())
 			defer stop()
-			return coded(r.checkLocally(ctx, &f, deep))
+			return coded(checkLocally(ctx, &f, deep, &r.resultPrinter))
 		},
 	}
 	f.add(cmd)
@@ -81,17 +81,17 @@ func newDoctor(io Streams) *cobra.Command {
 }
 
 // checkServer lets a server check itself and prints the result.
-func (r *remote) checkServer(ctx context.Context, c *client.Client) error {
+func checkServer(ctx context.Context, c *client.Client, r *resultPrinter) error {
 	d, err := c.Doctor(ctx)
 	if err != nil {
 		return err
 	}
 	d.Engine += " (checked by the server at " + c.Where() + ")"
-	return r.printDiagnosis(d)
+	return printDiagnosis(r, d)
 }
 
 // checkLocally runs the checks in this process, with the configuration that the flags select.
-func (r *remote) checkLocally(ctx context.Context, f *configFlags, deep bool) error {
+func checkLocally(ctx context.Context, f *configFlags, deep bool, r *resultPrinter) error {
 	redactor := new(secret.Redactor)
 	src, err := f.source(redactor)
 	if err != nil {
@@ -113,12 +113,12 @@ func (r *remote) checkLocally(ctx context.Context, f *configFlags, deep bool) er
 			Do: "name the file with --config, or the server with --server",
 		})
 	}
-	return r.printDiagnosis(d)
+	return printDiagnosis(r, d)
 }
 
 // printDiagnosis prints the findings. It returns an exit error if a finding has the severity weak
 // or broken.
-func (r *remote) printDiagnosis(d control.Diagnosis) error {
+func printDiagnosis(r *resultPrinter, d control.Diagnosis) error {
 	err := r.printRendered(d, func(s *screen) []string { return renderDiagnosis(d, s) })
 	if err == nil && doctor.Weakens(d.Findings) {
 		return exitError{Code: codeWeak}

@@ -117,6 +117,11 @@ func (x *execution) run(ctx context.Context) error {
 	if f == nil {
 		return nil
 	}
+	return x.outcome(f)
+}
+
+// outcome returns the error of a failed attempt, which decides what follows.
+func (x *execution) outcome(f *failure) error {
 	if err := x.sup.Replayable(); f.final == "" && err != nil && x.mayRetry() {
 		f.final = fmt.Sprintf("standard input could not be stored: %v", err)
 		if errors.Is(err, process.ErrInputTooLong) {
@@ -126,7 +131,7 @@ func (x *execution) run(ctx context.Context) error {
 	switch {
 	case f.final != "":
 		return retry.Permanent(f)
-	case x.throttleOn.Has(r.Code):
+	case x.throttleOn.Has(f.Code):
 		return retry.Throttled(f)
 	}
 	return f
@@ -276,20 +281,30 @@ func (x *execution) classify(r process.Result, unread bool) *failure {
 		return nil
 	case r.Code == 0:
 		f.text += ", but no line of its output matched --until-output"
-	case x.terminalSignal(r) == syscall.SIGHUP:
-		f.final = "the terminal was closed"
-	case x.terminalSignal(r) != 0:
-		f.final = "it was interrupted"
-	case unread || x.sup.ReaderGone():
-		f.final = "the reader of its output is gone"
-	case x.stopOn.Has(r.Code):
-		f.final = "--stop-on contains the exit code"
-	case x.retryOn.Given() && !x.retryOn.Has(r.Code):
-		f.final = "--retry-on does not contain the exit code"
-	case x.retryStderr.Regexp != nil && !r.MatchedStderr:
-		f.final = "no line of its stderr matched --retry-stderr"
+	default:
+		f.final = x.whyFinal(r, unread)
 	}
 	return f
+}
+
+// whyFinal returns why no retry follows a command that has ended with an exit code above 0; "" if
+// one may follow.
+func (x *execution) whyFinal(r process.Result, unread bool) string {
+	switch {
+	case x.terminalSignal(r) == syscall.SIGHUP:
+		return "the terminal was closed"
+	case x.terminalSignal(r) != 0:
+		return "it was interrupted"
+	case unread || x.sup.ReaderGone():
+		return "the reader of its output is gone"
+	case x.stopOn.Has(r.Code):
+		return "--stop-on contains the exit code"
+	case x.retryOn.Given() && !x.retryOn.Has(r.Code):
+		return "--retry-on does not contain the exit code"
+	case x.retryStderr.Regexp != nil && !r.MatchedStderr:
+		return "no line of its stderr matched --retry-stderr"
+	}
+	return ""
 }
 
 // terminalSignal returns the signal that the user sent to the command from the terminal; 0 if there

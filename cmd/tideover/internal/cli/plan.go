@@ -139,11 +139,8 @@ func (o *planOptions) check(cmd *cobra.Command, args []string) error {
 	if _, preset := retry.Preset(o.svg); preset && len(args) == 0 {
 		return fmt.Errorf("--svg: %q is a policy, not a file: write --svg plan.svg %s", o.svg, o.svg)
 	}
-	if o.json && o.svg == "-" {
-		return errors.New("--json and --svg - both write to standard output: give --svg a file")
-	}
-	if o.ascii && (o.json || o.svg == "-") {
-		return errors.New("--ascii has no effect: no table is printed")
+	if err := checkFormats(o.json, o.ascii, o.svg); err != nil {
+		return err
 	}
 	if o.log && o.json && o.svg == "" {
 		return errors.New("--log has no effect: --json contains no chart")
@@ -155,6 +152,17 @@ func (o *planOptions) check(cmd *cobra.Command, args []string) error {
 		if given(name) {
 			return fmt.Errorf("--%s needs a policy, such as tideover plan http", name)
 		}
+	}
+	return nil
+}
+
+// checkFormats returns an error if two of the flags --json, --ascii and --svg contradict each other.
+func checkFormats(json, ascii bool, svg string) error {
+	if json && svg == "-" {
+		return errors.New("--json and --svg - both write to standard output: give --svg a file")
+	}
+	if ascii && (json || svg == "-") {
+		return errors.New("--ascii has no effect: no table is printed")
 	}
 	return nil
 }

@@ -146,7 +146,7 @@ func newProviderVerb(io Streams, action, short, long string) *cobra.Command {
 
 // completeNames completes the name of a provider.
 func (o *providersOptions) completeNames(_ *cobra.Command, _ []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return o.completeFromServer(func(ctx context.Context, c *client.Client) (names []cobra.Completion) {
+	return completeFromServer(&o.remote, func(ctx context.Context, c *client.Client) (names []cobra.Completion) {
 		all, _ := c.Providers(ctx)
 		for _, st := range all.Providers {
 			if strings.HasPrefix(st.Name, prefix) {

@@ -3,14 +3,10 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -64,30 +60,7 @@ func exitHelp(places string, codes ...string) string {
 	return places + "\n\nExit codes:\n" + strings.Join(append([]string{"  0      success"}, codes...), "\n")
 }
 
-// codedError ends the program with an exit code and a message. The message does not point to the
-// help, because the command line was correct.
-type codedError struct {
-	err  error
-	code int
-}
-
-// Error returns the message. That of a server's error lists the runs that match an ambiguous name.
-func (e *codedError) Error() string {
-	p, ok := errors.AsType[*control.Error](e.err)
-	if !ok {
-		return e.err.Error()
-	}
-	text := visible(p.Error())
-	for _, id := range p.Candidates {
-		text += "\n  " + visible(id)
-	}
-	return text
-}
-
-func (e *codedError) Unwrap() error { return e.err }
-
-// remote holds the flags of the commands that connect to a server. Several commands define methods
-// of remote, each in its own file.
+// remote holds the flags of the commands that connect to a server.
 type remote struct {
 	resultPrinter
 	server string
@@ -105,7 +78,7 @@ func (r *remote) command(cmd *cobra.Command, help string) *cobra.Command {
 	f.StringVarP(&r.config, "config", "c", "", "the configuration `file` of the server, which contains its address")
 	f.BoolVarP(&r.json, "json", "j", false, "print JSON")
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
-	r.completeFlags(cmd)
+	completeFlags(r, cmd)
 	if cmd.ValidArgsFunction == nil {
 		cmd.Args, cmd.ValidArgsFunction = noArguments, cobra.NoFileCompletions
 	}
@@ -214,31 +187,6 @@ func (e *unlocatedError) Error() string {
 
 func (e *unlocatedError) Unwrap() error { return e.err }
 
-// interruptedError is the cause of a context that ended because of a signal.
-type interruptedError struct{ signal syscall.Signal } //nolint:errname // not a failure
-
-func (t *interruptedError) Error() string { return "ended by a signal" }
-
-// contextUntilSignal returns a context that ends with the first SIGINT or SIGTERM. A second one
-// ends the process.
-func contextUntilSignal(parent context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(parent)
-	signals, done := make(chan os.Signal, 1), make(chan struct{})
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
-	go func() {
-		defer close(done)
-		select {
-		case s := <-signals:
-			signal.Stop(signals)
-			sig, _ := s.(syscall.Signal)
-			cancel(&interruptedError{sig})
-		case <-ctx.Done():
-			signal.Stop(signals)
-		}
-	}()
-	return ctx, func() { cancel(nil); <-done }
-}
-
 // withClient connects to the server and calls do.
 func (r *remote) withClient(cmd *cobra.Command, do func(ctx context.Context, c *client.Client) error) error {
 	c, err := r.dial()
@@ -262,82 +210,4 @@ func query[T any](
 			return printFetched(&r.resultPrinter, v, err, render)
 		})
 	}
-}
-
-// resultPrinter prints the result of a command.
-type resultPrinter struct {
-	io   Streams
-	json bool // --json is given
-}
-
-// printRendered prints a value: with --json as a line of JSON, otherwise the lines that render returns.
-func (p *resultPrinter) printRendered(v any, render func(*screen) []string) error {
-	if p.json {
-		return p.printJSON(v)
-	}
-	s := screenOf(p.io.Out)
-	_, err := p.io.Out.WriteString(strings.Join(render(&s), "\n") + "\n")
-	return err
-}
-
-// printFetched prints a value like printRendered. If err is not nil, it prints nothing and returns
-// err.
-func printFetched[T any](p *resultPrinter, v T, err error, render func(T, *screen) []string) error {
-	if err != nil {
-		return err
-	}
-	return p.printRendered(v, func(s *screen) []string { return render(v, s) })
-}
-
-// printJSONOrLine prints a value: with --json as a line of JSON, otherwise as a line of text.
-func (p *resultPrinter) printJSONOrLine(v any, format string, args ...any) error {
-	if p.json {
-		return p.printJSON(v)
-	}
-	return p.printLine(format, args...)
-}
-
-// printJSON prints a value as a line of JSON.
-func (p *resultPrinter) printJSON(v any) error { return writeJSON(p.io.Out, v) }
-
-// writeJSON writes a value as a line of JSON.
-func writeJSON(w io.Writer, v any) error {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(append(visibleJSON(text), '\n'))
-	return err
-}
-
-// printLine prints a line to standard output, with control characters made visible.
-func (p *resultPrinter) printLine(format string, args ...any) error {
-	_, err := fmt.Fprintln(p.io.Out, visible(fmt.Sprintf(format, args...)))
-	return err
-}
-
-// warnSilentShards warns that the list lacks the runs of shards that did not answer. It prints
-// nothing if shards is empty.
-func (p *resultPrinter) warnSilentShards(shards []int) {
-	if text := control.Silent(shards); text != "" {
-		p.warn("%s", text)
-	}
-}
-
-// warnLines is warn for a text of several lines, such as an error with an excerpt of a file.
-func (p *resultPrinter) warnLines(text string) {
-	if p.json {
-		p.warn("%s", text)
-		return
-	}
-	fmt.Fprintf(p.io.Err, "tideover: warning: %s\n", visibleLines(text))
-}
-
-// warn prints a line to standard error: with --json as {"warning": {"message": "…"}}.
-func (p *resultPrinter) warn(format string, args ...any) {
-	if p.json {
-		_ = writeJSON(p.io.Err, map[string]any{"warning": map[string]string{"message": fmt.Sprintf(format, args...)}})
-		return
-	}
-	fmt.Fprintf(p.io.Err, "tideover: %s\n", visible(fmt.Sprintf(format, args...)))
 }

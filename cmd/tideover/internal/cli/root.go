@@ -2,43 +2,10 @@ package cli
 
 import (
 	"errors"
-	"fmt"
-	"os"
 	"slices"
-	"syscall"
 
 	"github.com/spf13/cobra"
-
-	"github.com/tideover/tideover/cmd/tideover/internal/process"
 )
-
-// Streams are the standard streams. They are files, because commands that tideover runs inherit
-// them.
-type Streams struct {
-	In, Out, Err *os.File
-}
-
-// codeOwn is the exit code for tideover's own errors, as opposed to those of a command that it ran.
-const codeOwn = 125
-
-// Exit is how the process ends: with an exit code, or by a signal.
-type Exit struct {
-	Code   int
-	Signal syscall.Signal // signal to die of; 0 means to exit with Code
-}
-
-// Now ends the process.
-func (e Exit) Now() {
-	if e.Signal != 0 {
-		process.Die(e.Signal)
-	}
-	os.Exit(e.Code)
-}
-
-// exitError is an [Exit] that a command returns as its error. Run prints no message for it.
-type exitError Exit
-
-func (e exitError) Error() string { return fmt.Sprintf("exit code %d", e.Code) }
 
 // Run executes the command line args and returns how the process must end.
 func Run(args []string, io Streams) Exit {

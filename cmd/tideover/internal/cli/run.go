@@ -76,7 +76,7 @@ func newRun(io Streams) *cobra.Command {
 		Long:              runLong,
 		Example:           runExample,
 		Args:              exactlyOne("workflow"),
-		ValidArgsFunction: single(o.completeWorkflows),
+		ValidArgsFunction: single(completeWorkflows(&o.remote)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			start, err := o.start(args[0])
 			if err != nil {

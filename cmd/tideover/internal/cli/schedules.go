@@ -48,7 +48,7 @@ func newSchedulesPause(io Streams) *cobra.Command {
 server. Runs that it has started continue. To pause a paused schedule changes nothing.`,
 		Example:           "  tideover schedules pause nightly",
 		Args:              exactlyOne("schedule"),
-		ValidArgsFunction: single(o.completeSchedules),
+		ValidArgsFunction: single(completeSchedules(&o)),
 		RunE: query(&o, func(ctx context.Context, c *client.Client, args []string) (engine.Schedule, error) {
 			return c.PauseSchedule(ctx, args[0])
 		}, renderSchedule),
@@ -64,7 +64,7 @@ func newSchedulesResume(io Streams) *cobra.Command {
 missed while it was paused are not made up for.`,
 		Example:           "  tideover schedules resume nightly",
 		Args:              exactlyOne("schedule"),
-		ValidArgsFunction: single(o.completeSchedules),
+		ValidArgsFunction: single(completeSchedules(&o)),
 		RunE: query(&o, func(ctx context.Context, c *client.Client, args []string) (engine.Schedule, error) {
 			return c.ResumeSchedule(ctx, args[0])
 		}, renderSchedule),
@@ -81,7 +81,7 @@ the id of the run. The next start of the schedule does not change, and a paused
 schedule stays paused.`,
 		Example:           "  tideover schedules run nightly",
 		Args:              exactlyOne("schedule"),
-		ValidArgsFunction: single(o.completeSchedules),
+		ValidArgsFunction: single(completeSchedules(&o)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error {
 				return o.printNewRun(c.RunSchedule(ctx, args[0]))

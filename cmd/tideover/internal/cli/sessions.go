@@ -15,8 +15,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 )
 
-// sessionsOptions holds the flags that all commands about sessions have. Several commands define
-// methods of sessionsOptions, each in its own file.
+// sessionsOptions holds the flags that all commands about sessions have.
 type sessionsOptions struct {
 	remote
 	timeout duration // how long to wait for the answer of the server and of each watch

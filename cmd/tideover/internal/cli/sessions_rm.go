@@ -27,7 +27,7 @@ func newSessionsRemove(io Streams) *cobra.Command {
 		Args:    exactlyOne("session"), ValidArgsFunction: completeUnwatched,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.withHosts(cmd, func(ctx context.Context, hosts []*sessionHost) error {
-				return o.remove(ctx, hosts, args[0], yes)
+				return removeSession(ctx, o, hosts, args[0], yes)
 			})
 		},
 	}
@@ -46,7 +46,7 @@ func completeUnwatched(_ *cobra.Command, args []string, _ string) (names []cobra
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-func (o *sessionsOptions) remove(ctx context.Context, hosts []*sessionHost, name string, yes bool) error {
+func removeSession(ctx context.Context, o *sessionsOptions, hosts []*sessionHost, name string, yes bool) error {
 	all, unwatched, _, err := o.allSessions(ctx, hosts)
 	if err != nil {
 		return err

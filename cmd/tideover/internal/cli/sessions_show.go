@@ -32,14 +32,16 @@ func newSessionsShow(io Streams) *cobra.Command {
 			if lines < 0 {
 				return fmt.Errorf("--lines: %d is negative", lines)
 			}
-			return o.withHosts(cmd, func(ctx context.Context, hosts []*sessionHost) error { return o.show(ctx, hosts, args[0], lines) })
+			return o.withHosts(cmd, func(ctx context.Context, hosts []*sessionHost) error {
+				return showSession(ctx, o, hosts, args[0], lines)
+			})
 		},
 	}
 	cmd.Flags().IntVarP(&lines, "lines", "n", 10, "show at most `N` of the last lines of its output")
 	return o.command(cmd)
 }
 
-func (o *sessionsOptions) show(ctx context.Context, hosts []*sessionHost, name string, lines int) error {
+func showSession(ctx context.Context, o *sessionsOptions, hosts []*sessionHost, name string, lines int) error {
 	p, err := o.findRunningHost(ctx, hosts, name)
 	if err != nil {
 		if st, ok := o.unwatchedByName(ctx, name); ok && o.server == "" {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/client"
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
@@ -72,23 +73,20 @@ func newShow(io Streams) *cobra.Command {
 			}
 			return exactlyOne("run")(cmd, args)
 		},
-		ValidArgsFunction: single(o.completeRuns()),
+		ValidArgsFunction: single(completeRuns(&o)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch flags := cmd.Flags(); {
 			case showsOutput && showsHistory:
 				return errors.New("--output and --history: give one of them")
-			case showsOutput && flags.Changed("attempt") && which.Attempt < 1:
-				return fmt.Errorf("--attempt: %d is not the number of an attempt: want 1 or more", which.Attempt)
-			case showsOutput && flags.Changed("operation") && which.Operation < 1:
-				return fmt.Errorf("--operation: %d is not the number of an operation: want 1 or more", which.Operation)
-			case showsOutput && which.Operation > 0 && which.Step == "":
-				return errors.New("--operation needs --step")
 			case showsOutput:
+				if err := checkOutputQuery(flags, &which); err != nil {
+					return err
+				}
 				return showOutput(cmd, args)
 			case flags.Changed("step") || flags.Changed("operation") || flags.Changed("attempt"):
 				return errors.New("--step, --operation and --attempt need --output")
 			case showsHistory:
-				return o.printHistories(cmd, args)
+				return printHistories(&o, cmd, args)
 			}
 			return show(cmd, args)
 		},
@@ -101,8 +99,21 @@ func newShow(io Streams) *cobra.Command {
 	return o.command(cmd, serverHelp(exitUnknownRun))
 }
 
+// checkOutputQuery returns an error for flags that select no output.
+func checkOutputQuery(flags *pflag.FlagSet, q *control.OutputQuery) error {
+	switch {
+	case flags.Changed("attempt") && q.Attempt < 1:
+		return fmt.Errorf("--attempt: %d is not the number of an attempt: want 1 or more", q.Attempt)
+	case flags.Changed("operation") && q.Operation < 1:
+		return fmt.Errorf("--operation: %d is not the number of an operation: want 1 or more", q.Operation)
+	case q.Operation > 0 && q.Step == "":
+		return errors.New("--operation needs --step")
+	}
+	return nil
+}
+
 // printHistories prints the histories of runs, each as a line of JSON.
-func (r *remote) printHistories(cmd *cobra.Command, runs []string) error {
+func printHistories(r *remote, cmd *cobra.Command, runs []string) error {
 	return r.withClient(cmd, func(ctx context.Context, c *client.Client) error {
 		for _, run := range runs {
 			h, err := c.History(ctx, run)
@@ -170,11 +181,16 @@ func outputLines(text string) []string {
 type details struct {
 	*screen
 	lines []string
-	info  *engine.Info // nil unless a run is described
+}
+
+// runDetails builds the text that describes a run.
+type runDetails struct {
+	details
+	info *engine.Info
 }
 
 func renderShow(info *engine.Info, s *screen) []string {
-	p := &details{screen: s, info: info}
+	p := &runDetails{details{screen: s}, info}
 	p.head()
 	p.questions()
 	if function, ops, steps := control.Operations(info); function != nil {
@@ -214,7 +230,7 @@ func (p *details) moment(t *time.Time) string {
 	}
 }
 
-func (p *details) head() {
+func (p *runDetails) head() {
 	i := p.info
 	p.line("%s  %s  %s", p.paint("1", visible(i.ID)), visible(i.Workflow), p.paint(stateColours[i.State], visible(i.State)))
 	p.field("key", i.Key)
@@ -246,7 +262,7 @@ func (p *details) head() {
 	p.field("parent", i.Parent)
 }
 
-func (p *details) step(s *engine.StepInfo) {
+func (p *runDetails) step(s *engine.StepInfo) {
 	p.line("\n%s  %s  %s", p.paint("1", visible(s.Name)), p.paint(stateColours[s.Status], visible(s.Status)), p.paint("2", visible(s.Policy)))
 	if len(s.Needs) > 0 {
 		p.line("  after %s", visible(strings.Join(s.Needs, ", ")))
@@ -261,6 +277,9 @@ func (p *details) step(s *engine.StepInfo) {
 	if s.Quarantine != "" {
 		p.line("  %s", p.paint("35", fmt.Sprintf("quarantine: %s (lost %d, max-lost %d)", visible(s.Quarantine), s.Lost, s.MaxLost)))
 	}
+	if s.Held != nil && s.Quarantine == "" {
+		p.line("  %s", p.paint("35", fmt.Sprintf("due since %s, and waits: %s", p.moment(&s.Held.Since), visible(s.Held.String()))))
+	}
 	if s.Next != nil && s.Next.After(p.now) && len(s.Attempts) == 0 {
 		p.line("  starts %s", p.moment(s.Next))
 	}
@@ -273,13 +292,13 @@ func (p *details) step(s *engine.StepInfo) {
 }
 
 // omitted adds a line that says how many attempts are missing at this point of the history.
-func (p *details) omitted(n int) {
+func (p *runDetails) omitted(n int) {
 	if n > 0 {
 		p.line("  … %s not stored: of a long history, only the beginning and the end are kept", textfmt.Plural(n, "attempt"))
 	}
 }
 
-func (p *details) attempt(a *engine.AttemptInfo) {
+func (p *runDetails) attempt(a *engine.AttemptInfo) {
 	took := " for " + textfmt.CoarseDuration(max(p.now.Sub(a.Started), 0))
 	if a.Ended != nil {
 		took = " after " + textfmt.CoarseDuration(a.Ended.Sub(a.Started))
@@ -298,7 +317,7 @@ func (p *details) attempt(a *engine.AttemptInfo) {
 }
 
 // wait describes the wait w after the attempt a: how long, until when, and who set it.
-func (p *details) wait(a *engine.AttemptInfo, w *engine.WaitInfo) string {
+func (p *runDetails) wait(a *engine.AttemptInfo, w *engine.WaitInfo) string {
 	by := ", set by the " + visible(w.By)
 	if w.By == "human" {
 		by = ", set by an operator"
@@ -318,7 +337,7 @@ func (p *details) wait(a *engine.AttemptInfo, w *engine.WaitInfo) string {
 }
 
 // clock formats a time of day, with the date if it is not the day on which the run was started.
-func (p *details) clock(t time.Time) string {
+func (p *runDetails) clock(t time.Time) string {
 	t, start := t.In(p.zone), p.info.Created.In(p.zone)
 	if t.YearDay() != start.YearDay() || t.Year() != start.Year() {
 		return t.Format("2006-01-02 15:04:05.000")
@@ -327,7 +346,7 @@ func (p *details) clock(t time.Time) string {
 }
 
 // notes adds a section with the events of the run as a whole, except its start.
-func (p *details) notes() {
+func (p *runDetails) notes() {
 	notes := slices.DeleteFunc(slices.Clone(p.info.Notes), func(n engine.Note) bool { return n.What == "started" })
 	if len(notes) == 0 {
 		return

@@ -15,7 +15,7 @@ const shownItems = 5
 
 // flow adds the function of a run whose workflow is code, and its operations. The function of a
 // workflow of the file is left out: it has only the steps, which are nil for other workflows.
-func (p *details) flow(function *engine.StepInfo, ops []control.Operation, steps []control.FileStep) {
+func (p *runDetails) flow(function *engine.StepInfo, ops []control.Operation, steps []control.FileStep) {
 	counts := p.info.Operations
 	if steps != nil {
 		p.line("\n%s  %s", p.paint("1", "steps"), control.StepCountsText(steps))
@@ -36,7 +36,7 @@ func (p *details) flow(function *engine.StepInfo, ops []control.Operation, steps
 
 // withoutSuspensions returns the function without the calls that ended because it waits for
 // operations. Such calls are normal, so a line only counts them.
-func (p *details) withoutSuspensions(function *engine.StepInfo) *engine.StepInfo {
+func (p *runDetails) withoutSuspensions(function *engine.StepInfo) *engine.StepInfo {
 	f := *function
 	f.Attempts = nil
 	for _, a := range function.Attempts {
@@ -50,7 +50,7 @@ func (p *details) withoutSuspensions(function *engine.StepInfo) *engine.StepInfo
 }
 
 // operation adds an operation, and the items of a map.
-func (p *details) operation(o *control.Operation, indent string) {
+func (p *runDetails) operation(o *control.Operation, indent string) {
 	text := indent + p.paint("1", visible(o.Label))
 	if o.Item != "" {
 		text += " (" + visible(firstLine(o.Item)) + ")"
@@ -80,7 +80,7 @@ func (p *details) indented(indent string, add func()) {
 }
 
 // result describes when an operation was called, how long it took, and what it returned.
-func (p *details) result(o *control.Operation) string {
+func (p *runDetails) result(o *control.Operation) string {
 	if o.StepInfo.Items != nil {
 		return "  " + control.CountsText(o.StepInfo.Items, "item")
 	}
@@ -102,24 +102,29 @@ func (p *details) result(o *control.Operation) string {
 	if o.Child != "" {
 		b.WriteString("  run " + visible(o.Child))
 	}
-	switch answer := answerLine(o.StepInfo); {
-	case answer != "":
-		b.WriteString("  " + answer)
-	case o.Error != "":
-		b.WriteString(": " + visible(textfmt.ClipWithin(firstLine(o.Error), 200, "…")))
-		if o.Code != "" {
-			b.WriteString(" (" + visible(o.Code) + ")")
-		}
-	case o.OutputSize > 0:
-		b.WriteString("  returned " + strconv.Itoa(o.OutputSize) + " bytes, which are not shown")
-	case len(o.Output) > 0 && o.Kind != "undo": // its result is null
-		b.WriteString("  returned " + visible(textfmt.ClipWithin(string(o.Output), 100, "…")))
-	}
+	b.WriteString(returned(o))
 	return b.String()
 }
 
+// returned describes what an operation returned: an answer, an error or its output; "" for nothing.
+func returned(o *control.Operation) string {
+	switch answer := answerLine(o.StepInfo); {
+	case answer != "":
+		return "  " + answer
+	case o.Error != "" && o.Code != "":
+		return ": " + visible(textfmt.ClipWithin(firstLine(o.Error), 200, "…")) + " (" + visible(o.Code) + ")"
+	case o.Error != "":
+		return ": " + visible(textfmt.ClipWithin(firstLine(o.Error), 200, "…"))
+	case o.OutputSize > 0:
+		return "  returned " + strconv.Itoa(o.OutputSize) + " bytes, which are not shown"
+	case len(o.Output) > 0 && o.Kind != "undo": // its result is null
+		return "  returned " + visible(textfmt.ClipWithin(string(o.Output), 100, "…"))
+	}
+	return ""
+}
+
 // items adds the items of a map: all that failed or have not ended, and a few of the others.
-func (p *details) items(o *control.Operation, indent string) {
+func (p *runDetails) items(o *control.Operation, indent string) {
 	shown, left := 0, 0
 	for k := range o.Items {
 		item := &o.Items[k]

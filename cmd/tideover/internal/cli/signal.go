@@ -42,7 +42,7 @@ func newSignal(io Streams) *cobra.Command {
 		Short:             "Send a signal to a run",
 		Long:              signalLong,
 		Example:           signalExample,
-		ValidArgsFunction: single(o.completeRuns("waiting", "running")),
+		ValidArgsFunction: single(completeRuns(&o.remote, "waiting", "running")),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(args); err != nil {
 				return err
@@ -129,7 +129,7 @@ func newCallback(io Streams) *cobra.Command {
 		Long:              callbackLong,
 		Example:           callbackExample,
 		Args:              runAnd("name of a signal", 2, 2),
-		ValidArgsFunction: single(o.completeRuns("waiting", "running")),
+		ValidArgsFunction: single(completeRuns(&o, "waiting", "running")),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if expires <= 0 || time.Duration(expires) > control.MaxExpiry {
 				return fmt.Errorf("--expires: %v is not above 0 and at most 30d", time.Duration(expires))
@@ -222,7 +222,7 @@ func newAnswer(io Streams) *cobra.Command {
 // answerCommand completes a command that answers a question. parse returns the question, which may be
 // empty, and the choice.
 func (o *answerOptions) answerCommand(cmd *cobra.Command, parse func(args []string) (question, choice string)) *cobra.Command {
-	cmd.ValidArgsFunction = single(o.completeAsking)
+	cmd.ValidArgsFunction = single(completeAsking(&o.remote))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		question, choice := parse(args)
 		return o.withClient(cmd, func(ctx context.Context, c *client.Client) error {
@@ -253,20 +253,22 @@ func (o *answerOptions) answer(ctx context.Context, c *client.Client, run, quest
 }
 
 // completeAsking completes the ids of runs that ask a question.
-func (r *remote) completeAsking(_ *cobra.Command, _ []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return r.completeFromServer(func(ctx context.Context, c *client.Client) (list []cobra.Completion) {
-		page, _ := c.List(ctx, control.Filter{Asking: true, Limit: 100})
-		for _, run := range page.Runs {
-			if strings.HasPrefix(run.ID, prefix) {
-				list = append(list, cobra.CompletionWithDesc(run.ID, visible(run.Workflow)))
+func completeAsking(r *remote) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return completeFromServer(r, func(ctx context.Context, c *client.Client) (list []cobra.Completion) {
+			page, _ := c.List(ctx, control.Filter{Asking: true, Limit: 100})
+			for _, run := range page.Runs {
+				if strings.HasPrefix(run.ID, prefix) {
+					list = append(list, cobra.CompletionWithDesc(run.ID, visible(run.Workflow)))
+				}
 			}
-		}
-		return list
-	})
+			return list
+		})
+	}
 }
 
 // questions adds the open questions of a run, and the commands to answer them.
-func (p *details) questions() {
+func (p *runDetails) questions() {
 	open := control.Questions(p.info)
 	for _, s := range open {
 		q := s.Question

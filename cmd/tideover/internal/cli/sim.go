@@ -164,21 +164,15 @@ func (o *simOptions) check(cmd *cobra.Command, args []string) error {
 		return fmt.Errorf("--%w", err)
 	}
 	for _, name := range []string{"svg", "html"} {
-		file := cmd.Flag(name).Value.String()
-		if _, err := os.Stat(filepath.Dir(file)); err != nil { // fail now, not after a long simulation
-			return fmt.Errorf("--%s: %w", name, err)
-		}
-		if len(args) > 0 && sameFile(file, args[0]) {
-			return fmt.Errorf("--%s: %s is the scenario file: name another file", name, file)
+		if err := checkTarget(name, cmd.Flag(name).Value.String(), args); err != nil {
+			return err
 		}
 	}
-	switch {
-	case o.html == "-":
+	if o.html == "-" {
 		return errors.New("--html: standard output is not supported: name a file")
-	case o.json && o.svg == "-":
-		return errors.New("--json and --svg - both write to standard output: give --svg a file")
-	case o.ascii && (o.json || o.svg == "-"):
-		return errors.New("--ascii has no effect: no table is printed")
+	}
+	if err := checkFormats(o.json, o.ascii, o.svg); err != nil {
+		return err
 	}
 	for _, name := range []string{"policy", "seed", "seeds", "workers", "html", "svg", "json", "show"} {
 		if given(name) && len(args) == 0 {
@@ -187,6 +181,17 @@ func (o *simOptions) check(cmd *cobra.Command, args []string) error {
 		if given(name) && o.show && name != "show" && name != "policy" {
 			return fmt.Errorf("--%s has no effect: --show runs nothing", name)
 		}
+	}
+	return nil
+}
+
+// checkTarget returns an error if the file of a flag can't be written, or is the scenario.
+func checkTarget(name, file string, args []string) error {
+	if _, err := os.Stat(filepath.Dir(file)); err != nil { // fail now, not after a long simulation
+		return fmt.Errorf("--%s: %w", name, err)
+	}
+	if len(args) > 0 && sameFile(file, args[0]) {
+		return fmt.Errorf("--%s: %s is the scenario file: name another file", name, file)
 	}
 	return nil
 }

@@ -116,7 +116,8 @@ func newHealth(io Streams) *cobra.Command {
 		Example: "  tideover health\n  tideover health --server http://127.0.0.1:7878",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error {
-				return o.printHealth(c.Healthy(ctx))
+				h, err := c.Healthy(ctx)
+				return printHealth(&o.resultPrinter, h, err)
 			})
 		},
 	}, serverHelp("  1      the server answers, but can't work; the output says why"))
@@ -127,8 +128,8 @@ const codeUnhealthy = 1
 
 // printHealth prints the health and its warnings, unless err is not nil. It returns an exit error if
 // the server is unhealthy.
-func (r *remote) printHealth(h control.Health, err error) error {
-	err = printFetched(&r.resultPrinter, h, err, func(h control.Health, _ *screen) []string {
+func printHealth(p *resultPrinter, h control.Health, err error) error {
+	err = printFetched(p, h, err, func(h control.Health, _ *screen) []string {
 		lines := []string{"healthy"}
 		if !h.OK {
 			lines[0] = visible(strings.Join(append([]string{"unhealthy"}, h.Troubles...), ": "))

@@ -57,10 +57,8 @@ func runWatch(ctx context.Context, io Streams, o *watchOptions, args []string) (
 	if err != nil {
 		return err
 	}
-	for _, name := range o.notify {
-		if cfg.Notifiers[name] == nil {
-			return fmt.Errorf("--notify: %s", unknownNotifier(cfg, o.source, name))
-		}
+	if err := o.checkNotifiers(cfg); err != nil {
+		return err
 	}
 	dir := filepath.Join(cfg.Server.Data, "watch", spec.Name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -81,13 +79,13 @@ func runWatch(ctx context.Context, io Streams, o *watchOptions, args []string) (
 			rep.observe(ev)
 		}
 	}
-	typeAtReset := cfg.Watch.TypeAtReset
-	if o.typeAtReset != nil {
-		typeAtReset = *o.typeAtReset
+	typeAtReset := o.typeAtReset
+	if typeAtReset == nil {
+		typeAtReset = &cfg.Watch.TypeAtReset
 	}
 	w, err := watch.Start(ctx, watch.Options{
 		Spec: spec, About: o.about(spec, args), Dir: dir, Accounts: client.AccountsFolder(cfg.Server.Data), Anew: o.startNew, Open: streamOpener(io), Expand: cfg.Expand, Outbox: messages, Notify: o.notify,
-		Observer: observe, TypeAtReset: typeAtReset,
+		Observer: observe, TypeAtReset: *typeAtReset,
 		Shared: func(s *session.Spec) bool { return s.SharesFolder(otherSessions(cfg, s.Name)) },
 		Say:    rep.printInfo, Redactor: redactor, Logger: logger, Version: thisBuild().String(),
 	})
@@ -117,6 +115,16 @@ func runWatch(ctx context.Context, io Streams, o *watchOptions, args []string) (
 		}
 		return rep.reportEnd(w, r.Status, signals)
 	}
+}
+
+// checkNotifiers returns an error if a notifier of the flags is not in the configuration.
+func (o *watchOptions) checkNotifiers(cfg *config.Config) error {
+	for _, name := range o.notify {
+		if cfg.Notifiers[name] == nil {
+			return fmt.Errorf("--notify: %s", unknownNotifier(cfg, o.source, name))
+		}
+	}
+	return nil
 }
 
 // otherSessions returns the commands of the sessions that could share a folder with the session of

@@ -54,7 +54,7 @@ func newWorkflowsPause(io Streams) *cobra.Command {
 		Long:              workflowsPauseLong,
 		Example:           "  tideover workflows pause order",
 		Args:              exactlyOne("workflow"),
-		ValidArgsFunction: single(o.completeWorkflows),
+		ValidArgsFunction: single(completeWorkflows(&o)),
 		RunE: query(&o, func(ctx context.Context, c *client.Client, args []string) (control.Workflow, error) {
 			return c.PauseWorkflow(ctx, args[0])
 		}, renderWorkflowState),
@@ -70,7 +70,7 @@ func newWorkflowsResume(io Streams) *cobra.Command {
 many at once as the limits allow.`,
 		Example:           "  tideover workflows resume order",
 		Args:              exactlyOne("workflow"),
-		ValidArgsFunction: single(o.completeWorkflows),
+		ValidArgsFunction: single(completeWorkflows(&o)),
 		RunE: query(&o, func(ctx context.Context, c *client.Client, args []string) (control.Workflow, error) {
 			return c.ResumeWorkflow(ctx, args[0])
 		}, renderWorkflowState),

@@ -141,15 +141,7 @@ func (r *sessionReader) session(name string, at place) *Session {
 	if !ok || at.Document().Problems() > before {
 		return d
 	}
-	if _, said := found["detect"]; !said {
-		d.Pack = session.CommandPack(d.Start)
-		at.RecordDefault("detect", d.Pack)
-	}
-	_, resumes := found["resume"]
-	d.PlanResume(false)
-	if len(d.Resume) > 0 && !resumes {
-		at.RecordDefault("resume", jsonText(d.Resume))
-	}
+	d.fillDefaults(found, at)
 	if text := d.CannotResume(); text != "" {
 		found["start"].Warn("resume: %s", text)
 	}
@@ -158,16 +150,9 @@ func (r *sessionReader) session(name string, at place) *Session {
 			found["fallback"].Warn("%s is not resumed if it is interrupted: %s", f.Name, f.NoResume)
 		}
 	}
-	if _, said := found["fallback-after"]; !said && len(d.Fallback) > 0 {
-		d.FallbackAfter = session.DefaultFallbackAfter
-		at.RecordDefault("fallback-after", "1h")
-	}
 	if d.PauseAt > 0 && d.NeedsStatusLine() && !r.hasKeyOf(d.AccountName()) {
 		found["pause-at"].Warn("has no effect unless the quota of Claude Code is known, either from the command \"tideover sessions status-line\" " +
 			"in a terminal or from a key of the gateway with this account")
-	}
-	if _, said := found["account"]; !said {
-		at.RecordDefault("account", cmp.Or(d.AccountName(), account.None))
 	}
 	d.Fill()
 	for _, err := range strictyaml.JoinedErrors(d.Validate()) {
@@ -180,6 +165,26 @@ func (r *sessionReader) session(name string, at place) *Session {
 		here.Bad("%s", oneline.Error(err))
 	}
 	return d
+}
+
+// fillDefaults sets and records the values of keys that the session does not have.
+func (d *Session) fillDefaults(found map[string]place, at place) {
+	if _, said := found["detect"]; !said {
+		d.Pack = session.CommandPack(d.Start)
+		at.RecordDefault("detect", d.Pack)
+	}
+	_, resumes := found["resume"]
+	d.PlanResume(false)
+	if len(d.Resume) > 0 && !resumes {
+		at.RecordDefault("resume", jsonText(d.Resume))
+	}
+	if _, said := found["fallback-after"]; !said && len(d.Fallback) > 0 {
+		d.FallbackAfter = session.DefaultFallbackAfter
+		at.RecordDefault("fallback-after", "1h")
+	}
+	if _, said := found["account"]; !said {
+		at.RecordDefault("account", cmp.Or(d.AccountName(), account.None))
+	}
 }
 
 // readArguments reads a command. [session.Spec.Validate] checks its templates.

@@ -29,7 +29,7 @@ func (s *System) Backup(ctx context.Context, q BackupRequest) (Backup, error) {
 	if err := checkTarget(s.config.Data, q.Dir); err != nil {
 		return Backup{}, err
 	}
-	c, err := s.engine.BackupWithout(ctx, q.Dir, q.WithoutShards)
+	c, err := s.engine.Operator().BackupWithout(ctx, q.Dir, q.WithoutShards)
 	if err != nil {
 		return Backup{}, backupProblem(err, q.Dir)
 	}

@@ -117,7 +117,7 @@ func (r *Runs) Bulk(ctx context.Context, action BulkAction, b Bulk, by string) (
 		done.Matched++
 		id, err := r.Find(ctx, text)
 		if err == nil {
-			err = r.explain(ctx, id, change(ctx, id, by))
+			err = explain(ctx, r.engine, id, change(ctx, id, by))
 		}
 		if err != nil {
 			done.Failed = append(done.Failed, Failed{text, AsError(err).Error()})

@@ -70,46 +70,19 @@ type Missed struct {
 // Describe returns a sentence about the event. number is the number of the retry that follows a
 // failed attempt, for an event of the kind [retry.Waiting]; 0 means unknown.
 func Describe(e *retry.Event, number int) string {
-	what := "Attempt " + ofLimit(e.Attempt, e.Attempts)
-	if e.Step != "" {
-		what += " of " + e.Step
-	}
 	switch e.Kind {
+	case retry.AttemptStarted, retry.AttemptFailed, retry.AttemptLost, retry.Progressed, retry.Succeeded:
+		return describeAttempt(e)
 	case retry.RunStarted:
 		return byActor("Run started", e.Note)
-	case retry.AttemptStarted:
-		return what + " started"
-	case retry.AttemptFailed:
-		if e.Note != "" {
-			return what + " ended after the run: " + errText(e.Err)
-		}
-		if text := timedOut(errText(e.Err)); text != "" {
-			return text
-		}
-		return what + " failed: " + errText(e.Err)
 	case retry.Waiting:
 		return describeWait(e, number)
-	case retry.Succeeded:
-		if e.Step == "" {
-			return "Run succeeded"
-		}
-		return what + " succeeded"
 	case retry.GaveUp:
 		return describeEnd(e)
-	case retry.AttemptLost:
-		return what + " was lost: the process ended in it"
-	case retry.Progressed:
-		return what + ": " + e.Note
 	case retry.Canceled:
 		return byActor("Run canceled", e.Note)
 	case retry.Resumed:
-		if notify.IsAboutNoRun(e) {
-			return "Resumed: " + e.Note
-		}
-		if e.Step != "" {
-			return byActor("Wait of "+e.Step+" ended early", e.Note)
-		}
-		return byActor("Run resumed", e.Note)
+		return describeResumed(e)
 	case retry.Paused:
 		if notify.IsAboutNoRun(e) {
 			return "Paused: " + e.Note
@@ -128,6 +101,43 @@ func Describe(e *retry.Event, number int) string {
 	default:
 		return strings.ReplaceAll(e.Kind.String(), "-", " ")
 	}
+}
+
+// describeAttempt is Describe for an event of an attempt, and for a run that succeeded.
+func describeAttempt(e *retry.Event) string {
+	what := "Attempt " + ofLimit(e.Attempt, e.Attempts)
+	if e.Step != "" {
+		what += " of " + e.Step
+	}
+	switch {
+	case e.Kind == retry.AttemptStarted:
+		return what + " started"
+	case e.Kind == retry.AttemptLost:
+		return what + " was lost: the process ended in it"
+	case e.Kind == retry.Progressed:
+		return what + ": " + e.Note
+	case e.Kind == retry.Succeeded && e.Step == "":
+		return "Run succeeded"
+	case e.Kind == retry.Succeeded:
+		return what + " succeeded"
+	case e.Note != "":
+		return what + " ended after the run: " + errText(e.Err)
+	}
+	if text := timedOut(errText(e.Err)); text != "" {
+		return text
+	}
+	return what + " failed: " + errText(e.Err)
+}
+
+// describeResumed is Describe for a run, a step, or something else that was resumed.
+func describeResumed(e *retry.Event) string {
+	switch {
+	case notify.IsAboutNoRun(e):
+		return "Resumed: " + e.Note
+	case e.Step != "":
+		return byActor("Wait of "+e.Step+" ended early", e.Note)
+	}
+	return byActor("Run resumed", e.Note)
 }
 
 func describeWait(e *retry.Event, number int) string {

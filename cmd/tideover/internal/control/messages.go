@@ -14,7 +14,7 @@ import (
 
 // Messages has the operations on notifiers.
 type Messages struct {
-	runs     *Runs
+	engine   *engine.Engine
 	settings func() Settings
 	place    func() notify.Place // returns the origin of messages; may be nil
 }
@@ -30,7 +30,7 @@ type Notifier struct {
 // Notifiers returns the notifiers, sorted by name.
 func (m *Messages) Notifiers() (list []Notifier) {
 	settings := m.settings()
-	for _, flow := range m.runs.Definitions() {
+	for _, flow := range m.engine.Workflows() {
 		name, ok := strings.CutPrefix(flow.Name(), NotifyPrefix)
 		if !ok || !Message(flow.Name()) {
 			continue
@@ -52,7 +52,7 @@ func (m *Messages) Check(name string) error {
 }
 
 func (m *Messages) workflow(name string) (*engine.Workflow, error) {
-	flow, ok := m.runs.Definition(NotifyPrefix + name)
+	flow, ok := m.engine.Workflow(NotifyPrefix + name)
 	if !ok {
 		return nil, fmt.Errorf("%w: unknown notifier %q", engine.ErrNotFound, name)
 	}
@@ -67,6 +67,6 @@ func (m *Messages) SendTest(ctx context.Context, name, by string) error {
 		return err
 	}
 	text := notify.TestMessage(name, time.Now(), call(m.place))
-	_, err = m.runs.engine.StartRegistered(ctx, flow, text, engine.Source("test by "+by))
+	_, err = m.engine.StartRegistered(ctx, flow, text, engine.Source("test by "+by))
 	return err
 }

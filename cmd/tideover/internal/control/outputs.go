@@ -94,10 +94,10 @@ func newOutput(r *output.Record, member string) *Output {
 	return o
 }
 
-// Output returns the output of an attempt. If none is stored, the error has the code [CodeNotFound] and
+// Get returns the output of an attempt. If none is stored, the error has the code [CodeNotFound] and
 // says why.
-func (r *Runs) Output(ctx context.Context, q OutputQuery) (*Output, error) {
-	info, err := r.Lookup(ctx, q.Run)
+func (o *Outputs) Get(ctx context.Context, q OutputQuery) (*Output, error) {
+	info, err := o.runs.Lookup(ctx, q.Run)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (r *Runs) Output(ctx context.Context, q OutputQuery) (*Output, error) {
 	case !mayBeUnlisted(info, q.Step):
 		return nil, err
 	}
-	return r.outputs.get(ctx, asked)
+	return o.get(ctx, asked)
 }
 
 // mayBeUnlisted reports whether the run may have called an operation of that name that it does not
@@ -143,40 +143,60 @@ func OutputOf(run string, s *engine.StepInfo, number int) output.Attempt {
 // the last one, or the last one that has made the attempt. Without a name, it is the one that failed
 // last, or ran last if none has failed.
 func stepOfOutput(info *engine.Info, q OutputQuery) (*engine.StepInfo, error) {
-	var last, failed, named *engine.StepInfo
+	if q.Step != "" {
+		return namedStep(info, q)
+	}
+	if s := latestStep(info); s != nil {
+		return s, nil
+	}
+	return nil, NewError(CodeNotFound, "the run has made no attempt", "")
+}
+
+func namedStep(info *engine.Info, q OutputQuery) (found *engine.StepInfo, err error) {
+	known := false
+	for i := range slices.Backward(info.Steps) {
+		s := &info.Steps[i]
+		if s.Kind == "function" || outputName(s) != q.Step {
+			continue
+		}
+		known = true
+		if (q.Operation == 0 || s.Number == q.Operation) && (found == nil || !madeAttempt(found, q.Attempt) && madeAttempt(s, q.Attempt)) {
+			found = s
+		}
+	}
+	switch {
+	case found != nil:
+		return found, nil
+	case known:
+		return nil, NewError(CodeNotFound, fmt.Sprintf("step %s has no operation %d", Excerpt(q.Step), q.Operation), "")
+	}
+	return nil, noOutputOf(info, q.Step)
+}
+
+// latestStep returns the step at which a run of steps stands; else the one that failed last, or ran
+// last if none has failed; nil if none has made an attempt.
+func latestStep(info *engine.Info) *engine.StepInfo {
+	var last, failed *engine.StepInfo
 	seen := map[string]bool{}
 	for i := range slices.Backward(info.Steps) {
 		s := &info.Steps[i]
 		name := outputName(s)
 		again := seen[name] // a retry of the run has called it again
 		seen[name] = seen[name] || s.Kind != "function"
-		switch {
-		case q.Step != "":
-			if name == q.Step && s.Kind != "function" && (q.Operation == 0 || s.Number == q.Operation) &&
-				(named == nil || !madeAttempt(named, q.Attempt) && madeAttempt(s, q.Attempt)) {
-				named = s
-			}
-		case s.Kind == "function" || len(s.Attempts) == 0 || again:
-		case s.Name == info.Step && s.Kind == "":
-			return s, nil
-		default:
-			if last == nil || beganLater(s, last) {
-				last = s
-			}
-			if s.Attempts[len(s.Attempts)-1].Outcome == "failed" && (failed == nil || beganLater(s, failed)) {
-				failed = s
-			}
+		if s.Kind == "function" || len(s.Attempts) == 0 || again {
+			continue
+		}
+		if s.Name == info.Step && s.Kind == "" {
+			return s
+		}
+		if last == nil || beganLater(s, last) {
+			last = s
+		}
+		if s.Attempts[len(s.Attempts)-1].Outcome == "failed" && (failed == nil || beganLater(s, failed)) {
+			failed = s
 		}
 	}
-	switch found := cmp.Or(named, failed, last); {
-	case found != nil:
-		return found, nil
-	case seen[q.Step]:
-		return nil, NewError(CodeNotFound, fmt.Sprintf("step %s has no operation %d", Excerpt(q.Step), q.Operation), "")
-	case q.Step != "":
-		return nil, noOutputOf(info, q.Step)
-	}
-	return nil, NewError(CodeNotFound, "the run has made no attempt", "")
+	return cmp.Or(failed, last)
 }
 
 // madeAttempt reports whether the attempt is listed; 0 is any.
@@ -230,20 +250,20 @@ type OutputEnd struct {
 	Lost           error // why it could not be stored; nil if it is stored
 }
 
-// OutputEnds returns the ends of the outputs of a run that this process has stored, at most that many
+// Ends returns the ends of the outputs of a run that this process has stored, at most that many
 // bytes of each stream, and those of the given attempts that it could not store.
-func (r *Runs) OutputEnds(i *engine.Info, most int) map[output.Attempt]OutputEnd {
+func (o *Outputs) Ends(i *engine.Info, most int) map[output.Attempt]OutputEnd {
 	ends := map[output.Attempt]OutputEnd{}
-	if r.outputs.store == nil {
+	if o.store == nil {
 		return ends
 	}
-	list, err := r.outputs.store.Ends(i.ID, most)
+	list, err := o.store.Ends(i.ID, most)
 	if err != nil {
 		return ends // the pages work without them, and System.Health reports a lasting problem
 	}
-	for _, o := range list {
-		r.outputs.mask(o)
-		ends[o.Attempt] = OutputEnd{Record: o}
+	for _, r := range list {
+		o.mask(r)
+		ends[r.Attempt] = OutputEnd{Record: r}
 	}
 	for s := range i.Steps {
 		for a := range i.Steps[s].Attempts {
@@ -251,7 +271,7 @@ func (r *Runs) OutputEnds(i *engine.Info, most int) map[output.Attempt]OutputEnd
 			if _, stored := ends[at]; stored {
 				continue
 			}
-			if why := r.outputs.store.Lost(at); why != nil {
+			if why := o.store.Lost(at); why != nil {
 				ends[at] = OutputEnd{&output.Record{Attempt: at}, why}
 			}
 		}
@@ -259,15 +279,16 @@ func (r *Runs) OutputEnds(i *engine.Info, most int) map[output.Attempt]OutputEnd
 	return ends
 }
 
-// outputs reads the outputs of attempts, from this process and from other members of the cluster.
-type outputs struct {
+// Outputs reads the outputs of attempts, from this process and from other members of the cluster.
+type Outputs struct {
+	runs     *Runs         // finds the runs
 	store    *output.Store // nil if none are stored
 	engine   *engine.Engine
 	redactor *secret.Redactor
 }
 
 // mask masks the secrets that became known after the output was stored.
-func (o outputs) mask(r *output.Record) {
+func (o *Outputs) mask(r *output.Record) {
 	r.Request, r.Command = o.redactor.String(r.Request), o.redactor.String(r.Command)
 	for i := range r.Streams {
 		s := &r.Streams[i]
@@ -278,7 +299,7 @@ func (o outputs) mask(r *output.Record) {
 }
 
 // get returns an output that this process or another member of the cluster has stored.
-func (o outputs) get(ctx context.Context, a output.Attempt) (*Output, error) {
+func (o *Outputs) get(ctx context.Context, a output.Attempt) (*Output, error) {
 	if o.store == nil {
 		return nil, notStored(a, "this server stores no outputs")
 	}
@@ -311,14 +332,14 @@ const memberTimeout = 5 * time.Second
 
 // askMembers asks the other members of the cluster for an output. Each output is stored only by the
 // member that made the attempt.
-func (o outputs) askMembers(ctx context.Context, a output.Attempt) (*Output, error) {
+func (o *Outputs) askMembers(ctx context.Context, a output.Attempt) (*Output, error) {
 	ctx, cancel := context.WithTimeout(ctx, memberTimeout)
 	defer cancel()
 	request, err := json.Marshal(memberRequest{Output: &a})
 	if err != nil {
 		return nil, err
 	}
-	replies, err := o.engine.AskMembers(ctx, request)
+	replies, err := o.engine.Operator().AskMembers(ctx, request)
 	if err != nil {
 		return nil, fmt.Errorf("ask the other members of the cluster for the output: %w", err)
 	}

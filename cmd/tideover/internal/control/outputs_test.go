@@ -43,7 +43,7 @@ func newOutputService(t *testing.T, w func(say func(context.Context, string)) *e
 // wantOutput checks the text of an output, or its error.
 func wantOutput(t *testing.T, s *Service, q OutputQuery, want string) {
 	t.Helper()
-	o, err := s.Runs.Output(t.Context(), q)
+	o, err := s.Outputs.Get(t.Context(), q)
 	got := fmt.Sprint(err)
 	if err == nil {
 		got = o.Streams[0].Head
@@ -102,7 +102,7 @@ func TestOutputAfterARetry(t *testing.T) {
 		c.q.Run = started.ID
 		wantOutput(t, s, c.q, c.want)
 	}
-	ends := s.Runs.OutputEnds(run, 100)
+	ends := s.Outputs.Ends(run, 100)
 	if len(ends) != 3 {
 		t.Errorf("the ends of %d outputs, want 3: %v", len(ends), ends)
 	}

@@ -16,10 +16,10 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// Runs has the operations on runs and workflows.
+// Runs has the operations on runs.
 type Runs struct {
-	engine  *engine.Engine
-	outputs outputs
+	engine    *engine.Engine
+	workflows *Definitions // checks their names
 }
 
 // Find returns the id of the run that text names. The text may be the id, the beginning of the id,
@@ -30,7 +30,7 @@ func (r *Runs) Find(ctx context.Context, text string) (string, error) {
 	case err != nil:
 		return "", err
 	case len(ids) == 0:
-		return "", r.unknownRun(ctx, text)
+		return "", unknownRun(ctx, r.engine, text)
 	case len(ids) > 1:
 		e := NewError(CodeAmbiguous, fmt.Sprintf("%q matches several runs", Excerpt(text)), "use more of the id")
 		e.Candidates = ids[:min(len(ids), 10)]
@@ -41,13 +41,13 @@ func (r *Runs) Find(ctx context.Context, text string) (string, error) {
 
 // unknownRun returns the error for a text that names no run. Its hint is the key of a recent run that
 // is similar, or that the text is the name of a workflow.
-func (r *Runs) unknownRun(ctx context.Context, text string) error {
+func unknownRun(ctx context.Context, from *engine.Engine, text string) error {
 	e := NewError(CodeNotFound, fmt.Sprintf("%v: %s", engine.ErrNotFound, Excerpt(text)), "")
 	e.Err = engine.ErrNotFound
-	if _, ok := r.engine.Workflow(text); ok {
+	if _, ok := from.Workflow(text); ok {
 		return e.WithHint(fmt.Sprintf("%q is a workflow: name one of its runs", Excerpt(text)))
 	}
-	page, err := r.engine.List(ctx, engine.Filter{Limit: 100})
+	page, err := from.List(ctx, engine.Filter{Limit: 100})
 	if err != nil {
 		return e // a hint is not worth another error
 	}
@@ -212,32 +212,12 @@ func (r *Runs) List(ctx context.Context, f Filter) (engine.Page, error) {
 	return page, err
 }
 
-// CheckWorkflow returns an error if no workflow has the name now, and no run belongs to a former
-// workflow of that name. An empty name is valid.
-func (r *Runs) CheckWorkflow(ctx context.Context, name string) error {
-	if _, ok := r.engine.Workflow(name); ok || name == "" {
-		return nil
-	}
-	stats, err := r.engine.Stats(ctx)
-	if err != nil {
-		return err
-	}
-	if slices.ContainsFunc(stats.Workflows, func(w engine.WorkflowStats) bool { return w.Name == name }) {
-		return nil
-	}
-	page, err := r.engine.List(ctx, engine.Filter{Workflow: name, Limit: 1})
-	if err != nil || len(page.Runs) > 0 {
-		return err
-	}
-	return NewError(CodeNotFound, fmt.Sprintf("unknown workflow %q", Excerpt(name)), suggestWorkflow(name, r.engine.Workflows()))
-}
-
 // ListOf is like [Runs.List], but returns an error if the list is empty because the filter names an
 // unknown workflow.
 func (r *Runs) ListOf(ctx context.Context, f Filter) (engine.Page, error) {
 	page, err := r.List(ctx, f)
 	if err == nil && len(page.Runs) == 0 && f.After == "" {
-		err = r.CheckWorkflow(ctx, f.Workflow)
+		err = r.workflows.Check(ctx, f.Workflow)
 	}
 	page.Runs = NotNil(page.Runs)
 	return page, err
@@ -245,36 +225,36 @@ func (r *Runs) ListOf(ctx context.Context, f Filter) (engine.Page, error) {
 
 // Cancel ends a run and its attempts. A run with operations that can be undone undoes them first.
 func (r *Runs) Cancel(ctx context.Context, id, by string) error {
-	return r.explain(ctx, id, r.engine.Cancel(ctx, id, by))
+	return explain(ctx, r.engine, id, r.engine.Cancel(ctx, id, by))
 }
 
 // Abandon ends a run without undoing its operations.
 func (r *Runs) Abandon(ctx context.Context, id, by string) error {
-	return r.explain(ctx, id, r.engine.Abandon(ctx, id, by))
+	return explain(ctx, r.engine, id, r.engine.Abandon(ctx, id, by))
 }
 
 // Undo undoes the operations of a dead run.
 func (r *Runs) Undo(ctx context.Context, id, by string) error {
-	return r.explain(ctx, id, r.engine.Undo(ctx, id, by))
+	return explain(ctx, r.engine, id, r.engine.Undo(ctx, id, by))
 }
 
 // Retry gives the failed steps of a dead run new attempts.
 func (r *Runs) Retry(ctx context.Context, id, by string) error {
-	return r.explain(ctx, id, r.engine.Retry(ctx, id, by))
+	return explain(ctx, r.engine, id, r.engine.Retry(ctx, id, by))
 }
 
 // Wake ends the waits of a run, so that its next attempts start now.
 func (r *Runs) Wake(ctx context.Context, id, by string) error {
-	return r.explain(ctx, id, r.engine.Wake(ctx, id, by))
+	return explain(ctx, r.engine, id, r.engine.Wake(ctx, id, by))
 }
 
 // explain returns a clearer error if the engine refused an operation because the run was replaced
 // or canceled. It returns all other errors, and nil, unchanged.
-func (r *Runs) explain(ctx context.Context, id string, err error) error {
+func explain(ctx context.Context, from *engine.Engine, id string, err error) error {
 	if !errors.Is(err, engine.ErrState) {
 		return err
 	}
-	info, e := r.engine.Get(ctx, id)
+	info, e := from.Get(ctx, id)
 	switch {
 	case e != nil:
 		return err
@@ -309,8 +289,8 @@ func replaced(i *engine.Info) *Error {
 }
 
 // repeatable returns the run with the id, or the error of [Repeatable].
-func (r *Runs) repeatable(ctx context.Context, id string) (*engine.Info, error) {
-	info, err := r.engine.Get(ctx, id)
+func repeatable(ctx context.Context, e *engine.Engine, id string) (*engine.Info, error) {
+	info, err := e.Get(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -320,7 +300,7 @@ func (r *Runs) repeatable(ctx context.Context, id string) (*engine.Info, error) 
 // Replay starts a new run in place of one that has ended. A nil input means the input of the old
 // run.
 func (r *Runs) Replay(ctx context.Context, id string, input json.RawMessage, by string) (Started, error) {
-	if _, err := r.repeatable(ctx, id); err != nil {
+	if _, err := repeatable(ctx, r.engine, id); err != nil {
 		return Started{}, err
 	}
 	run, err := r.engine.Replay(ctx, id, input, by)
@@ -330,7 +310,7 @@ func (r *Runs) Replay(ctx context.Context, id string, input json.RawMessage, by 
 // Rerun starts a new run in place of one that has ended. It begins with the step of the request and
 // keeps the results of the steps before it.
 func (r *Runs) Rerun(ctx context.Context, q engine.RerunRequest) (Started, error) {
-	info, err := r.repeatable(ctx, q.Run)
+	info, err := repeatable(ctx, r.engine, q.Run)
 	if err != nil {
 		return Started{}, err
 	}
@@ -346,7 +326,7 @@ func (r *Runs) Rerun(ctx context.Context, q engine.RerunRequest) (Started, error
 // to begin with; nil means the first step that failed or has changed. A nil input means the input
 // of the old run. from and input can't be combined.
 func (r *Runs) RetryLatest(ctx context.Context, id string, from *string, input json.RawMessage, by string) (Started, error) {
-	info, err := r.repeatable(ctx, id)
+	info, err := repeatable(ctx, r.engine, id)
 	if err != nil {
 		return Started{}, err
 	}
@@ -422,4 +402,20 @@ func Result(i *engine.Info) (output json.RawMessage, over bool, err error) {
 	}
 	e.Outcome = NewOutcome(i)
 	return nil, true, e
+}
+
+// DeadQuery selects groups of dead runs.
+type DeadQuery struct {
+	Limit    int  // largest number of groups
+	Internal bool // include runs of [Internal] workflows
+	Fresh    bool // wait until the groups contain all runs that died before the call
+}
+
+// DeadGroups returns the dead runs grouped by similar errors.
+func (r *Runs) DeadGroups(ctx context.Context, q DeadQuery) (engine.Groups, error) {
+	f := Filter{Internal: q.Internal}
+	if q.Fresh {
+		return r.engine.FreshDeadGroups(ctx, q.Limit, f.exclude()...)
+	}
+	return r.engine.DeadGroups(ctx, q.Limit, f.exclude()...)
 }

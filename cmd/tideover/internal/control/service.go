@@ -18,9 +18,12 @@ import (
 
 // Service has all operations on a server, grouped by what they operate on.
 type Service struct {
-	Runs      *Runs      // nil without an engine
-	Callbacks *Callbacks // nil without an engine
-	Sessions  *Sessions  // nil if the server can't run sessions
+	Runs      *Runs        // nil without an engine
+	Workflows *Definitions // nil without an engine
+	Schedules *Schedules   // nil without an engine
+	Outputs   *Outputs     // of attempts; nil without an engine
+	Callbacks *Callbacks   // nil without an engine
+	Sessions  *Sessions    // nil if the server can't run sessions
 	Providers *Providers
 	Requests  *Requests
 	Messages  *Messages // nil without an engine
@@ -67,9 +70,12 @@ func New(c Config) *Service {
 	}
 	s.Providers.changed = c.ProviderChanged
 	if c.Engine != nil {
-		s.Runs = &Runs{engine: c.Engine, outputs: outputs{c.Outputs, c.Engine, cmp.Or(c.Redactor, new(secret.Redactor))}}
+		s.Workflows = &Definitions{c.Engine}
+		s.Runs = &Runs{c.Engine, s.Workflows}
+		s.Schedules = &Schedules{c.Engine, s.Runs}
+		s.Outputs = &Outputs{s.Runs, c.Outputs, c.Engine, cmp.Or(c.Redactor, new(secret.Redactor))}
 		s.Callbacks = &Callbacks{engine: c.Engine, key: c.CallbackKey, place: c.Place}
-		s.Messages = &Messages{runs: s.Runs, settings: s.System.Settings, place: c.Place}
+		s.Messages = &Messages{engine: c.Engine, settings: s.System.Settings, place: c.Place}
 	}
 	if c.Charts != nil {
 		s.Charts = &Charts{c.Charts, c.Clustered}

@@ -132,7 +132,7 @@ type DiskUsage struct {
 
 // DiskUsage returns the sizes of the engine's files, and the free space.
 func (s *System) DiskUsage() (DiskUsage, error) {
-	files, err := s.engine.DiskUsage()
+	files, err := s.engine.Operator().DiskUsage()
 	u := DiskUsage{Files: files}
 	if err == nil && s.config.Data != "" {
 		u.Free, _ = doctor.Free(s.config.Data) // 0 after an error

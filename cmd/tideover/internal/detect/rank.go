@@ -64,12 +64,13 @@ func (r *ranking) outdated(m *match) string {
 		return "outside of the last lines"
 	case m.rule.Alive, m.rule.MovedOn, m.said:
 		return ""
-	case r.done && !m.own():
-		return "ignored: the exit code means success"
-	case r.done && older >= lastOfDone:
-		return "ignored: the exit code means success, and more lines follow"
-	case r.done && r.quoted(m):
-		return "ignored: the exit code means success, and the line is in prose or code"
+	}
+	if r.done {
+		if why := r.contradicted(m); why != "" {
+			return why
+		}
+	}
+	switch {
 	case r.foreign && older >= lastWords:
 		return "too far up for a message of another program"
 	case r.foreign && r.quoted(m):
@@ -79,6 +80,19 @@ func (r *ranking) outdated(m *match) string {
 	default:
 		return ""
 	}
+}
+
+// contradicted returns why a match does not count because the program succeeded; "" if it counts.
+func (r *ranking) contradicted(m *match) string {
+	switch {
+	case !m.own():
+		return "ignored: the exit code means success"
+	case r.lines.count-m.end >= lastOfDone:
+		return "ignored: the exit code means success, and more lines follow"
+	case r.quoted(m):
+		return "ignored: the exit code means success, and the line is in prose or code"
+	}
+	return ""
 }
 
 // voids reports whether a sign of progress cancels an earlier match.
@@ -102,19 +116,7 @@ func (r *ranking) voids(sign, before *match) bool {
 // more important one near it; events come before text. fallback is the index of the last match of a
 // fallback rule, which decides if no other does; -1 if there is none.
 func choose(list []match) (best, fallback int) {
-	last := -1
-	fallback = -1
-	for i := range list {
-		switch {
-		case list[i].verdict != "":
-		case list[i].rule.Fallback:
-			if fallback < 0 || list[i].isEvent() || !list[fallback].isEvent() {
-				fallback = i
-			}
-		case last < 0 || list[i].isEvent() || !list[last].isEvent():
-			last = i
-		}
-	}
+	last := lastMatch(list, false)
 	best = last
 	for i := last - 1; i >= 0; i-- {
 		m := &list[i]
@@ -122,7 +124,19 @@ func choose(list []match) (best, fallback int) {
 			best = i
 		}
 	}
-	return best, fallback
+	return best, lastMatch(list, true)
+}
+
+// lastMatch returns the index of the last match that counts, of fallback rules or of other rules; -1
+// if there is none. Events come before text.
+func lastMatch(list []match, fallback bool) int {
+	last := -1
+	for i := range list {
+		if list[i].verdict == "" && list[i].rule.Fallback == fallback && (last < 0 || list[i].isEvent() || !list[last].isEvent()) {
+			last = i
+		}
+	}
+	return last
 }
 
 func (m *match) isEvent() bool { return m.rule.trust == ByEvent }

@@ -143,6 +143,13 @@ func (r *rule) checkVerdict() error {
 		return fmt.Errorf("reason: %s is not allowed in a rule: it comes from the exit code", r.Reason)
 	case r.MovedOn && (r.Reason != Unknown || r.Alive || r.Terminal || r.waits()):
 		return errors.New("moved-on: cancels earlier matches, so reason, alive, terminal, for, at and until are not allowed")
+	}
+	return r.checkFlags()
+}
+
+// checkFlags returns an error for flags of a rule that contradict each other.
+func (r *rule) checkFlags() error {
+	switch {
 	case r.Alive && r.Terminal:
 		return errors.New("alive: can't be used with terminal")
 	case r.Terminal && r.waits():

@@ -151,14 +151,7 @@ func quotedOnScreen(rows []screenRow, list []match, first, end int) bool {
 	for first > 0 && isMessage(list, first) { // the row above, whose count equals first
 		first--
 	}
-	if first > 0 {
-		above := &rows[first-1]
-		paragraph := !rows[first].marked && len(above.text) > 0 && !above.prompt && isProse(above.text)
-		if paragraph || toolCall.Match(above.text) {
-			return true
-		}
-	}
-	if !rows[first].marked && announced(rows[:first]) {
+	if first > 0 && belongsTo(&rows[first], &rows[first-1]) || !rows[first].marked && announced(rows[:first]) {
 		return true
 	}
 	if below := end + 1; below < len(rows) && len(rows[below].text) > 0 && !rows[below].marked {
@@ -166,6 +159,12 @@ func quotedOnScreen(rows []screenRow, list []match, first, end int) bool {
 		return unicode.IsLower(first) && isProse(rows[below].text) // the sentence continues
 	}
 	return false
+}
+
+// belongsTo reports whether a row continues the paragraph or the output of a tool above it.
+func belongsTo(r, above *screenRow) bool {
+	paragraph := !r.marked && len(above.text) > 0 && !above.prompt && isProse(above.text)
+	return paragraph || toolCall.Match(above.text)
 }
 
 // announced reports whether the last row with text announces a quotation: it ends with a colon.

@@ -67,7 +67,7 @@ func newBrowserSite(t *testing.T) *httptest.Server {
 	mux.Handle("/", Handler())
 	mux.HandleFunc("/docs/all", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Security-Policy", contentPolicy)
-		s.show(w, r, http.StatusOK, s.pageView(all))
+		show(w, r, http.StatusOK, newPageView(s, all))
 	})
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)

@@ -56,7 +56,7 @@ func (s *site) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if p := s.byPath[name]; p != nil {
-		s.show(w, r, http.StatusOK, s.pageView(p))
+		show(w, r, http.StatusOK, newPageView(s, p))
 		return
 	}
 	if name == searchPath {
@@ -72,20 +72,20 @@ func (s *site) serve(w http.ResponseWriter, r *http.Request) {
 		theme.NewAsset(name, body).ServeHTTP(w, r)
 		return
 	}
-	s.show(w, r, http.StatusNotFound, view{site: s, Path: name, Title: "Page not found", Problem: "The documentation has no such page."})
+	show(w, r, http.StatusNotFound, view{site: s, Path: name, Title: "Page not found", Problem: "The documentation has no such page."})
 }
 
 func (s *site) serveSearch(w http.ResponseWriter, r *http.Request) {
 	query := strings.TrimSpace(r.URL.Query().Get("q"))
 	if len(query) > maxQuery {
-		s.show(w, r, http.StatusBadRequest, view{site: s, Path: searchPath, Title: "Search", Problem: "The query is too long."})
+		show(w, r, http.StatusBadRequest, view{site: s, Path: searchPath, Title: "Search", Problem: "The query is too long."})
 		return
 	}
-	s.show(w, r, http.StatusOK, s.searchView(strings.ToValidUTF8(query, "")))
+	show(w, r, http.StatusOK, newSearchView(s, strings.ToValidUTF8(query, "")))
 }
 
 // show sends a page.
-func (s *site) show(w http.ResponseWriter, r *http.Request, status int, v view) {
+func show(w http.ResponseWriter, r *http.Request, status int, v view) {
 	body, err := v.html()
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)

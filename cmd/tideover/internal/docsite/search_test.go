@@ -86,7 +86,7 @@ func TestSearchListsSomePagesLast(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("search(wolf) = %v, want %v", got, want)
 	}
-	index, err := s.indexScript()
+	index, err := indexScript(s)
 	if n := strings.Count(string(index), `"last":true`); err != nil || n != 2 {
 		t.Errorf("the index for the script marks %d sections, want 2: %v", n, err)
 	}

@@ -139,7 +139,7 @@ var (
 // TestWrittenFiles follows all links of the written files.
 func TestWrittenFiles(t *testing.T) {
 	t.Parallel()
-	files, err := loadTest(t, true).renderAll()
+	files, err := renderFiles(loadTest(t, true))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package docsite
 import (
 	"bytes"
 	"embed"
-	"encoding/json"
 	"fmt"
 	"html/template"
 	"sync"
@@ -79,31 +78,10 @@ func (v view) html() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// pageView returns the data for a page.
-func (s *site) pageView(p *page) view { return view{site: s, Path: p.Path, Title: p.Title, Page: p} }
+// newPageView returns the data for a page.
+func newPageView(s *site, p *page) view { return view{site: s, Path: p.Path, Title: p.Title, Page: p} }
 
-// searchView returns the data for the page of the search.
-func (s *site) searchView(query string) view {
+// newSearchView returns the data for the page of the search.
+func newSearchView(s *site, query string) view {
 	return view{site: s, Path: searchPath, Title: "Search", Search: true, Query: query, Results: s.search(query)}
-}
-
-// indexScript returns a script with the index of the search. It is a script because a page that
-// was opened as a file can't load JSON.
-func (s *site) indexScript() ([]byte, error) {
-	type entry struct {
-		Page    string `json:"page"`
-		Label   string `json:"label"`
-		Heading string `json:"heading"`
-		URL     string `json:"url"`
-		Text    string `json:"text"`
-		Last    bool   `json:"last,omitempty"` // listed after all others
-	}
-	var list []entry
-	for _, p := range s.pages {
-		for _, part := range p.sections {
-			list = append(list, entry{p.Title, p.Label, part.heading, s.url(searchPath, p.Path) + "#" + part.anchor, part.text, p.foundLast()})
-		}
-	}
-	text, err := json.Marshal(list)
-	return fmt.Appendf(nil, "window.docsIndex = %s;\n", text), err
 }

@@ -1,6 +1,7 @@
 package docsite
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,7 +17,7 @@ func Write(folder string) (pages int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	files, err := s.renderAll()
+	files, err := renderFiles(s)
 	if err != nil {
 		return 0, err
 	}
@@ -35,8 +36,8 @@ func Write(folder string) (pages int, err error) {
 // indexFile is the script with the index of the search.
 const indexFile = "search-index.js"
 
-// renderAll returns all files of the site by their paths in its folder.
-func (s *site) renderAll() (map[string][]byte, error) {
+// renderFiles returns all files of the site by their paths in its folder.
+func renderFiles(s *site) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for name, body := range s.files {
 		files[name] = body
@@ -44,9 +45,9 @@ func (s *site) renderAll() (map[string][]byte, error) {
 	for name, a := range loadAssets() {
 		files[assetPath+name] = a.Body
 	}
-	views := []view{s.searchView("")}
+	views := []view{newSearchView(s, "")}
 	for _, p := range s.pages {
-		views = append(views, s.pageView(p))
+		views = append(views, newPageView(s, p))
 	}
 	for _, v := range views {
 		body, err := v.html()
@@ -55,7 +56,28 @@ func (s *site) renderAll() (map[string][]byte, error) {
 		}
 		files[s.url("", v.Path)] = body
 	}
-	index, err := s.indexScript()
+	index, err := indexScript(s)
 	files[assetPath+indexFile] = index
 	return files, err
+}
+
+// indexScript returns a script with the index of the search. It is a script because a page that
+// was opened as a file can't load JSON.
+func indexScript(s *site) ([]byte, error) {
+	type entry struct {
+		Page    string `json:"page"`
+		Label   string `json:"label"`
+		Heading string `json:"heading"`
+		URL     string `json:"url"`
+		Text    string `json:"text"`
+		Last    bool   `json:"last,omitempty"` // listed after all others
+	}
+	var list []entry
+	for _, p := range s.pages {
+		for _, part := range p.sections {
+			list = append(list, entry{p.Title, p.Label, part.heading, s.url(searchPath, p.Path) + "#" + part.anchor, part.text, p.foundLast()})
+		}
+	}
+	text, err := json.Marshal(list)
+	return fmt.Appendf(nil, "window.docsIndex = %s;\n", text), err
 }

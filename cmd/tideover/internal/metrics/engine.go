@@ -38,7 +38,7 @@ func (s *Source) Collect(out chan<- prometheus.Metric) {
 	ch := sink(out)
 	ctx, cancel := context.WithTimeout(context.Background(), askTime)
 	defer cancel()
-	if stats, shards, err := s.Engine.OwnStats(ctx); err == nil {
+	if stats, shards, err := s.Engine.Operator().OwnStats(ctx); err == nil {
 		s.runs(ch, stats.Workflows)
 		s.load(ch, &stats)
 		if s.Clustered {
@@ -101,7 +101,7 @@ func (s *Source) load(ch sink, stats *engine.Stats) {
 // disk collects the sizes of the files in the data folder: a sum for each label that partOf
 // returns.
 func (s *Source) disk(ch sink) {
-	files, err := s.Engine.DiskUsage()
+	files, err := s.Engine.Operator().DiskUsage()
 	if err != nil {
 		return
 	}

@@ -141,41 +141,14 @@ func (o *Outbox) compose(ev retry.Event) (notify.Message, bool) {
 	case retry.AttemptFailed:
 		o.failed.run, o.failed.err = ev.Run, ev.Err
 	case retry.Waiting:
-		if ev.Delay < time.Millisecond { // for example a handover: the next event follows at once and has its own message
-			return notify.Message{}, false
-		}
-		if len(o.waits) < maxWaits {
-			o.waits[ev.Run] = waitState{ev.Delay, ev.Until}
-		}
-		ev.Attempt = 0 // do not print it: some attempts of a session do not count
-		switch {
-		case ev.Note != "":
-			ev.Err = errors.New(ev.Note)
-		case ev.Err == nil && o.failed.run == ev.Run: // the failure that caused the wait
-			ev.Err = o.failed.err
-		}
+		return o.composeWait(ev)
 	case retry.Resumed: // by an operator
 		if w, waited := o.waits[ev.Run]; waited && ev.Step == "" && w.until.After(ev.Time) {
 			return notify.Message{}, false // the session still has to wait until w.until
 		}
 		delete(o.waits, ev.Run)
 	case retry.Progressed: // a command starts; the start of an attempt is not enough, because it may end at once in quiet hours
-		if l := session.ReadMemo([]byte(ev.Note)).Limit; l != nil {
-			return notify.ComposeLimit(ev, screenLimit(l), o.place()), true
-		}
-		if m, ok := o.handedOver(ev); ok {
-			delete(o.waits, ev.Run)
-			return m, true
-		}
-		w, waited := o.waits[ev.Run]
-		delete(o.waits, ev.Run)
-		if !waited || w.delay < worthTelling {
-			return notify.Message{}, false
-		}
-		ev.Kind, ev.Note = retry.Resumed, ""
-		m, ok := notify.ComposeSession(ev, o.place())
-		m.Text = fmt.Sprintf("its command runs again after a wait of %s", w.delay.Round(time.Second))
-		return m, ok
+		return o.composeProgress(ev)
 	case retry.Succeeded, retry.GaveUp, retry.Canceled:
 		delete(o.waits, ev.Run)
 		if ev.Kind == retry.Succeeded && ev.Attempt > 1 {
@@ -184,6 +157,45 @@ func (o *Outbox) compose(ev retry.Event) (notify.Message, bool) {
 	default:
 	}
 	return notify.ComposeSession(ev, o.place())
+}
+
+// composeWait returns the message for the wait of a session, and records the wait.
+func (o *Outbox) composeWait(ev retry.Event) (notify.Message, bool) {
+	if ev.Delay < time.Millisecond { // for example a handover: the next event follows at once and has its own message
+		return notify.Message{}, false
+	}
+	if len(o.waits) < maxWaits {
+		o.waits[ev.Run] = waitState{ev.Delay, ev.Until}
+	}
+	ev.Attempt = 0 // do not print it: some attempts of a session do not count
+	switch {
+	case ev.Note != "":
+		ev.Err = errors.New(ev.Note)
+	case ev.Err == nil && o.failed.run == ev.Run: // the failure that caused the wait
+		ev.Err = o.failed.err
+	}
+	return notify.ComposeSession(ev, o.place())
+}
+
+// composeProgress returns the message for a session whose memo has changed: a limit on its screen, a
+// handover, or the start of a command after a long wait.
+func (o *Outbox) composeProgress(ev retry.Event) (notify.Message, bool) {
+	if l := session.ReadMemo([]byte(ev.Note)).Limit; l != nil {
+		return notify.ComposeLimit(ev, screenLimit(l), o.place()), true
+	}
+	if m, ok := o.handedOver(ev); ok {
+		delete(o.waits, ev.Run)
+		return m, true
+	}
+	w, waited := o.waits[ev.Run]
+	delete(o.waits, ev.Run)
+	if !waited || w.delay < worthTelling {
+		return notify.Message{}, false
+	}
+	ev.Kind, ev.Note = retry.Resumed, ""
+	m, ok := notify.ComposeSession(ev, o.place())
+	m.Text = fmt.Sprintf("its command runs again after a wait of %s", w.delay.Round(time.Second))
+	return m, ok
 }
 
 // screenLimit converts a limit on the screen of a session to the type of package notify.

@@ -332,6 +332,38 @@ func (m *meta) ends(f io.ReaderAt, start int64, most int) (*Record, error) {
 	return r, nil
 }
 
+// visit calls the function for each of these records, if they are of the run, with a function that
+// reads the record.
+func (s *segment) visit(offsets []uint32, run string, visit func(read func(most int) (*Record, error)) error) error {
+	f, err := os.Open(s.path + segmentExt)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for _, offset := range offsets {
+		if err := visit(func(most int) (*Record, error) {
+			r, err := s.read(f, offset, most)
+			if err == nil && r.Run != run {
+				err = ErrNotStored // another run with the same hash
+			}
+			return r, err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isFile reports whether an open file of the segment still has its name.
+func (s *segment) isFile(active *os.File) bool {
+	there, err := os.Lstat(s.path + segmentExt)
+	if err != nil {
+		return false
+	}
+	ours, err := active.Stat()
+	return err == nil && os.SameFile(there, ours)
+}
+
 // remove deletes the files of the segment.
 func (s *segment) remove() error {
 	if err := os.Remove(s.path + segmentExt); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -70,7 +70,7 @@ func New(cfg Config) *Store {
 }
 
 // segmentSize returns the size at which a segment is full.
-func (s *Store) segmentSize() int64 { return min(max(s.cfg.Limit/parts, minSegment), maxSegment) }
+func (c *Config) segmentSize() int64 { return min(max(c.Limit/parts, minSegment), maxSegment) }
 
 // Run removes old outputs until the context ends, also if no new ones are stored.
 func (s *Store) Run(ctx context.Context) {
@@ -258,10 +258,10 @@ func (s *Store) append(r *Record, data []byte) error {
 func (s *Store) ready(need int64, now time.Time) error {
 	if s.active != nil {
 		seg := s.list[len(s.list)-1]
-		if !s.present(seg) {
+		if !seg.isFile(s.active) {
 			_ = s.release()
 			s.list = s.list[:len(s.list)-1]
-		} else if seg.count > 0 && (seg.disk()+need > s.segmentSize() || now.Sub(seg.begun) > s.cfg.Retention/periods) {
+		} else if seg.count > 0 && (seg.disk()+need > s.cfg.segmentSize() || now.Sub(seg.begun) > s.cfg.Retention/periods) {
 			_ = s.finish()
 		}
 	}
@@ -272,16 +272,6 @@ func (s *Store) ready(need int64, now time.Time) error {
 		return err
 	}
 	return s.begin()
-}
-
-// present reports whether the file of the last segment still has its name.
-func (s *Store) present(seg *segment) bool {
-	there, err := os.Lstat(seg.path + segmentExt)
-	if err != nil {
-		return false
-	}
-	ours, err := s.active.Stat()
-	return err == nil && os.SameFile(there, ours)
 }
 
 // begin begins a new segment.
@@ -322,7 +312,7 @@ func (s *Store) expire(now time.Time) error {
 
 // makeRoom removes the oldest segments until there is room for some more bytes.
 func (s *Store) makeRoom(need int64) error {
-	for len(s.list) > 0 && s.size()+need > s.cfg.Limit {
+	for len(s.list) > 0 && diskSize(s.list)+need > s.cfg.Limit {
 		if err := s.removeOldest(); err != nil {
 			return err
 		}
@@ -341,9 +331,9 @@ func (s *Store) removeOldest() error {
 	return nil
 }
 
-// size returns the bytes of all files.
-func (s *Store) size() (n int64) {
-	for _, seg := range s.list {
+// diskSize returns the bytes of all files of segments.
+func diskSize(list []*segment) (n int64) {
+	for _, seg := range list {
 		n += seg.disk()
 	}
 	return n
@@ -366,7 +356,7 @@ func (s *Store) Usage() (u Usage) {
 		}
 		u.Records += seg.count
 	}
-	u.Bytes = s.size()
+	u.Bytes = diskSize(s.list)
 	return u
 }
 
@@ -449,32 +439,11 @@ func (s *Store) each(run string, visit func(read func(most int) (*Record, error)
 	}
 	s.mu.Unlock()
 	for i := range list {
-		if err := s.eachIn(&list[i], run, visit); err != nil && !errors.Is(err, fs.ErrNotExist) { // removed meanwhile
-			return err
+		offsets, err := s.offsets(&list[i], run)
+		if err == nil && len(offsets) > 0 {
+			err = list[i].visit(offsets, run, visit)
 		}
-	}
-	return nil
-}
-
-// eachIn is each for one segment.
-func (s *Store) eachIn(seg *segment, run string, visit func(read func(most int) (*Record, error)) error) error {
-	offsets, err := s.offsets(seg, run)
-	if err != nil || len(offsets) == 0 {
-		return err
-	}
-	f, err := os.Open(seg.path + segmentExt)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	for _, offset := range offsets {
-		if err := visit(func(most int) (*Record, error) {
-			r, err := seg.read(f, offset, most)
-			if err == nil && r.Run != run {
-				err = ErrNotStored // another run with the same hash
-			}
-			return r, err
-		}); err != nil {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // removed meanwhile
 			return err
 		}
 	}

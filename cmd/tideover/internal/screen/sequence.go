@@ -225,12 +225,37 @@ func setMode(s *Screen, n int, on bool) {
 
 // execute executes a control sequence that does not set a private mode.
 func execute(s *Screen, list []int, c byte) {
-	first := list[0]
-	n := max(first, 1)
-	second := 0
+	first, second := list[0], 0
 	if len(list) > 1 {
 		second = list[1]
 	}
+	switch c {
+	case 'H', 'f':
+		s.home(max(second, 1)-1, max(first, 1)-1)
+	case 'r':
+		s.scrollArea(first, second)
+	case 's':
+		s.page().saved = s.at
+	case 'u':
+		s.restore()
+	case 'h', 'l':
+		if first == 4 {
+			s.insert = c == 'h'
+		}
+	case 'J':
+		s.eraseScreen(first)
+	case 'K':
+		s.eraseLine(first)
+	default:
+		if n := max(first, 1); !moveCursor(s, n, c) {
+			changeCells(s, n, c)
+		}
+	}
+}
+
+// moveCursor executes a control sequence that moves the cursor by n or to n, and reports whether
+// it is one.
+func moveCursor(s *Screen, n int, c byte) bool {
 	switch c {
 	case 'A':
 		s.moveDown(-n)
@@ -248,18 +273,22 @@ func execute(s *Screen, list []int, c byte) {
 		s.at.x = 0
 	case 'G', '`':
 		s.moveTo(n-1, s.at.y)
-	case 'H', 'f':
-		s.home(max(second, 1)-1, n-1)
 	case 'd':
 		s.home(s.at.x, n-1)
 	case 'I':
 		s.moveTo((s.at.x/tabWidth+n)*tabWidth, s.at.y)
 	case 'Z':
 		s.moveTo((max(s.at.x-1, 0)/tabWidth-n+1)*tabWidth, s.at.y)
-	case 'J':
-		s.eraseScreen(first)
-	case 'K':
-		s.eraseLine(first)
+	default:
+		return false
+	}
+	return true
+}
+
+// changeCells executes a control sequence that erases, inserts, deletes, scrolls or repeats n
+// characters or lines.
+func changeCells(s *Screen, n int, c byte) {
+	switch c {
 	case 'X':
 		s.erase(s.at.x, s.at.x+n)
 	case '@', 'P':
@@ -281,16 +310,6 @@ func execute(s *Screen, list []int, c byte) {
 			if s.last != blank {
 				s.putAgain()
 			}
-		}
-	case 'r':
-		s.scrollArea(first, second)
-	case 's':
-		s.page().saved = s.at
-	case 'u':
-		s.restore()
-	case 'h', 'l':
-		if first == 4 {
-			s.insert = c == 'h'
 		}
 	}
 }

@@ -59,10 +59,7 @@ var claudeCommands = []string{
 	"ultrareview", "update", "upgrade",
 }
 
-// resumeClaude returns how a command of Claude Code is started and resumed. It sets the id of the
-// session with --session-id. Claude Code accepts that flag together with --continue and --resume only
-// with --fork-session ("--session-id can only be used with --continue or --resume if --fork-session
-// is also specified"), which copies the conversation to the new id.
+// resumeClaude returns how a command of Claude Code is started and resumed.
 func resumeClaude(argv []string, _ bool) (r resumption, err error) {
 	tokens, _, err := claudeFlags.parse(argv[1:], false)
 	if err != nil {
@@ -76,17 +73,9 @@ func resumeClaude(argv []string, _ bool) (r resumption, err error) {
 	if len(prompts) > 1 {
 		return r, errors.New("it has more than one prompt")
 	}
-	resumed := find(tokens, "-r", "--resume")
-	switch input := find(tokens, "--input-format"); {
-	case find(tokens, "--no-session-persistence") != nil:
-		return r, errors.New("with --no-session-persistence it stores no session")
-	case input != nil && input.value() != "text":
-		return r, errors.New("its prompts come from a stream, which can't be read twice")
-	case resumed != nil && resumed.value() == "":
-		return r, errors.New("--resume without an id asks the user for a session")
+	if err := checkClaude(tokens); err != nil {
+		return r, err
 	}
-	begin := tokens
-	command := func(tokens []token) []string { return append([]string{argv[0]}, join(tokens)...) }
 	var again []token
 	if len(prompts) == 1 {
 		again = replaceArgument(tokens, prompts[0], continuePrompt)
@@ -95,28 +84,65 @@ func resumeClaude(argv []string, _ bool) (r resumption, err error) {
 		again = slices.Insert(slices.Clone(tokens), printing+1, argument(continuePrompt))
 		r.stdin = true
 	}
-	continued, forked, chosen := find(tokens, "-c", "--continue"), find(tokens, "--fork-session"), find(tokens, "--session-id")
-	if chosen != nil {
-		if r.id = chosen.value(); r.id == sessionField {
-			r.id = ""
-		}
-		begin = without(begin, "--session-id")
-	}
-	switch format := find(tokens, "--output-format"); {
-	case chosen == nil && forked == nil && resumed != nil:
-		r.id = resumed.value()
-	case chosen == nil && forked == nil && continued != nil && format != nil && format.value() == "stream-json":
-		// The first event states the id, so the conversation need not be copied.
+	command := func(tokens []token) []string { return append([]string{argv[0]}, join(tokens)...) }
+	begin, id, latest := claudeSession(tokens)
+	r.id = id
+	if latest {
 		r.latest = command(again)
-	default:
-		if continued != nil && forked == nil {
-			begin = addFlag(begin, "--fork-session")
-		}
-		begin = addFlag(begin, "--session-id", sessionField)
 	}
 	again = without(again, "-c", "--continue", "-r", "--resume", "--fork-session", "--session-id")
 	r.start, r.resume = command(begin), command(addFlag(again, "--resume", sessionField))
 	return r, nil
+}
+
+// checkClaude returns an error if the session of a command of Claude Code can't be resumed.
+func checkClaude(tokens []token) error {
+	resumed := find(tokens, "-r", "--resume")
+	switch input := find(tokens, "--input-format"); {
+	case find(tokens, "--no-session-persistence") != nil:
+		return errors.New("with --no-session-persistence it stores no session")
+	case input != nil && input.value() != "text":
+		return errors.New("its prompts come from a stream, which can't be read twice")
+	case resumed != nil && resumed.value() == "":
+		return errors.New("--resume without an id asks the user for a session")
+	}
+	return nil
+}
+
+// claudeSession returns the arguments that start a session of Claude Code, and its id, if the
+// command has one. latest is true if the session must be resumed as the latest one of the folder as
+// long as its id is unknown.
+//
+// The arguments set the id with --session-id. Claude Code accepts that flag together with
+// --continue and --resume only with --fork-session ("--session-id can only be used with --continue
+// or --resume if --fork-session is also specified"), which copies the conversation to the new id.
+func claudeSession(tokens []token) (begin []token, id string, latest bool) {
+	begin = tokens
+	resumed, continued := find(tokens, "-r", "--resume"), find(tokens, "-c", "--continue")
+	forked, chosen := find(tokens, "--fork-session"), find(tokens, "--session-id")
+	if chosen != nil {
+		id = chosenID(chosen)
+		begin = without(begin, "--session-id")
+	}
+	switch format := find(tokens, "--output-format"); {
+	case chosen == nil && forked == nil && resumed != nil:
+		return begin, resumed.value(), false
+	case chosen == nil && forked == nil && continued != nil && format != nil && format.value() == "stream-json":
+		return begin, id, true // the first event states the id, so the conversation need not be copied
+	}
+	if continued != nil && forked == nil {
+		begin = addFlag(begin, "--fork-session")
+	}
+	return addFlag(begin, "--session-id", sessionField), id, false
+}
+
+// chosenID returns the value of a flag that chooses the id of a new session; "" if the session
+// chooses it.
+func chosenID(t *token) string {
+	if id := t.value(); id != sessionField {
+		return id
+	}
+	return ""
 }
 
 // The flags that both "codex" and "codex exec" accept: codexSharedOne with one value, codexShared
@@ -148,61 +174,68 @@ var codexPrograms = []string{
 	"login", "logout", "mcp", "mcp-server", "app-server", "completion", "sandbox", "debug", "apply", "a", "cloud", "features", "help", "doctor", "update", "plugin",
 }
 
-// resumeCodex returns how a command of Codex is started and resumed. Codex chooses the id of the
-// session itself and prints it first, so the id comes from the output.
-func resumeCodex(argv []string, _ bool) (r resumption, err error) {
-	root, rest, err := codexRootFlags.parse(argv[1:], true)
+// codexExec is a command of "codex exec".
+type codexExec struct {
+	root    []token // flags before the word exec
+	word    string  // exec, or its short form
+	tokens  []token // after it, without the word resume
+	resumes bool    // the word resume follows
+	words   []int   // positions of the tokens that are not flags
+}
+
+// parseCodex parses the arguments of Codex. It returns an error if they run another command than
+// "codex exec", or one that stores no session.
+func parseCodex(args []string) (c codexExec, err error) {
+	var rest []string
+	c.root, rest, err = codexRootFlags.parse(args, true)
 	switch {
 	case err != nil:
-		return r, err
+		return c, err
 	case len(rest) == 0 || slices.Contains(codexPrograms, rest[0]):
-		return r, errNoPrompt
+		return c, errNoPrompt
 	case rest[0] != "exec" && rest[0] != "e":
-		return r, errors.New(`it is interactive: use "codex exec"`)
+		return c, errors.New(`it is interactive: use "codex exec"`)
 	}
-	tokens, _, err := codexExecFlags.parse(rest[1:], false)
+	c.word = rest[0]
+	c.tokens, _, err = codexExecFlags.parse(rest[1:], false)
 	if err != nil {
-		return r, err
+		return c, err
 	}
-	if find(tokens, "--ephemeral") != nil {
-		return r, errors.New("with --ephemeral it stores no session")
+	if find(c.tokens, "--ephemeral") != nil {
+		return c, errors.New("with --ephemeral it stores no session")
 	}
-	for _, t := range slices.Concat(root, tokens) {
-		if t.is("-C", "--cd") {
-			r.dir = t.value()
-		}
+	c.words = arguments(c.tokens)
+	if c.resumes = len(c.words) > 0 && c.tokens[c.words[0]].value() == "resume"; c.resumes {
+		c.tokens = slices.Delete(slices.Clone(c.tokens), c.words[0], c.words[0]+1)
+		c.words = arguments(c.tokens)
 	}
-	r.start = slices.Clone(argv)
-	words := arguments(tokens)
-	isResume := len(words) > 0 && tokens[words[0]].value() == "resume"
-	if isResume {
-		tokens = slices.Delete(slices.Clone(tokens), words[0], words[0]+1)
-		words = arguments(tokens)
-	}
-	prompts := len(words)
+	return c, nil
+}
+
+// session returns the id of the session that the command itself resumes; "" if it names none. The
+// other words are prompts.
+func (c *codexExec) session() (id string, prompts int, err error) {
+	prompts = len(c.words)
+	last := find(c.tokens, "--last") != nil
 	switch {
-	case isResume && find(tokens, "-i", "--image") != nil:
-		return r, errors.New(`the flag --image of "codex exec resume" is not supported`)
-	case !isResume && prompts > 0 && slices.Contains([]string{"review", "fork", "help"}, tokens[words[0]].value()):
-		return r, errors.New(`only a prompt and "resume" of "codex exec" are supported`)
-	case isResume && find(tokens, "--last") == nil:
-		if prompts == 0 {
-			return r, errors.New(`"resume" names no session`)
-		}
-		r.id = tokens[words[0]].value()
-		prompts--
-	case !isResume && (find(tokens, "--last") != nil || find(tokens, "--all") != nil):
-		return r, errors.New(`the flags --last and --all need "resume"`)
+	case c.resumes && find(c.tokens, "-i", "--image") != nil:
+		return "", 0, errors.New(`the flag --image of "codex exec resume" is not supported`)
+	case !c.resumes && prompts > 0 && slices.Contains([]string{"review", "fork", "help"}, c.tokens[c.words[0]].value()):
+		return "", 0, errors.New(`only a prompt and "resume" of "codex exec" are supported`)
+	case !c.resumes && (last || find(c.tokens, "--all") != nil):
+		return "", 0, errors.New(`the flags --last and --all need "resume"`)
+	case c.resumes && !last && prompts == 0:
+		return "", 0, errors.New(`"resume" names no session`)
+	case c.resumes && !last:
+		return c.tokens[c.words[0]].value(), prompts - 1, nil
 	}
-	if prompts > 1 {
-		return r, errors.New("it has more than one prompt")
-	}
-	r.stdin = prompts == 0 || tokens[words[len(words)-1]].value() == "-"
-	if !r.stdin {
-		r.prompt = tokens[words[len(words)-1]].value()
-	}
+	return "", prompts, nil
+}
+
+// resume returns the arguments that resume a session: an id, or --last.
+func (c *codexExec) resume(which string) []string {
 	var before, after []token // flags before and after the word resume; without images, which the session contains already
-	for _, t := range without(tokens, "-i", "--image", "--last", "--all", endOfFlags) {
+	for _, t := range without(c.tokens, "-i", "--image", "--last", "--all", endOfFlags) {
 		switch {
 		case t.flag == "":
 		case slices.Contains(codexResumeFlags, t.flag):
@@ -211,12 +244,38 @@ func resumeCodex(argv []string, _ bool) (r resumption, err error) {
 			before = append(before, t)
 		}
 	}
-	command := func(which string) []string {
-		return slices.Concat([]string{argv[0]}, join(root), []string{rest[0]}, join(before), []string{"resume", which}, join(after), []string{continuePrompt})
+	return slices.Concat(join(c.root), []string{c.word}, join(before), []string{"resume", which}, join(after), []string{continuePrompt})
+}
+
+// resumeCodex returns how a command of Codex is started and resumed. Codex chooses the id of the
+// session itself and prints it first, so the id comes from the output.
+func resumeCodex(argv []string, _ bool) (r resumption, err error) {
+	c, err := parseCodex(argv[1:])
+	if err != nil {
+		return r, err
 	}
-	r.resume = command(sessionField)
+	for _, t := range slices.Concat(c.root, c.tokens) {
+		if t.is("-C", "--cd") {
+			r.dir = t.value()
+		}
+	}
+	id, prompts, err := c.session()
+	if err != nil {
+		return r, err
+	}
+	if prompts > 1 {
+		return r, errors.New("it has more than one prompt")
+	}
+	if r.stdin = prompts == 0; !r.stdin {
+		prompt := c.tokens[c.words[len(c.words)-1]].value()
+		if r.stdin = prompt == "-"; !r.stdin {
+			r.prompt = prompt
+		}
+	}
+	r.id, r.start = id, slices.Clone(argv)
+	r.resume = append([]string{argv[0]}, c.resume(sessionField)...)
 	if r.id == "" {
-		r.latest = command("--last")
+		r.latest = append([]string{argv[0]}, c.resume("--last")...)
 	}
 	return r, nil
 }
@@ -234,8 +293,7 @@ var (
 	geminiIndex    = lazyregexp.New(`^[0-9]+$`)
 )
 
-// resumeGemini returns how a command of Gemini CLI is started and resumed. It sets the id of the
-// session with --session-id, which Gemini CLI has since 0.41.
+// resumeGemini returns how a command of Gemini CLI is started and resumed.
 func resumeGemini(argv []string, piped bool) (r resumption, err error) {
 	tokens, _, err := geminiFlags.parse(argv[1:], false)
 	if err != nil {
@@ -260,27 +318,36 @@ func resumeGemini(argv []string, piped bool) (r resumption, err error) {
 	default:
 		again, r.stdin = addFlag(tokens, "-p", continuePrompt), true
 	}
+	begin, id, latest, err := geminiSession(tokens)
+	if err != nil {
+		return r, err
+	}
 	command := func(tokens []token) []string { return append([]string{argv[0]}, join(tokens)...) }
-	begin := tokens
-	resumed, chosen := find(tokens, "-r", "--resume"), find(tokens, "--session-id")
-	switch {
-	case resumed != nil && chosen != nil:
-		return r, errors.New("--resume and --session-id can't be used together")
-	case resumed != nil && (resumed.value() == "" || resumed.value() == "latest"):
+	r.id = id
+	if latest {
 		r.latest = command(again)
-	case resumed != nil && geminiIndex.MatchString(resumed.value()):
-		r.latest = command(again) // the number of a session changes with the other sessions
-	case resumed != nil:
-		r.id = resumed.value()
-	case chosen != nil:
-		if r.id = chosen.value(); r.id == sessionField {
-			r.id = ""
-		}
-		begin = addFlag(without(begin, "--session-id"), "--session-id", sessionField)
-	default:
-		begin = addFlag(begin, "--session-id", sessionField)
 	}
 	again = without(again, "-r", "--resume", "--session-id")
 	r.start, r.resume = command(begin), command(addFlag(again, "--resume", sessionField))
 	return r, nil
+}
+
+// geminiSession returns the arguments that start a session of Gemini CLI, and its id, if the command
+// has one. latest is true if the command resumes the latest session, or one by its number. The
+// arguments set the id of a new session with --session-id, which Gemini CLI has since 0.41.
+func geminiSession(tokens []token) (begin []token, id string, latest bool, err error) {
+	resumed, chosen := find(tokens, "-r", "--resume"), find(tokens, "--session-id")
+	switch {
+	case resumed != nil && chosen != nil:
+		return nil, "", false, errors.New("--resume and --session-id can't be used together")
+	case resumed != nil && (resumed.value() == "" || resumed.value() == "latest"):
+		return tokens, "", true, nil
+	case resumed != nil && geminiIndex.MatchString(resumed.value()): // the number of a session changes with the other sessions
+		return tokens, "", true, nil
+	case resumed != nil:
+		return tokens, resumed.value(), false, nil
+	case chosen != nil:
+		return addFlag(without(tokens, "--session-id"), "--session-id", sessionField), chosenID(chosen), false, nil
+	}
+	return addFlag(tokens, "--session-id", sessionField), "", false, nil
 }

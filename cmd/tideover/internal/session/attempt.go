@@ -98,26 +98,15 @@ type commandEnd struct {
 // runs, runCommand stores whole(memo) as the progress of the run: the memo of a fallback is stored
 // as a part of its session's memo.
 func (a *attempt) runCommand(ctx context.Context, before Memo, whole func(Memo) Memo) (commandEnd, error) {
-	s, t := a.spec, a.task
+	s := a.spec
 	notRun := commandEnd{memo: before}
 	pack, err := s.pack()
 	if err != nil {
 		return notRun, retry.Permanent(fmt.Errorf("stored session: loading the pack: %w", err))
 	}
-	memo := before
-	command, resumes, err := memo.command(s, t)
+	memo, command, err := a.prepare(ctx, before)
 	if err != nil {
-		return commandEnd{memo: memo}, retry.Permanent(err)
-	}
-	if err := checkDir(s.Dir); err != nil {
-		return notRun, err
-	}
-	env, err := a.environment(memo)
-	if err != nil {
-		return notRun, err
-	}
-	if err := a.runner.beforeLimit(ctx, s, env); err != nil {
-		return notRun, err
+		return commandEnd{memo: memo}, err
 	}
 	if len(s.Fallback) > 0 {
 		memo.beginTurn(s.AssistantName(), false, time.Now())
@@ -131,29 +120,22 @@ func (a *attempt) runCommand(ctx context.Context, before Memo, whole func(Memo) 
 	if !mentions(s.Start, "Session") { // otherwise we have chosen the id, and the output may contain the id of another session
 		options.OnSessionID = running.setStated
 	}
-	d := detect.New(pack, options)
-	end, quit, err := a.run(ctx, commandRun{env, command, resumes, d, running.setLimit})
-	done := commandEnd{memo: running.finish(), ran: true, resumed: resumes, exit: end.Code}
-	switch {
-	case err != nil && ctx.Err() == nil && shortage.Is(err):
-		return notRun, engine.Snooze(shortage.Delay(t.Total-t.Attempt), shortage.Note(err))
-	case errors.Is(err, syscall.E2BIG):
-		return notRun, retry.Permanent(fmt.Errorf("%w: %s", err, guard.TooBig))
-	case err != nil:
-		return notRun, cmp.Or(context.Cause(ctx), err)
-	case end.Code == process.CodeNotFound || end.Code == process.CodeNotExecutable:
+	command.detector, command.limited = detect.New(pack, options), running.setLimit
+	end, quit, err := a.run(ctx, command)
+	memo = running.finish()
+	if err != nil {
+		return notRun, a.runError(ctx, err)
+	}
+	if end.Code == process.CodeNotFound || end.Code == process.CodeNotExecutable {
 		notRun.exit = end.Code
-		return notRun, retry.Permanent(fmt.Errorf("exit code %d: %s can't be executed", end.Code, command[0]))
-	case end.Told:
-		done.exit = 0
+		return notRun, retry.Permanent(fmt.Errorf("exit code %d: %s can't be executed", end.Code, command.argv[0]))
+	}
+	done := commandEnd{memo: memo, ran: true, resumed: command.resumes}
+	if end.Told {
 		done.memo.endTurn(Turn{Ended: turnInterrupted}, time.Now())
 		return done, cmp.Or(context.Cause(ctx), errors.New("interrupted"))
 	}
-	done.stop = detectStop(d, end.Code)
-	if quit && end.Code == 0 && done.stop.Trust == detect.ByLine {
-		// The user saw the limit and ended the program.
-		done.stop = detect.Stop{Reason: detect.Completed}
-	}
+	done.exit, done.stop = end.Code, detectStop(command.detector, end.Code, quit)
 	if a.runner.ending.Load() && done.stop.Reason == detect.UserExit {
 		<-ctx.Done() // the signal ends this process, too: wait for the engine
 		done.exit = 0
@@ -161,8 +143,38 @@ func (a *attempt) runCommand(ctx context.Context, before Memo, whole func(Memo) 
 		return done, context.Cause(ctx)
 	}
 	done.memo.recordStop(done.stop, end.Code, time.Now())
-	done.gone = end.Code != 0 && d.SessionGone()
+	done.gone = end.Code != 0 && command.detector.SessionGone()
 	return done, nil
+}
+
+// prepare returns the command of the attempt, and the memo with which it runs. It fails if the
+// command can't or must not run now; then it returns the memo for the next attempt.
+func (a *attempt) prepare(ctx context.Context, before Memo) (memo Memo, c commandRun, err error) {
+	memo = before
+	if c.argv, c.resumes, err = memo.command(a.spec, a.task); err != nil {
+		return memo, c, retry.Permanent(err)
+	}
+	if err := checkDir(a.spec.Dir); err != nil {
+		return before, c, err
+	}
+	if c.env, err = a.environment(memo); err != nil {
+		return before, c, err
+	}
+	if err := a.runner.beforeLimit(ctx, a.spec, c.env); err != nil {
+		return before, c, err
+	}
+	return memo, c, nil
+}
+
+// runError returns what the engine does after a command could not be run.
+func (a *attempt) runError(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() == nil && shortage.Is(err):
+		return engine.Snooze(shortage.Delay(a.task.Total-a.task.Attempt), shortage.Note(err))
+	case errors.Is(err, syscall.E2BIG):
+		return retry.Permanent(fmt.Errorf("%w: %s", err, guard.TooBig))
+	}
+	return cmp.Or(context.Cause(ctx), err)
 }
 
 // checkDir returns an error if the folder is missing. Without this check, the system reports a

@@ -86,26 +86,29 @@ func (t flagTable) flag(args []string) (n int, tokens []token, err error) {
 	if !known || attached && kind == noValue {
 		return 0, nil, fmt.Errorf("the flag %s is unknown", name)
 	}
-	tok := token{flag: name}
-	n = 1
+	if attached {
+		return 1, []token{{flag: name, values: []string{value}, args: args[:1]}}, nil
+	}
+	if kind == oneValue && len(args) < 2 {
+		return 0, nil, fmt.Errorf("the flag %s has no value", name)
+	}
+	n = 1 + kind.count(args[1:])
+	return n, []token{{flag: name, values: slices.Clone(args[1:n]), args: args[:n]}}, nil
+}
+
+// count returns how many of the arguments after a flag are its values.
+func (v values) count(args []string) (n int) {
 	switch {
-	case attached:
-		tok.values = []string{value}
-	case kind == oneValue:
-		if len(args) < 2 {
-			return 0, nil, fmt.Errorf("the flag %s has no value", name)
-		}
-		n = 2
-	case kind == optionalValue && len(args) > 1 && !strings.HasPrefix(args[1], "-"):
-		n = 2
-	case kind == manyValues:
+	case v == oneValue:
+		return 1
+	case v == optionalValue && len(args) > 0 && !strings.HasPrefix(args[0], "-"):
+		return 1
+	case v == manyValues:
 		for n < len(args) && !strings.HasPrefix(args[n], "-") {
 			n++
 		}
 	}
-	tok.values = append(tok.values, args[1:n]...)
-	tok.args = args[:n]
-	return n, []token{tok}, nil
+	return n
 }
 
 // cluster parses joined short flags without values, such as -pc.

@@ -203,16 +203,8 @@ func (a *attempt) handleFallback(ctx context.Context, before Memo) ([]byte, erro
 	if end.ran {
 		memo = begun.withFallback(end.memo)
 	}
-	switch {
-	case err != nil && errors.Is(context.Cause(ctx), engine.ErrTimeout):
-		return nil, a.nextFallback(memo, Turn{Ended: turnInterrupted, Line: err.Error()})
-	case err != nil && ctx.Err() == nil && retry.OutcomeOf(err).Class == retry.ClassPermanent:
-		return nil, a.nextFallback(memo, Turn{Ended: turnNotRun, Line: err.Error()})
-	case err != nil:
-		if end.ran {
-			memo.endTurn(Turn{Ended: turnInterrupted}, time.Now())
-		}
-		return nil, engine.Keep(err, memo)
+	if err != nil {
+		return nil, a.fallbackError(ctx, memo, end.ran, err)
 	}
 	a.reportStop(*end.memo.Last)
 	if end.gone && end.resumed && end.memo.Gone == 0 {
@@ -226,6 +218,21 @@ func (a *attempt) handleFallback(ctx context.Context, before Memo) ([]byte, erro
 		return nil, a.stop(ctx, memo, failure(end.stop, end.memo.Last.Exit))
 	}
 	return nil, a.nextFallback(memo, turnEnd(end.stop))
+}
+
+// fallbackError returns what follows an attempt of the fallback whose command could not be run or
+// was interrupted.
+func (a *attempt) fallbackError(ctx context.Context, memo Memo, ran bool, err error) error {
+	switch {
+	case errors.Is(context.Cause(ctx), engine.ErrTimeout):
+		return a.nextFallback(memo, Turn{Ended: turnInterrupted, Line: err.Error()})
+	case ctx.Err() == nil && retry.OutcomeOf(err).Class == retry.ClassPermanent:
+		return a.nextFallback(memo, Turn{Ended: turnNotRun, Line: err.Error()})
+	}
+	if ran {
+		memo.endTurn(Turn{Ended: turnInterrupted}, time.Now())
+	}
+	return engine.Keep(err, memo)
 }
 
 // nextFallback ends the turn of a fallback as how says, and returns the error that ends the

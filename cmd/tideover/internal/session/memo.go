@@ -119,14 +119,24 @@ func (m *Memo) command(s *Spec, t *engine.Task) (argv []string, resumes bool, er
 		d = fallbackData{data{m.Session, s.Name, t.Attempt}, s.prompt}
 	}
 	argv, err = render(argv, d)
-	if h := m.Handover; resumes && err == nil && h != nil && !h.Returned && len(h.Worked) > 0 {
-		m.Handover = new(*h)
-		m.Handover.Returned = true
-		if at := slices.Index(argv, continuePrompt); at >= 0 {
-			argv[at] = returnPrompt(h.Worked)
-		}
+	if resumes && err == nil {
+		m.returnFromHandover(argv)
 	}
 	return argv, resumes, err
+}
+
+// returnFromHandover replaces the prompt of the first resume command after a handover by one that
+// says what other assistants have done.
+func (m *Memo) returnFromHandover(argv []string) {
+	h := m.Handover
+	if h == nil || h.Returned || len(h.Worked) == 0 {
+		return
+	}
+	m.Handover = new(*h)
+	m.Handover.Returned = true
+	if at := slices.Index(argv, continuePrompt); at >= 0 {
+		argv[at] = returnPrompt(h.Worked)
+	}
 }
 
 // chooseID sets the session id, unless the command has printed it.

@@ -129,9 +129,12 @@ func (a *attempt) wait(stop detect.Stop, err error) error {
 }
 
 // detectStop returns why a command stopped, from its output and its exit code. It is for commands
-// that ended by themselves.
-func detectStop(d *detect.Detector, code int) detect.Stop {
+// that ended by themselves. quit is true if the user typed after a limit was on the screen.
+func detectStop(d *detect.Detector, code int, quit bool) detect.Stop {
 	stop := d.StopByAny(code)
+	if quit && code == 0 && stop.Trust == detect.ByLine {
+		return detect.Stop{Reason: detect.Completed} // the user saw the limit and ended the program
+	}
 	tail := d.Tail()
 	if stop.Line == "" && len(tail) > 0 && stop.Reason != detect.Completed {
 		stop.Line = textfmt.TruncateValid(tail[len(tail)-1], maxLine, "…") // use the last line of output

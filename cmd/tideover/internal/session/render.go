@@ -62,28 +62,7 @@ func mentions(argv []string, field string) bool {
 // uses reports whether a node of a template may print the field. A dot alone, which may stand for
 // all fields, counts as every field.
 func uses(n parse.Node, field string) bool {
-	branches := func(b *parse.BranchNode) bool {
-		return uses(b.Pipe, field) || uses(b.List, field) || b.ElseList != nil && uses(b.ElseList, field)
-	}
 	switch n := n.(type) {
-	case *parse.ListNode:
-		return slices.ContainsFunc(n.Nodes, func(n parse.Node) bool { return uses(n, field) })
-	case *parse.ActionNode:
-		return uses(n.Pipe, field)
-	case *parse.TemplateNode:
-		return n.Pipe != nil && uses(n.Pipe, field)
-	case *parse.PipeNode:
-		return slices.ContainsFunc(n.Cmds, func(c *parse.CommandNode) bool { return uses(c, field) })
-	case *parse.CommandNode:
-		return slices.ContainsFunc(n.Args, func(n parse.Node) bool { return uses(n, field) })
-	case *parse.IfNode:
-		return branches(&n.BranchNode)
-	case *parse.WithNode:
-		return branches(&n.BranchNode)
-	case *parse.RangeNode:
-		return branches(&n.BranchNode)
-	case *parse.ChainNode:
-		return uses(n.Node, field)
 	case *parse.FieldNode:
 		return n.Ident[0] == field
 	case *parse.VariableNode: // $.Field, or $ alone
@@ -91,7 +70,44 @@ func uses(n parse.Node, field string) bool {
 	case *parse.DotNode:
 		return true
 	}
-	return false
+	return slices.ContainsFunc(children(n), func(n parse.Node) bool { return uses(n, field) })
+}
+
+// children returns the nodes inside a node of a template.
+func children(n parse.Node) (list []parse.Node) {
+	switch n := n.(type) {
+	case *parse.ListNode:
+		return n.Nodes
+	case *parse.ActionNode:
+		return []parse.Node{n.Pipe}
+	case *parse.TemplateNode:
+		if n.Pipe != nil {
+			list = append(list, n.Pipe)
+		}
+	case *parse.PipeNode:
+		for _, c := range n.Cmds {
+			list = append(list, c)
+		}
+	case *parse.CommandNode:
+		return n.Args
+	case *parse.IfNode:
+		return branches(&n.BranchNode)
+	case *parse.WithNode:
+		return branches(&n.BranchNode)
+	case *parse.RangeNode:
+		return branches(&n.BranchNode)
+	case *parse.ChainNode:
+		return []parse.Node{n.Node}
+	}
+	return list
+}
+
+func branches(b *parse.BranchNode) []parse.Node {
+	list := []parse.Node{b.Pipe, b.List}
+	if b.ElseList != nil {
+		list = append(list, b.ElseList)
+	}
+	return list
 }
 
 // sessionID returns the session id of a run, in the form of a random UUID. It is derived from the

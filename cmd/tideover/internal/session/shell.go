@@ -155,50 +155,74 @@ func Split(line string) (argv []string, err error) {
 // splitWords splits a line as [Split] does. plain reports whether a real shell splits it into the
 // same words.
 func splitWords(line string) (argv []string, plain bool, err error) {
-	var arg strings.Builder
-	var quote rune
-	open, escaped := false, false
-	plain = true
+	s := wordSplitter{plain: true}
 	for _, c := range line {
-		switch {
-		case escaped:
-			if quote == '"' && c != '"' && c != '\\' {
-				arg.WriteByte('\\')
-				plain = false
-			}
-			arg.WriteRune(c)
-			escaped = false
-		case c == '\\' && quote != '\'':
-			escaped, open = true, true
-		case quote != 0 && c == quote:
-			quote = 0
-		case quote != 0:
-			arg.WriteRune(c)
-			plain = plain && (quote == '\'' || !strings.ContainsRune("$`!", c))
-		case c == '\'' || c == '"':
-			quote, open = c, true
-		case c == ' ' || c == '\t' || c == '\n':
-			plain = plain && c != '\n' // a line break ends a command
-			if open {
-				argv = append(argv, arg.String())
-				arg.Reset()
-				open = false
-			}
-		default:
-			arg.WriteRune(c)
-			open = true
-			plain = plain && !strings.ContainsRune(shellSyntax, c)
-		}
+		s.add(c)
 	}
 	switch {
-	case quote != 0:
+	case s.quote != 0:
 		return nil, false, errors.New("a quote is not closed")
-	case escaped:
+	case s.escaped:
 		return nil, false, errors.New("the line ends with a backslash")
-	case open:
-		argv = append(argv, arg.String())
 	}
-	return argv, plain, nil
+	s.endWord()
+	return s.argv, s.plain, nil
+}
+
+// wordSplitter splits a command line character by character.
+type wordSplitter struct {
+	argv    []string
+	word    strings.Builder
+	open    bool // there is a word, which may be empty
+	quote   rune // the quote that is open; 0 if none is
+	escaped bool // the last character was a backslash
+	plain   bool // a real shell splits the line into the same words
+}
+
+func (s *wordSplitter) add(c rune) {
+	switch {
+	case s.escaped:
+		s.addEscaped(c)
+	case c == '\\' && s.quote != '\'':
+		s.escaped, s.open = true, true
+	case s.quote != 0:
+		s.addQuoted(c)
+	case c == '\'' || c == '"':
+		s.quote, s.open = c, true
+	case c == ' ' || c == '\t' || c == '\n':
+		s.plain = s.plain && c != '\n' // a line break ends a command
+		s.endWord()
+	default:
+		s.word.WriteRune(c)
+		s.open = true
+		s.plain = s.plain && !strings.ContainsRune(shellSyntax, c)
+	}
+}
+
+func (s *wordSplitter) addEscaped(c rune) {
+	if s.quote == '"' && c != '"' && c != '\\' {
+		s.word.WriteByte('\\')
+		s.plain = false
+	}
+	s.word.WriteRune(c)
+	s.escaped = false
+}
+
+func (s *wordSplitter) addQuoted(c rune) {
+	if c == s.quote {
+		s.quote = 0
+		return
+	}
+	s.word.WriteRune(c)
+	s.plain = s.plain && (s.quote == '\'' || !strings.ContainsRune("$`!", c))
+}
+
+func (s *wordSplitter) endWord() {
+	if s.open {
+		s.argv = append(s.argv, s.word.String())
+		s.word.Reset()
+		s.open = false
+	}
 }
 
 // packs maps the names of assistants' commands to their detection packs.

@@ -91,28 +91,7 @@ func statusOf(name string, i *engine.Info) Status {
 		return st
 	}
 	s := &i.Steps[0]
-	memo := ReadMemo(s.Progress)
-	st.Session, st.Resumes, st.Last, st.NoResume = memo.Session, memo.Resumes, memo.Last, memo.NoResume
-	if st.State == "running" {
-		st.Limit = memo.Limit
-	}
-	if st.Over() && i.Ended != nil { // a run that has ended stores no further memo
-		how := turnInterrupted
-		if st.State == "completed" {
-			how = detect.Completed.String()
-		}
-		memo.endTurn(Turn{Ended: how}, *i.Ended)
-	}
-	for _, t := range memo.Turns {
-		t.From, t.To, t.Until = t.From.Local(), t.To.Local(), t.Until.Local()
-		st.Turns = append(st.Turns, t)
-	}
-	if h := memo.Handover; h != nil && !h.Over && !st.Over() {
-		st.Handover = &HandoverStatus{Assistant: h.Assistant, Until: h.Until.Local(), Back: h.Back.Local()}
-		if h.Memo != nil {
-			st.Handover.Session = h.Memo.Session
-		}
-	}
+	st.setMemo(ReadMemo(s.Progress))
 	st.Spent, st.Windows, st.MaxWindows, st.Policy = s.Spent, s.Windows, s.MaxWindows, s.Policy
 	if p, err := retry.Parse(s.Policy); err == nil {
 		st.MaxAttempts = max(p.Attempts, 1)
@@ -126,19 +105,49 @@ func statusOf(name string, i *engine.Info) Status {
 		}
 	}
 	if a := lastAttempt(i); a != nil && st.State == "waiting" {
-		if a.Wait != nil {
-			st.WaitBy, st.WaitFor = a.Wait.By, a.Error
-			if isHeld(i) {
-				st.WaitBy = "account"
-			}
-			if a.Wait.Moved != "" {
-				st.WaitBy, st.WaitFor = "human", "postponed by "+a.Wait.Moved
-			}
-		} else {
-			st.setPostponed(i.Notes)
-		}
+		st.setWait(i, a.Wait, a.Error)
 	}
 	return st
+}
+
+// setMemo sets what the memo of the session says.
+func (s *Status) setMemo(memo Memo) {
+	s.Session, s.Resumes, s.Last, s.NoResume = memo.Session, memo.Resumes, memo.Last, memo.NoResume
+	if s.State == "running" {
+		s.Limit = memo.Limit
+	}
+	if s.Over() && s.Ended != nil { // a run that has ended stores no further memo
+		how := turnInterrupted
+		if s.State == "completed" {
+			how = detect.Completed.String()
+		}
+		memo.endTurn(Turn{Ended: how}, *s.Ended)
+	}
+	for _, t := range memo.Turns {
+		t.From, t.To, t.Until = t.From.Local(), t.To.Local(), t.Until.Local()
+		s.Turns = append(s.Turns, t)
+	}
+	if h := memo.Handover; h != nil && !h.Over && !s.Over() {
+		s.Handover = &HandoverStatus{Assistant: h.Assistant, Until: h.Until.Local(), Back: h.Back.Local()}
+		if h.Memo != nil {
+			s.Handover.Session = h.Memo.Session
+		}
+	}
+}
+
+// setWait sets WaitBy and WaitFor of a session that waits. w is the wait of the last attempt, which
+// ended with an error; nil if it has none.
+func (s *Status) setWait(i *engine.Info, w *engine.WaitInfo, attemptError string) {
+	switch {
+	case w == nil:
+		s.setPostponed(i.Notes)
+	case w.Moved != "":
+		s.WaitBy, s.WaitFor = "human", "postponed by "+w.Moved
+	case isHeld(i):
+		s.WaitBy, s.WaitFor = "account", attemptError
+	default:
+		s.WaitBy, s.WaitFor = w.By, attemptError
+	}
 }
 
 // lastAttempt returns the last attempt of a session's run; nil if there was none.

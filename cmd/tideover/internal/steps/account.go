@@ -24,11 +24,11 @@ type usage struct {
 
 // enterAccount asks the gate of the step's account whether the command may run now. If it must wait, held is the error
 // that ends the attempt; it postpones the step and does not count as an attempt.
-func (r *Runner) enterAccount(s *Step, t *engine.Task) (u *usage, held error) {
-	if r.Accounts == nil || s.Account == "" {
+func enterAccount(accounts *account.Store, s *Step, t *engine.Task) (u *usage, held error) {
+	if accounts == nil || s.Account == "" {
 		return nil, nil
 	}
-	gate, err := r.Accounts.Gate(s.Account)
+	gate, err := accounts.Gate(s.Account)
 	if err != nil {
 		return nil, retry.Permanent(fmt.Errorf("account: %w", err))
 	}

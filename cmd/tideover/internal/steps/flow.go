@@ -288,18 +288,14 @@ func (c *flowRun) perform(f *engine.Flow, s *Step, d Data) (json.RawMessage, err
 	return nil, fmt.Errorf("step %q: %w", s.ID, s.checkKind())
 }
 
-// options returns the options of the operations of a command or a request.
-func (s *Step) options() []engine.StepOption {
-	opts := []engine.StepOption{engine.Policy(s.Policy.String()), engine.MaxLost(s.MaxLost)}
-	if s.Undo != nil {
-		opts = append(opts, engine.UndoPolicy(s.Undo.Policy.String()))
-	}
-	return opts
+// attempts returns the options of the attempts of a command or a request.
+func (s *Step) attempts() engine.AttemptOption {
+	return engine.Attempts(engine.Policy(s.Policy.String()), engine.MaxLost(s.MaxLost))
 }
 
 // declared returns the options with which a list of workflows shows the step.
-func (s *Step) declared() []engine.StepOption {
-	opts := []engine.StepOption{engine.After(s.Needs...)}
+func (s *Step) declared() []engine.DeclaredOption {
+	opts := []engine.DeclaredOption{engine.After(s.Needs...)}
 	if s.isAction() {
 		opts = append(opts, engine.WithPolicy(s.Policy), engine.Concurrency(s.Concurrency), engine.MaxLost(s.MaxLost))
 	}
@@ -312,24 +308,24 @@ func (c *flowRun) action(f *engine.Flow, s *Step, d Data) (json.RawMessage, erro
 	if s.ForEach == nil {
 		do := func(ctx context.Context) (json.RawMessage, error) { return r.operate(ctx, s, d) }
 		if s.Undo == nil {
-			return engine.Do(f, s.ID, do, s.options()...)
+			return engine.Do(f, s.ID, do, s.attempts())
 		}
 		undo := func(ctx context.Context, result *json.RawMessage) error { return r.undo(ctx, s, d, result) }
-		return engine.DoUndo(f, s.ID, do, undo, s.options()...)
+		return engine.DoUndo(f, s.ID, do, undo, s.attempts(), engine.UndoPolicy(s.Undo.Policy.String()))
 	}
 	items, err := s.items(d)
 	if err != nil {
 		return nil, err
 	}
 	do := func(ctx context.Context, item Item) (json.RawMessage, error) { return r.operate(ctx, s, d.with(item)) }
-	opts := append(s.options(), engine.Parallel(s.Parallel), c.runner.labels(items))
+	parallel, labels := engine.Parallel(s.Parallel), c.runner.labels(items)
 	if s.Undo == nil {
-		return list(engine.Map(f, s.ID, items, do, opts...))
+		return list(engine.Map(f, s.ID, items, do, s.attempts(), parallel, labels))
 	}
 	undo := func(ctx context.Context, item Item, result *json.RawMessage) error {
 		return r.undo(ctx, s, d.with(item), result)
 	}
-	return list(engine.MapUndo(f, s.ID, items, do, undo, opts...))
+	return list(engine.MapUndo(f, s.ID, items, do, undo, s.attempts(), parallel, labels, engine.UndoPolicy(s.Undo.Policy.String())))
 }
 
 func (d Data) with(item Item) Data {
@@ -427,7 +423,7 @@ func (c *flowRun) sleep(f *engine.Flow, s *Step, d Data) error {
 
 func (c *flowRun) waitFor(f *engine.Flow, s *Step) (json.RawMessage, error) {
 	w := s.WaitFor
-	opts := []engine.StepOption{engine.ForKey(s.ID)}
+	opts := []engine.AwaitOption{engine.ForKey(s.ID)}
 	if w.Timeout > 0 {
 		opts = append(opts, engine.Within(w.Timeout))
 	}
@@ -455,7 +451,7 @@ func (c *flowRun) approve(f *engine.Flow, s *Step, d Data) (json.RawMessage, err
 	if text = strings.TrimSpace(textfmt.TruncateWithin(text, maxQuestion, "…")); text == "" {
 		return nil, s.failure("approve: the question is empty")
 	}
-	var opts []engine.StepOption
+	var opts []engine.AwaitOption
 	if a.Timeout > 0 {
 		opts = append(opts, engine.Within(a.Timeout))
 	}
@@ -505,7 +501,7 @@ func (c *flowRun) child(f *engine.Flow, s *Step, d Data) (json.RawMessage, error
 
 // labels shows texts as they are, and other items as JSON, with secrets masked: a secret that is cut
 // is not recognised later.
-func (r *Runner) labels(items []Item) engine.StepOption {
+func (r *Runner) labels(items []Item) engine.ItemsOption {
 	return engine.Labels(func(i int) string {
 		if text, ok := items[i].Value.(string); ok {
 			return r.Redactor.String(text)

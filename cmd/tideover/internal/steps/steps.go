@@ -130,7 +130,7 @@ func (r *Runner) command(ctx context.Context, s *Step, d Data, t *engine.Task) (
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return result{}, template.Classify(err)
 	}
-	use, held := r.enterAccount(s, t)
+	use, held := enterAccount(r.Accounts, s, t)
 	if held != nil {
 		return result{}, held
 	}

@@ -197,6 +197,14 @@ func (c *checker) walk(n parse.Node, atRoot bool) {
 		}
 	case *parse.ChainNode:
 		c.chain(n, atRoot)
+	default:
+		c.value(n, atRoot)
+	}
+}
+
+// value visits a node that names a value: a field, a variable, the dot or a function.
+func (c *checker) value(n parse.Node, atRoot bool) {
+	switch n := n.(type) {
 	case *parse.FieldNode:
 		if atRoot {
 			c.field(n.Ident)

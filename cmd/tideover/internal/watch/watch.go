@@ -186,18 +186,10 @@ func (w *Watch) begin(ctx context.Context) (continued string, err error) {
 	}
 	switch {
 	case !before:
-	case w.Anew && !st.Over():
-		if err := w.manager.Stop(ctx, name, "watch --new"); err != nil {
-			return "", err
-		}
-		fallthrough
 	case w.Anew:
-		err = w.manager.Begin(ctx, name, "watch --new")
-	case st.State == "gave-up" && st.NoResume != "":
-		continued = fmt.Sprintf("session %s gave up (%s); starting it again with its first prompt", name, st.Error)
-		err = w.manager.Resume(ctx, name, "watch")
+		err = w.beginAnew(ctx, st)
 	case st.State == "gave-up":
-		continued = fmt.Sprintf("session %s gave up (%s); continuing with new attempts. Use --new to start another one", name, st.Error)
+		continued = gaveUpLine(st)
 		err = w.manager.Resume(ctx, name, "watch")
 	case st.Over():
 		err = w.manager.Begin(ctx, name, "watch")
@@ -210,6 +202,24 @@ func (w *Watch) begin(ctx context.Context) (continued string, err error) {
 	st, err = w.manager.Get(ctx, name)
 	w.run = st.Run
 	return continued, err
+}
+
+// beginAnew ends the session and starts it again from the beginning.
+func (w *Watch) beginAnew(ctx context.Context, st session.Status) error {
+	if !st.Over() {
+		if err := w.manager.Stop(ctx, w.Spec.Name, "watch --new"); err != nil {
+			return err
+		}
+	}
+	return w.manager.Begin(ctx, w.Spec.Name, "watch --new")
+}
+
+// gaveUpLine returns the line that tells the user how a session that gave up continues.
+func gaveUpLine(st session.Status) string {
+	if st.NoResume != "" {
+		return fmt.Sprintf("session %s gave up (%s); starting it again with its first prompt", st.Name, st.Error)
+	}
+	return fmt.Sprintf("session %s gave up (%s); continuing with new attempts. Use --new to start another one", st.Name, st.Error)
 }
 
 // checkSame returns an error if the stored session is for another command.

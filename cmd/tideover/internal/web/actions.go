@@ -31,44 +31,50 @@ func newOffer(id, name, label string) offer {
 
 // offers returns the actions that are possible for a run.
 func offers(i *engine.Info) (list []offer) {
-	add := func(name, label string) { list = append(list, newOffer(i.ID, name, label)) }
-	switch {
-	case !i.Finished():
-		kind, _ := waitingOp(i)
-		switch {
-		case i.Next == nil:
-		case kind == "await" || kind == "ask": // only a signal or an answer ends it
-		case i.Operations != nil: // it may wait in a sleep
-			add("wake", "Wake")
-		default:
-			add("wake", "Wake")
-		}
-		if i.State == engine.StateUndoing {
-			add("abandon", "Abandon")
-		} else {
-			add("cancel", "Cancel")
-		}
-	case i.State == "dead" && i.ReplacedBy == "":
-		add("retry", "Retry")
-		if i.Undoable > 0 && i.Reason != retry.StopUndo.String() {
-			add("undo", "Undo")
-		}
-		if !control.Internal(i.Workflow) {
-			add("latest", "Retry with the current definition")
-			if i.Operations == nil {
-				add("rerun", "Retry from a step")
-			}
-			add("replay", "Retry with another input")
-		}
-		add("cancel", "Cancel")
-	case i.State == "replaced" || control.Internal(i.Workflow): // nothing is possible
-	default:
-		if i.Operations == nil {
-			add("rerun", "Retry from a step")
-		}
-		add("replay", "Retry with another input")
+	for _, name := range possibleActions(i) {
+		list = append(list, newOffer(i.ID, name, actionLabels[name]))
 	}
 	return list
+}
+
+// actionLabels has the text of the button of each action on a run.
+var actionLabels = map[string]string{
+	"wake": "Wake", "abandon": "Abandon", "cancel": "Cancel", "retry": "Retry", "undo": "Undo", "latest": "Retry with the current definition",
+	"rerun": "Retry from a step", "replay": "Retry with another input",
+}
+
+func possibleActions(i *engine.Info) (names []string) {
+	switch {
+	case !i.Finished():
+		// Only a signal or an answer ends a wait for one.
+		if kind, _ := waitingOp(i); i.Next != nil && kind != "await" && kind != "ask" {
+			names = append(names, "wake")
+		}
+		if i.State == engine.StateUndoing {
+			return append(names, "abandon")
+		}
+		return append(names, "cancel")
+	case i.State == "dead" && i.ReplacedBy == "":
+		names = append(names, "retry")
+		if i.Undoable > 0 && i.Reason != retry.StopUndo.String() {
+			names = append(names, "undo")
+		}
+		if !control.Internal(i.Workflow) {
+			names = append(append(names, "latest"), repetitions(i)...)
+		}
+		return append(names, "cancel")
+	case i.State == "replaced" || control.Internal(i.Workflow):
+		return nil
+	}
+	return repetitions(i)
+}
+
+// repetitions returns the actions that start another run in place of one that has ended.
+func repetitions(i *engine.Info) []string {
+	if i.Operations == nil {
+		return []string{"rerun", "replay"}
+	}
+	return []string{"replay"}
 }
 
 // letterOffers returns the actions for a dead run in a list of dead letters.
@@ -81,7 +87,15 @@ func letterOffers(i *engine.Info) []offer {
 }
 
 // runActions handles the actions on one run.
-type runActions struct{ *Site }
+type runActions struct{ *runData }
+
+// simpleQuestions has the confirmation questions that are the same for all runs.
+var simpleQuestions = map[string]question{
+	"abandon": {Title: "Abandon this run?", Button: "Abandon the run", Danger: true, Text: "It ends at once. What it has not undone yet stays as it is."},
+	"undo":    {Title: "Undo the operations of this run?", Button: "Undo", Text: "Its operations that can be undone are undone, the last one first. The run is dead again then."},
+	"retry":   {Title: "Retry this run?", Button: "Retry", Text: "Failed steps get a new set of attempts; the results of succeeded steps are kept."},
+	"wake":    {Title: "Wake this run?", Button: "Wake", Text: "The wait ends, and the next attempt starts now."},
+}
 
 // question returns the confirmation question for an action on a run.
 func (h runActions) question(r *http.Request) (*question, error) {
@@ -97,55 +111,54 @@ func (h runActions) question(r *http.Request) (*question, error) {
 	}
 	raw := i.Input
 	i = h.redact.run(i)
-	q := &question{Action: actionURL(runURL(id), action), Back: runURL(id), Run: i}
-	switch action {
-	case "cancel":
-		q.Title, q.Button, q.Danger = "Cancel this run?", "Cancel the run", true
-		q.Text = "Its running steps are canceled, and their results are discarded. This can't be undone."
-		if i.State == "dead" {
-			q.Title, q.Button, q.Text = "Cancel this dead run?", "Cancel the run", "It will not be retried. Its history is kept until its retention ends."
-		} else if i.Undoable > 0 {
-			q.Text = "Its running operations are canceled. Then the operations that can be undone are undone, the last one first."
-		}
-	case "abandon":
-		q.Title, q.Button, q.Danger = "Abandon this run?", "Abandon the run", true
-		q.Text = "It ends at once. What it has not undone yet stays as it is."
-	case "undo":
-		q.Title, q.Button = "Undo the operations of this run?", "Undo"
-		q.Text = "Its operations that can be undone are undone, the last one first. The run is dead again then."
-	case "retry":
-		q.Title, q.Button = "Retry this run?", "Retry"
-		q.Text = "Failed steps get a new set of attempts; the results of succeeded steps are kept."
-	case "wake":
-		q.Title, q.Button = "Wake this run?", "Wake"
-		q.Text = "The wait ends, and the next attempt starts now."
-	case "rerun":
+	simple, isSimple := simpleQuestions[action]
+	q := &simple
+	q.Action, q.Back, q.Run = actionURL(runURL(id), action), runURL(id), i
+	switch {
+	case isSimple:
+	case action == "cancel":
+		q.cancel(i)
+	case action == "rerun":
 		q.Title, q.Button, q.Steps = "Retry from which step?", "Retry", i.Steps
 		q.Text = "A new run starts at this step and keeps the results of the steps before it."
 		q.Step = failedStep(i)
-	case "latest":
+	case action == "latest":
 		if q.Steps, err = h.currentSteps(i); err != nil {
 			return nil, err
 		}
 		q.Title, q.Button, q.Same, q.Step = "Retry with the current definition?", "Retry", true, -1
 		q.Text = "A new run replaces this one. It keeps the results of unchanged steps, and runs the steps that failed, are new or have changed, and all steps after them."
-	case "replay":
+	case action == "replay":
 		text := pretty(string(i.Input))
 		q.Title, q.Button, q.Input, q.Hidden = "Retry with this input?", "Retry", &text, !bytes.Equal(raw, i.Input)
 		q.Text = "A new run of the same workflow replaces this one."
-	case "answer":
-		if err := h.answerQuestion(r, q); err != nil {
-			return nil, err
-		}
+	case action == "answer":
+		err = h.answerQuestion(r, q)
 	default:
-		return nil, unknownAction(action)
+		err = unknownAction(action)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return q, nil
 }
 
+// cancel makes q the question whether to cancel a run.
+func (q *question) cancel(i *engine.Info) {
+	q.Title, q.Button, q.Danger = "Cancel this run?", "Cancel the run", true
+	switch {
+	case i.State == "dead":
+		q.Title, q.Text = "Cancel this dead run?", "It will not be retried. Its history is kept until its retention ends."
+	case i.Undoable > 0:
+		q.Text = "Its running operations are canceled. Then the operations that can be undone are undone, the last one first."
+	default:
+		q.Text = "Its running steps are canceled, and their results are discarded. This can't be undone."
+	}
+}
+
 // currentSteps returns the steps of the current definition of the run's workflow.
 func (h runActions) currentSteps(i *engine.Info) ([]engine.StepInfo, error) {
-	flow, ok := h.control.Runs.Definition(i.Workflow)
+	flow, ok := h.control.Workflows.Get(i.Workflow)
 	if !ok {
 		return nil, fmt.Errorf("%w: workflow %q is no longer defined", engine.ErrState, i.Workflow)
 	}

@@ -58,14 +58,6 @@ func newAnswered(s *engine.StepInfo) *answered {
 	return &answered{a, s.Question.Text}
 }
 
-// actorOf returns the name of the user who sends a request, for the history of runs.
-func (h *Site) actorOf(r *http.Request) string {
-	if caller := httpserver.CallerOf(r.Context()); caller.IsUser {
-		return caller.Name
-	}
-	return h.actor
-}
-
 // chosenAnswer returns the question and the choice that a request names. The form has the index of the
 // choice, because the page may show its text without secrets.
 func (h runActions) chosenAnswer(r *http.Request) (s *engine.StepInfo, choice string, err error) {

@@ -370,10 +370,10 @@ func (v visitor) reconnects(b *testSite) {
 	x.seen("#r-"+id, "succeeded")
 
 	// A page whose first connection fails also reconnects.
-	b.h.streams.Add(maxStreams)
+	b.h.streams.open.Add(maxStreams)
 	x.visit("/runs")
 	x.Wait("the page says so", `document.getElementById("link").innerText === "reconnecting…"`)
-	b.h.streams.Add(-maxStreams)
+	b.h.streams.open.Add(-maxStreams)
 	x.Wait("the page is live after all", `document.getElementById("link").dataset.state === "live"`)
 }
 

@@ -16,7 +16,10 @@ import (
 )
 
 // bulkActions handles the actions on many runs.
-type bulkActions struct{ *Site }
+type bulkActions struct {
+	*runData
+	jobs *bulkJobs
+}
 
 // bulkAction has the texts for an action on many runs.
 type bulkAction struct {

@@ -2,7 +2,9 @@ package web
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tideover/tideover/engine"
@@ -91,43 +93,14 @@ func (c *chart) place(t time.Time) float64 {
 func percent(f float64) string { return strconv.FormatFloat(f, 'f', 2, 64) + "%" }
 
 func (c *chart) lane(s *engine.StepInfo, i *engine.Info, now time.Time) lane {
-	l := lane{Name: s.Name}
-	drawn := map[string]float64{} // where the last bar of a class ends
-	add := func(from, to time.Time, b bar) {
-		x := c.place(from)
-		w := max(c.place(to)-x, thinnest)
-		x = min(x, 100-w)
-		if end, ok := drawn[b.Class]; ok && x+w-end < thinnest {
-			return
-		}
-		drawn[b.Class] = x + w
-		if w < labelled {
-			b.Label = ""
-		}
-		b.X, b.W = percent(x), percent(w)
-		l.Bars = append(l.Bars, b)
-	}
+	l := laneOf{chart: c, lane: lane{Name: s.Name}, drawn: map[string]float64{}}
 	if s.Kind == "sleep" && s.Called != nil {
-		end := now
-		for _, t := range []*time.Time{s.Next, i.Ended, s.Ended} { // the last one that is set
-			if t != nil {
-				end = *t
-			}
-		}
-		label := ""
-		if end.After(c.To) {
-			label = "→"
-		}
-		add(*s.Called, end, bar{Class: "wait", Wait: true, Title: "sleep until " + stamp(end), Label: label})
+		end := lastSet(now, s.Next, i.Ended, s.Ended)
+		l.add(*s.Called, end, bar{Class: "wait", Wait: true, Title: "sleep until " + stamp(end), Label: c.arrow("", end)})
 	}
 	for n := range s.Attempts {
 		a := &s.Attempts[n]
-		end := now
-		if a.Ended != nil {
-			end = *a.Ended
-		} else if i.Ended != nil {
-			end = *i.Ended
-		}
+		end := lastSet(now, i.Ended, a.Ended)
 		if w := a.Wait; w != nil {
 			until := w.Until
 			if n+1 < len(s.Attempts) {
@@ -135,15 +108,52 @@ func (c *chart) lane(s *engine.StepInfo, i *engine.Info, now time.Time) lane {
 			} else if i.Ended != nil && i.Ended.Before(until) {
 				until = *i.Ended
 			}
-			label := waitSetter(w.By)
-			if until.After(c.To) {
-				label += " →"
-			}
-			add(end, until, bar{Class: "wait", Wait: true, Title: waitTitle(w), Label: label})
+			l.add(end, until, bar{Class: "wait", Wait: true, Title: waitTitle(w), Label: c.arrow(waitSetter(w.By), until)})
 		}
-		add(a.Started, end, bar{Class: a.Outcome, Title: attemptTitle(a, end), Label: "#" + strconv.Itoa(a.Number)})
+		l.add(a.Started, end, bar{Class: a.Outcome, Title: attemptTitle(a, end), Label: "#" + strconv.Itoa(a.Number)})
 	}
-	return l
+	return l.lane
+}
+
+// lastSet returns the last time that is set, or now if none is.
+func lastSet(now time.Time, list ...*time.Time) time.Time {
+	for _, t := range slices.Backward(list) {
+		if t != nil {
+			return *t
+		}
+	}
+	return now
+}
+
+// arrow returns the label of a wait, with an arrow if the wait ends after the chart.
+func (c *chart) arrow(label string, until time.Time) string {
+	if until.After(c.To) {
+		return strings.TrimPrefix(label+" →", " ")
+	}
+	return label
+}
+
+// laneOf is a lane to which bars are added from left to right.
+type laneOf struct {
+	lane
+	chart *chart
+	drawn map[string]float64 // where the last bar of a class ends
+}
+
+// add draws a bar, unless the last one of its class leaves no room for it.
+func (l *laneOf) add(from, to time.Time, b bar) {
+	x := l.chart.place(from)
+	w := max(l.chart.place(to)-x, thinnest)
+	x = min(x, 100-w)
+	if end, ok := l.drawn[b.Class]; ok && x+w-end < thinnest {
+		return
+	}
+	l.drawn[b.Class] = x + w
+	if w < labelled {
+		b.Label = ""
+	}
+	b.X, b.W = percent(x), percent(w)
+	l.Bars = append(l.Bars, b)
 }
 
 func attemptTitle(a *engine.AttemptInfo, end time.Time) string {

@@ -79,7 +79,10 @@ func (g *clusterCache) get(ctx context.Context, s *control.System) (control.Clus
 }
 
 // clusterPage shows the members and shards of the cluster.
-type clusterPage struct{ *Site }
+type clusterPage struct {
+	*runData
+	cluster *clusterCache
+}
 
 func (h clusterPage) load(ctx context.Context, now time.Time) (part, error) {
 	p := part{template: "cluster", polled: true, data: page{Title: "Cluster", Place: "cluster", Live: "/live/cluster", Now: now}}

@@ -53,8 +53,43 @@ func groupKey(g *engine.Group) string {
 	return hash(g.Workflow+"\x00"+g.Pattern, 8)
 }
 
+// groups returns the groups of dead runs. It does not remove secrets from their errors.
+func (h *runData) groups(ctx context.Context, internal bool) ([]group, error) {
+	ctx, cancel := h.soon(ctx)
+	defer cancel()
+	dead, err := h.control.Runs.DeadGroups(ctx, control.DeadQuery{Limit: shownGroups, Internal: internal})
+	if err != nil {
+		return nil, err
+	}
+	groups := make([]group, len(dead.Groups))
+	for i := range dead.Groups {
+		g := dead.Groups[i]
+		key := groupKey(&g)
+		q := query{Group: key, Internal: internal, Order: orders[0]}
+		groups[i] = group{Group: g, Key: key, URL: q.url("/dead"), Retry: q.url("/dead/retry"), Drop: q.url("/bulk/cancel")}
+		if !control.Internal(g.Workflow) {
+			groups[i].Latest = q.url("/bulk/latest")
+		}
+	}
+	return groups, nil
+}
+
+// groupOf returns the group with a key.
+func (h *runData) groupOf(ctx context.Context, key string) (*group, error) {
+	for _, internal := range []bool{false, true} {
+		groups, err := h.groups(ctx, internal)
+		if err != nil {
+			return nil, err
+		}
+		if g := findGroup(groups, key); g != nil {
+			return g, nil
+		}
+	}
+	return nil, errNoGroup
+}
+
 // deadPage shows the dead runs.
-type deadPage struct{ *Site }
+type deadPage struct{ *streams }
 
 func (h deadPage) serve(w http.ResponseWriter, r *http.Request) {
 	h.showList(w, r, "/dead", deadQuery(r), h.load)

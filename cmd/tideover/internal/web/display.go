@@ -4,9 +4,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
-
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 )
 
 // display has the settings of a browser, which are stored in cookies.
@@ -59,28 +56,4 @@ func newDisplay(r *http.Request) (d display) {
 		d.Choices = append(d.Choices, choice)
 	}
 	return d
-}
-
-// setDisplay stores a setting in a cookie, and returns to the page. It changes nothing on the server,
-// so that users who may only read can use it.
-func (h *Site) setDisplay(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	for _, s := range displaySettings {
-		value := q.Get(s.name)
-		if !slices.Contains(s.values, value) {
-			continue
-		}
-		c := &http.Cookie{Name: "tideover-" + s.name, Value: value, Path: "/", MaxAge: 365 * 24 * 3600, HttpOnly: true, SameSite: http.SameSiteLaxMode}
-		if value == s.values[0] {
-			c.MaxAge = -1
-		}
-		http.SetCookie(w, c)
-		to := h.home()
-		if back, err := url.Parse(q.Get("back")); err == nil && back.Scheme == "" && back.Host == "" && strings.HasPrefix(back.Path, "/") && !strings.HasPrefix(back.Path, "//") && !strings.Contains(q.Get("back"), `\`) {
-			to = back.RequestURI()
-		}
-		http.Redirect(w, r, to, http.StatusSeeOther)
-		return
-	}
-	h.fail(w, r, control.NewError(control.CodeBadRequest, "unknown setting", ""))
 }

@@ -1,9 +1,11 @@
 package web
 
 import (
+	"embed"
 	"encoding/json"
 	"html/template"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tideover/tideover/gateway"
@@ -19,6 +21,14 @@ var glyphs = map[string]string{
 	gateway.InProgress: "◐", gateway.RequestRejected: "⊖", gateway.RequestCutShort: "!",
 	gateway.Up: "●", gateway.Throttled: "◐", gateway.Refused: "⊖", gateway.Recovering: "↗", gateway.Probing: "?", gateway.Down: "✕", gateway.Opened: "⊘", gateway.Draining: "↘",
 }
+
+//go:embed templates
+var templates embed.FS
+
+// loadTemplates parses the templates once for all pages of the process.
+var loadTemplates = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("").Funcs(templateFuncs(loadAssets())).ParseFS(templates, "templates/*.html"))
+})
 
 // templateFuncs returns the functions that templates call.
 func templateFuncs(a assets) template.FuncMap {

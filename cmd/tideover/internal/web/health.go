@@ -39,8 +39,6 @@ type finding struct {
 	Label string // of its severity
 }
 
-type fact struct{ Name, Text string }
-
 // reloadRow is the result of the last reload of the configuration.
 type reloadRow struct {
 	At       time.Time
@@ -52,7 +50,12 @@ type reloadRow struct {
 const unrelated = "-"
 
 // healthPage shows the state of the server.
-type healthPage struct{ *Site }
+type healthPage struct {
+	*runData
+	findings *findingsCache
+	streams  *streams
+	began    time.Time // when the server started
+}
 
 func (h healthPage) load(ctx context.Context, now time.Time) (part, error) {
 	b := healthBody{Engine: h.hasEngine(), Facts: h.process(now)}
@@ -137,7 +140,7 @@ func (h healthPage) process(now time.Time) []fact {
 		{"heap in use", size(0)},
 		{"memory in total", size(1)},
 		{"goroutines", fmt.Sprint(runtime.NumGoroutine())},
-		{"open pages", fmt.Sprint(h.streams.Load())},
+		{"open pages", fmt.Sprint(h.streams.open.Load())},
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
@@ -40,26 +41,18 @@ func byName(wildcard string, load func(ctx context.Context, name string, now tim
 	}
 }
 
-// live adds the routes of a page and of the stream that updates it. The page is updated after each
-// event of the run; "" means the events of all runs. texts has the sentence to show after each
-// action, by the value of the query parameter did.
-func (h *Site) live(path, run string, of loaderOf, texts map[string]string) {
-	h.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
-		p, err := of(r)(r.Context(), time.Now())
-		if err != nil {
-			h.fail(w, r, err)
-			return
-		}
-		p.data.Flash = texts[r.URL.Query().Get("did")]
-		h.show(w, r, http.StatusOK, p.template, p.data)
-	})
-	h.mux.HandleFunc("GET /live"+path, func(w http.ResponseWriter, r *http.Request) { h.stream(w, r, run, of(r)) })
+// streams sends live updates to open pages.
+type streams struct {
+	*layout
+	open atomic.Int64  // number of open streams
+	pace time.Duration // shortest time between two updates of a page
+	beat time.Duration // time between two heartbeats of a stream
 }
 
 // stream sends the live part of a page whenever it has changed, at most once per h.pace.
-func (h *Site) stream(w http.ResponseWriter, r *http.Request, run string, load loader) {
-	defer h.streams.Add(-1)
-	if h.streams.Add(1) > maxStreams {
+func (h *streams) stream(w http.ResponseWriter, r *http.Request, run string, load loader) {
+	defer h.open.Add(-1)
+	if h.open.Add(1) > maxStreams {
 		http.Error(w, "too many pages are open", http.StatusServiceUnavailable)
 		return
 	}
@@ -75,7 +68,7 @@ func (h *Site) stream(w http.ResponseWriter, r *http.Request, run string, load l
 }
 
 type stream struct {
-	h      *Site
+	h      *streams
 	out    *httpserver.EventStream
 	reader *reader
 	load   loader

@@ -80,14 +80,14 @@ func TestTheListFollows(t *testing.T) {
 func TestEventsAreGathered(t *testing.T) {
 	t.Parallel()
 	b := newTestSite(t)
-	b.h.pace, b.h.beat = 200*time.Millisecond, time.Hour
+	b.h.streams.pace, b.h.streams.beat = 200*time.Millisecond, time.Hour
 	start := time.Now()
 	m := b.listen("/live/runs")
 	for range 40 {
 		b.start("quick", job{Fail: 2})
 	}
 	before := hear(t, m, "", `<dt>succeeded in total</dt><dd>40</dd>`)
-	if limit := int(time.Since(start)/b.h.pace) + 1; before > limit {
+	if limit := int(time.Since(start)/b.h.streams.pace) + 1; before > limit {
 		t.Errorf("%d messages in %v, want at most %d", before, time.Since(start), limit)
 	}
 }
@@ -95,7 +95,7 @@ func TestEventsAreGathered(t *testing.T) {
 func TestTheRunFollows(t *testing.T) {
 	t.Parallel()
 	b := newTestSite(t)
-	b.h.pace = 20 * time.Millisecond
+	b.h.streams.pace = 20 * time.Millisecond
 	id := b.start("slow", job{Fail: 1})
 	b.until(id, "waiting")
 	m := b.listen("/live/runs/" + id)
@@ -158,13 +158,13 @@ func TestStreamsEndWithTheEngine(t *testing.T) {
 	if a := b.request("GET", "/live/runs", nil); a.status != http.StatusServiceUnavailable {
 		t.Errorf("GET /live/runs afterwards: %d, want 503", a.status)
 	}
-	testwait.Until(t, "no stream is left", func() bool { return b.h.streams.Load() == 0 })
+	testwait.Until(t, "no stream is left", func() bool { return b.h.streams.open.Load() == 0 })
 }
 
 func TestAQuietStreamLives(t *testing.T) {
 	t.Parallel()
 	b := newTestSite(t)
-	b.h.beat, b.h.pace = 20*time.Millisecond, time.Millisecond
+	b.h.streams.beat, b.h.streams.pace = 20*time.Millisecond, time.Millisecond
 	id := b.start("slow", job{Fail: 1})
 	b.until(id, "waiting")
 	waitUntilIdle(t, b.e)
@@ -184,10 +184,10 @@ func TestAQuietStreamLives(t *testing.T) {
 func TestTooManyStreams(t *testing.T) {
 	t.Parallel()
 	b := newTestSite(t)
-	b.h.streams.Store(maxStreams)
+	b.h.streams.open.Store(maxStreams)
 	if a := b.request("GET", "/live/runs", nil); a.status != http.StatusServiceUnavailable {
 		t.Errorf("one more than %d streams: %d, want 503", maxStreams, a.status)
 	}
-	b.h.streams.Store(0)
+	b.h.streams.open.Store(0)
 	b.message("/live/runs")
 }

@@ -51,7 +51,7 @@ type messageRow struct {
 }
 
 // notificationsPage shows the notifiers and their messages.
-type notificationsPage struct{ *Site }
+type notificationsPage struct{ *runData }
 
 func (h notificationsPage) load(ctx context.Context, now time.Time) (part, error) {
 	t, err := h.totals(ctx, false)
@@ -114,7 +114,7 @@ func (h notificationsPage) sendsMessages(workflow string) bool {
 	if !strings.HasSuffix(workflow, control.GiveUpSuffix) {
 		return false
 	}
-	flow, ok := h.control.Runs.Definition(workflow)
+	flow, ok := h.control.Workflows.Get(workflow)
 	return ok && !slices.ContainsFunc(flow.Steps(), func(s engine.StepInfo) bool { return !strings.HasPrefix(s.Handler, "notify") })
 }
 
@@ -124,7 +124,7 @@ func (h notificationsPage) notifierNames(workflow string) string {
 		return strings.TrimPrefix(workflow, control.NotifyPrefix)
 	}
 	var names []string
-	if flow, ok := h.control.Runs.Definition(workflow); ok {
+	if flow, ok := h.control.Workflows.Get(workflow); ok {
 		for _, s := range flow.Steps() {
 			names = append(names, s.Name) // such a step has the name of its notifier
 		}

@@ -48,7 +48,7 @@ func (h runPage) addOutputs(i *engine.Info, b *runBody) {
 	if len(b.Steps) == 0 && b.Flow == nil { // do not read outputs that no step shows
 		return
 	}
-	ends := h.control.Runs.OutputEnds(i, endSize)
+	ends := h.control.Outputs.Ends(i, endSize)
 	for s := range b.Steps {
 		for k := range b.Steps[s].Attempts {
 			h.addOutput(ends, control.OutputOf(i.ID, &b.Steps[s].StepInfo, b.Steps[s].Attempts[k].Number), &b.Steps[s].Attempts[k])
@@ -130,7 +130,7 @@ type outputPart struct {
 }
 
 // outputPage shows the output of an attempt.
-type outputPage struct{ *Site }
+type outputPage struct{ *layout }
 
 // load returns the output that a request names by the parameters step and attempt.
 func (h outputPage) load(r *http.Request) (*control.Output, error) {
@@ -143,7 +143,7 @@ func (h outputPage) load(r *http.Request) (*control.Output, error) {
 			}
 		}
 	}
-	return h.control.Runs.Output(r.Context(), q)
+	return h.control.Outputs.Get(r.Context(), q)
 }
 
 func (h outputPage) serve(w http.ResponseWriter, r *http.Request) {

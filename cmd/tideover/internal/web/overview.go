@@ -51,7 +51,10 @@ type relay struct {
 }
 
 // overviewPage shows the overview, the first page of a server with an engine.
-type overviewPage struct{ *Site }
+type overviewPage struct {
+	*runData
+	findings *findingsCache
+}
 
 func (h overviewPage) load(ctx context.Context, now time.Time) (part, error) {
 	t, err := h.totals(ctx, false)
@@ -65,7 +68,7 @@ func (h overviewPage) load(ctx context.Context, now time.Time) (part, error) {
 	if err := h.addFailures(ctx, &b); err != nil {
 		return part{}, err
 	}
-	if b.Trends, err = h.trends(""); err != nil {
+	if b.Trends, err = loadTrends(h.control.Charts, ""); err != nil {
 		return part{}, err
 	}
 	h.addSick(&b, now)
@@ -106,7 +109,7 @@ func (h overviewPage) addWork(ctx context.Context, b *overviewBody) (err error) 
 // addSchedules adds the next scheduled starts. If their shard does not answer, it adds none: the page
 // names the shards that did not answer.
 func (h overviewPage) addSchedules(ctx context.Context, b *overviewBody) {
-	b.Due, _ = h.control.Runs.Schedules(ctx) //nolint:errcheck // see above
+	b.Due, _ = h.control.Schedules.List(ctx) //nolint:errcheck // see above
 	b.Due = slices.DeleteFunc(b.Due, func(s engine.Schedule) bool { return s.Paused != nil })
 	for i := range b.Due {
 		b.Due[i].Refused = changedCopy(b.Due[i].Refused, func(r *engine.RefusedStart) { r.Error = h.redact(r.Error) })

@@ -2,9 +2,11 @@ package web
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
+	"html/template"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,11 +33,17 @@ type page struct {
 	Body    any // the content
 }
 
+// layout renders pages and dialogs.
+type layout struct {
+	*runData
+	templates *template.Template
+}
+
 // navEntry is an entry of the navigation. Key is its keyboard shortcut, after the key g.
 type navEntry struct{ Name, Label, URL, Key string }
 
 // navigation returns the entries of the pages that this server has.
-func (h *Site) navigation() (list []navEntry) {
+func (h *layout) navigation() (list []navEntry) {
 	add := func(there bool, p navEntry) {
 		if there {
 			list = append(list, p)
@@ -58,8 +66,16 @@ func (h *Site) navigation() (list []navEntry) {
 	return list
 }
 
+// home returns the URL of the first page.
+func (h *layout) home() string {
+	if !h.hasEngine() {
+		return "/providers"
+	}
+	return "/overview"
+}
+
 // show renders the template with the name, and sends the page with the status.
-func (h *Site) show(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
+func (h *layout) show(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
 	p.Version, p.Alone, p.Home, p.Nav = "tideover "+strings.TrimPrefix(h.control.System.Version(), "tideover "), !h.hasEngine(), h.home(), h.navigation()
 	if p.Now.IsZero() {
 		p.Now = time.Now()
@@ -78,7 +94,7 @@ func (h *Site) show(w http.ResponseWriter, r *http.Request, status int, name str
 }
 
 // render executes a template. All output of the package passes through here.
-func (h *Site) render(name string, data any) ([]byte, error) {
+func (h *layout) render(name string, data any) ([]byte, error) {
 	var b bytes.Buffer
 	if err := h.templates.ExecuteTemplate(&b, name, data); err != nil {
 		return nil, err
@@ -107,63 +123,59 @@ type question struct {
 	Dialog  bool              // shown in a dialog, not as a page
 }
 
+// fact is a text with a name.
+type fact struct{ Name, Text string }
+
 // showQuestion shows a question as a page or a dialog.
-func (h *Site) showQuestion(w http.ResponseWriter, r *http.Request, status int, q *question) {
+func (h *layout) showQuestion(w http.ResponseWriter, r *http.Request, status int, q *question) {
 	q.Dialog = fromHTMX(r)
 	h.showDialog(w, r, status, "confirm", page{Title: q.Title, Body: q})
 }
 
 // showDialog sends a page. If htmx has sent the request, it sends only the content of the page, for
 // a dialog.
-func (h *Site) showDialog(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
+func (h *layout) showDialog(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
 	if fromHTMX(r) {
 		name += "-part"
 	}
 	h.show(w, r, status, name, p)
 }
 
+// fromHTMX reports whether htmx sent the request, which then needs only a part of a page.
+func fromHTMX(r *http.Request) bool { return r.Header.Get("HX-Request") == "true" }
+
+// problem is the content of the page for an error.
+type problem struct {
+	Status int
+	Text   string
+	Back   string // URL of a page to go to
+}
+
+// fail shows an error, with the status of its code.
+func (h *layout) fail(w http.ResponseWriter, r *http.Request, err error) {
+	status := statusOf(err)
+	p := problem{Status: status, Text: h.redact(err.Error()), Back: h.home()}
+	if id := r.PathValue("id"); id != "" && status != http.StatusNotFound {
+		p.Back = runURL(id)
+	}
+	for name, list := range map[string]string{"session": "/sessions", "provider": "/providers", "call": "/requests", "notifier": "/notifications", "workflow": "/workflows", "schedule": "/schedules"} {
+		if r.PathValue(name) != "" {
+			p.Back = list
+		}
+	}
+	h.showDialog(w, r, status, "problem", page{Title: http.StatusText(status), Body: p})
+}
+
+// statusOf returns the HTTP status of an error, which is the same as in the API.
+func statusOf(err error) int { return control.AsError(err).Status }
+
+// actionURL returns the URL of an action on the run, session or provider whose URL is page.
+func actionURL(page, action string) string { return page + "/" + url.PathEscape(action) }
+
 // action handles a form that was sent. did is a sentence about the result, for the page that is open
 // behind the dialog. to is the URL for a browser without such a page. If did is "", the browser always
 // goes to that URL.
 type action func(*http.Request) (did, to string, err error)
-
-// form adds the routes of an action: GET shows the question that ask returns, POST calls do. After an
-// [*inputError] it shows the question again, with the problem.
-func (h *Site) form(path string, ask func(*http.Request) (*question, error), do action) {
-	h.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
-		q, err := ask(r)
-		if err != nil {
-			h.fail(w, r, err)
-			return
-		}
-		h.showQuestion(w, r, http.StatusOK, q)
-	})
-	h.mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
-		if err := parseForm(r); err != nil {
-			h.fail(w, r, err)
-			return
-		}
-		did, to, err := do(r)
-		var q *question
-		wrong, again := errors.AsType[*inputError](err)
-		if again {
-			q, err = ask(r)
-		}
-		switch {
-		case err != nil:
-			h.fail(w, r, err)
-		case again:
-			if q.Problem = wrong.problem; q.Input != nil {
-				q.Input = &wrong.text
-			}
-			h.showQuestion(w, r, http.StatusUnprocessableEntity, q)
-		case did != "" && fromHTMX(r):
-			h.flash(w, r, did)
-		default:
-			forward(w, r, to)
-		}
-	})
-}
 
 // parseForm parses the form of a request. An error has the status 413 if the form is too large, and 400
 // otherwise.
@@ -186,7 +198,7 @@ type inputError struct{ problem, text string }
 func (e *inputError) Error() string { return e.problem }
 
 // flash shows the sentence about an action on the open page. The stream of the page updates the rest.
-func (h *Site) flash(w http.ResponseWriter, r *http.Request, text string) {
+func (h *layout) flash(w http.ResponseWriter, r *http.Request, text string) {
 	w.Header().Set("HX-Trigger", "done")
 	h.show(w, r, http.StatusOK, "flash", page{Flash: text})
 }
@@ -201,6 +213,30 @@ func forward(w http.ResponseWriter, r *http.Request, to string) {
 }
 
 // serveKeys shows the keyboard shortcuts. static/app.js implements them.
-func (h *Site) serveKeys(w http.ResponseWriter, r *http.Request) {
+func (h *layout) serveKeys(w http.ResponseWriter, r *http.Request) {
 	h.showDialog(w, r, http.StatusOK, "keys", page{Title: "Keyboard"})
+}
+
+// setDisplay stores a setting in a cookie, and returns to the page. It changes nothing on the server,
+// so that users who may only read can use it.
+func (h *layout) setDisplay(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	for _, s := range displaySettings {
+		value := q.Get(s.name)
+		if !slices.Contains(s.values, value) {
+			continue
+		}
+		c := &http.Cookie{Name: "tideover-" + s.name, Value: value, Path: "/", MaxAge: 365 * 24 * 3600, HttpOnly: true, SameSite: http.SameSiteLaxMode}
+		if value == s.values[0] {
+			c.MaxAge = -1
+		}
+		http.SetCookie(w, c)
+		to := h.home()
+		if back, err := url.Parse(q.Get("back")); err == nil && back.Scheme == "" && back.Host == "" && strings.HasPrefix(back.Path, "/") && !strings.HasPrefix(back.Path, "//") && !strings.Contains(q.Get("back"), `\`) {
+			to = back.RequestURI()
+		}
+		http.Redirect(w, r, to, http.StatusSeeOther)
+		return
+	}
+	h.fail(w, r, control.NewError(control.CodeBadRequest, "unknown setting", ""))
 }

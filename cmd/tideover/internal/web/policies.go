@@ -39,7 +39,10 @@ type policyRow struct {
 func (r *policyRow) Title() string { return strings.Join(r.Names, ", ") }
 
 // policiesPage shows the policies, with the waits that they led to.
-type policiesPage struct{ *Site }
+type policiesPage struct {
+	*layout
+	samples *waitSamples
+}
 
 func (h policiesPage) serve(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
@@ -63,7 +66,7 @@ func (h policiesPage) rows() []*policyRow {
 		row := rowOf(all, p)
 		row.Names = append(row.Names, name)
 	}
-	for _, flow := range h.control.Runs.Definitions() {
+	for _, flow := range h.control.Workflows.All() {
 		for _, s := range flow.Steps() {
 			if s.Policy != "" { // a sleep or another operation of a flow that is not retried
 				addUse(all, s.Policy, useOf(flow.Name(), s.Name))
@@ -164,7 +167,7 @@ func waitsOf(workflow string, s *engine.StepInfo) (list []used) {
 // collect reads runs that were retried, and returns their waits by the text of the policy.
 func (h policiesPage) collect(ctx context.Context) (map[string][]used, error) {
 	out := map[string][]used{}
-	flows := h.control.Runs.Definitions()
+	flows := h.control.Workflows.All()
 	for _, flow := range flows[:min(len(flows), sampledFlows)] {
 		ids, err := h.retried(ctx, flow.Name())
 		if err != nil {
@@ -191,7 +194,7 @@ func (h policiesPage) collect(ctx context.Context) (map[string][]used, error) {
 // number of runs: some that wait or are dead, and the newest that run or have succeeded.
 func (h policiesPage) retried(ctx context.Context, workflow string) (ids []string, err error) {
 	steps := 1 // number of attempts of a run without failures
-	if flow, ok := h.control.Runs.Definition(workflow); ok {
+	if flow, ok := h.control.Workflows.Get(workflow); ok {
 		steps = len(flow.Steps())
 	}
 	for _, f := range []control.Filter{

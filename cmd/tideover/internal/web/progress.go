@@ -21,6 +21,7 @@ const keptJobs = 100
 
 // bulkJobs has the last bulk actions.
 type bulkJobs struct {
+	wait  time.Duration // how long the answer to a form waits for the end of a bulk action
 	mu    sync.Mutex
 	byID  map[string]*bulkJob
 	order []string // ids, the oldest first
@@ -71,7 +72,7 @@ func (h bulkActions) change(r *http.Request, a *bulkAction, t bulkTarget) (did, 
 		BulkJob: h.control.Runs.StartBulk(context.WithoutCancel(r.Context()), a.name, t.ids, t.filter, h.actorOf(r)),
 		kind:    a, total: t.total, back: t.back,
 	}
-	wait := time.NewTimer(h.bulkWait)
+	wait := time.NewTimer(h.jobs.wait)
 	defer wait.Stop()
 	select {
 	case <-job.Done():
@@ -91,7 +92,10 @@ func (h bulkActions) change(r *http.Request, a *bulkAction, t bulkTarget) (did, 
 }
 
 // progressPage shows how far a bulk action is.
-type progressPage struct{ *Site }
+type progressPage struct {
+	*runData
+	jobs *bulkJobs
+}
 
 // progressBody is the content of the page of a bulk action.
 type progressBody struct {

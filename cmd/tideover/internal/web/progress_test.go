@@ -37,7 +37,7 @@ func TestProgressPage(t *testing.T) {
 func TestALongActionHasAPage(t *testing.T) {
 	t.Parallel()
 	b := newTestSite(t)
-	b.h.bulkWait = 0
+	b.h.jobs.wait = 0
 	ids := b.dead(3, job{})
 	a := b.request("POST", "/bulk/cancel", form(b.page("/bulk/cancel?workflow=quick&state=dead")))
 	if !strings.HasPrefix(a.to, "/progress/") && !strings.HasPrefix(a.to, "/runs?") { // it may end at once

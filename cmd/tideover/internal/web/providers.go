@@ -61,7 +61,7 @@ type key struct {
 }
 
 // providersPage shows the list of providers, and the page of each.
-type providersPage struct{ *Site }
+type providersPage struct{ *runData }
 
 func (h providersPage) loadList(ctx context.Context, now time.Time) (part, error) {
 	p := h.newPart(ctx, "providers", "Providers", "/live/providers", now)

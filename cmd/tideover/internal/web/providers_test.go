@@ -251,7 +251,7 @@ func TestProviderPagesUpdate(t *testing.T) {
 	t.Parallel()
 	for name, p := range map[string]*providerSite{"with an engine": newProviderSite(t, []gateway.Status{fine("openai")}), "alone": newGatewaySite(t, []gateway.Status{fine("openai")})} {
 		t.Run(name, func(t *testing.T) {
-			p.h.pace = 20 * time.Millisecond
+			p.h.streams.pace = 20 * time.Millisecond
 			list, one := p.listen("/live/providers"), p.listen("/live/providers/openai")
 			hear(t, list, "", `id="p-openai"`, "state up")
 			hear(t, one, "", "state up")
@@ -272,7 +272,7 @@ func TestProviderPagesUpdate(t *testing.T) {
 func TestUnchangedProvidersAreNotSent(t *testing.T) {
 	t.Parallel()
 	p := newGatewaySite(t, []gateway.Status{fine("openai"), sick("anthropic")})
-	p.h.pace, p.h.beat = time.Millisecond, 20*time.Millisecond
+	p.h.streams.pace, p.h.streams.beat = time.Millisecond, 20*time.Millisecond
 	p.fleet.change("anthropic", func(st *gateway.Status) { *st = fine("anthropic") })
 	m := p.listen("/live/providers")
 	hear(t, m, "", `id="p-openai"`)
@@ -308,7 +308,7 @@ func TestSmallTimeDifferencesAreNotSent(t *testing.T) {
 	down.Since, down.Recovery.Next = &since, &next
 	f := &jitteryGateway{fleet: &fleet{list: []gateway.Status{down}}}
 	b := newTestSite(t, func(o *setup) { o.Providers = f })
-	b.h.pace, b.h.beat = time.Millisecond, time.Hour
+	b.h.streams.pace, b.h.streams.beat = time.Millisecond, time.Hour
 	m := b.listen("/live/providers")
 	testwait.Until(t, "the page has polled often", func() bool { return f.calls.Load() > 60 })
 	if n := len(m); n > 5 {

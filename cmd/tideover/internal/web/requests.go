@@ -99,7 +99,7 @@ func (q requestQuery) url(path string) string {
 }
 
 // requestsPage shows the list of requests, and the page of each.
-type requestsPage struct{ *Site }
+type requestsPage struct{ *streams }
 
 // serve shows the list. With the parameter call, or q, it goes to the page of that request.
 func (h requestsPage) serve(w http.ResponseWriter, r *http.Request) {

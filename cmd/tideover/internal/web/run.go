@@ -64,7 +64,7 @@ type attempt struct {
 }
 
 // runPage shows one run.
-type runPage struct{ *Site }
+type runPage struct{ *streams }
 
 func (h runPage) serve(w http.ResponseWriter, r *http.Request) {
 	p, err := h.load(r.Context(), r.PathValue("id"), r.URL.Query().Has("all"), time.Now())
@@ -102,7 +102,7 @@ func (h runPage) load(ctx context.Context, id string, all bool, now time.Time) (
 	if b.Asks = openQuestions(i, viewer); viewer.ReadOnly {
 		b.Offers = nil
 	}
-	if _, ok := h.control.Runs.Definition(i.Workflow); ok {
+	if _, ok := h.control.Workflows.Get(i.Workflow); ok {
 		b.Workflows = workflowURL(i.Workflow)
 	}
 	h.addOutputs(i, &b)

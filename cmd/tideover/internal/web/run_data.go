@@ -2,12 +2,13 @@ package web
 
 import (
 	"context"
+	"net/http"
+	"net/url"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/engine"
 )
 
@@ -17,11 +18,12 @@ type runData struct {
 	redact  redactor
 	feed    *feed
 	sources waitSources
+	actor   string // name in the history of a run, of a user who has none
 }
 
-func newRunData(o Options) *runData {
-	d := &runData{control: o.Control, redact: o.Redact, feed: newFeed(o.Control.Runs)}
-	if o.Redact == nil {
+func newRunData(c *control.Service, redact redactor) *runData {
+	d := &runData{control: c, redact: redact, feed: newFeed(c.Runs), actor: "page"}
+	if redact == nil {
 		d.redact = func(s string) string { return s }
 	}
 	return d
@@ -40,6 +42,14 @@ func (h *runData) get(ctx context.Context, id string) (*engine.Info, error) {
 		return nil, err
 	}
 	return h.redact.run(i), nil
+}
+
+// actorOf returns the name of the user who sends a request, for the history of runs.
+func (h *runData) actorOf(r *http.Request) string {
+	if caller := httpserver.CallerOf(r.Context()); caller.IsUser {
+		return caller.Name
+	}
+	return h.actor
 }
 
 // totals has the numbers of runs.
@@ -117,26 +127,6 @@ func (t *totals) byState(q query) map[string]int {
 	return count
 }
 
-// chips returns a link for each state, with the number of runs of the query's workflow.
-func (t *totals) chips(q query) []chip {
-	count := t.byState(q)
-	q.After = ""
-	on := q.States
-	all := q
-	all.States, all.Asking = nil, false
-	chips := []chip{{Label: "all", URL: all.url("/runs"), On: len(on) == 0 && !q.Asking}}
-	asking := q
-	asking.Asking = !q.Asking
-	for _, s := range states {
-		q.States = []string{s}
-		chips = append(chips, chip{
-			State: s, Label: strings.ReplaceAll(s, "-", " "), Count: count[s], URL: q.url("/runs"),
-			On: slices.Contains(on, s), Total: s == "succeeded" || s == "canceled", Bare: s == "replaced",
-		})
-	}
-	return append(chips, chip{State: "asking", Label: "asks", URL: asking.url("/runs"), On: q.Asking, Bare: true})
-}
-
 // workflows returns the names of all workflows that have runs or are defined, and the name in the
 // query.
 func (h *runData) workflows(t totals, q query) []string {
@@ -144,7 +134,7 @@ func (h *runData) workflows(t totals, q query) []string {
 	for _, w := range t.Stats.Workflows {
 		names = append(names, w.Name)
 	}
-	for _, w := range h.control.Runs.Definitions() {
+	for _, w := range h.control.Workflows.All() {
 		names = append(names, w.Name())
 	}
 	if q.Workflow != "" {
@@ -186,107 +176,5 @@ func (h *runData) deadCount(ctx context.Context) int {
 	return t.States["dead"]
 }
 
-// list returns the runs that match a filter as rows of a table.
-func (h *runData) list(ctx context.Context, f control.Filter) ([]row, engine.Page, error) {
-	soon, cancel := h.soon(ctx)
-	defer cancel()
-	list, err := h.control.Runs.List(soon, f)
-	if err != nil {
-		return nil, list, err
-	}
-	rows := make([]row, len(list.Runs))
-	for i := range list.Runs {
-		info := h.redact.run(&list.Runs[i])
-		rows[i] = row{Info: *info, URL: runURL(info.ID), By: h.waitSource(ctx, info), TagLinks: tagLinks(info)}
-	}
-	return rows, list, nil
-}
-
-// waitSources caches the sources of the current waits of runs, which lists do not contain.
-type waitSources struct {
-	mu    sync.Mutex
-	known map[string]waitSource
-}
-
-type waitSource struct {
-	until time.Time
-	by    string
-}
-
-// waitSource returns the source that set the current wait of a run; "" if unknown.
-func (h *runData) waitSource(ctx context.Context, i *engine.Info) string {
-	if i.Next == nil || i.State == "scheduled" {
-		return ""
-	}
-	h.sources.mu.Lock()
-	s, ok := h.sources.known[i.ID]
-	h.sources.mu.Unlock()
-	if ok && s.until.Equal(*i.Next) {
-		return s.by
-	}
-	soon, cancel := h.soon(ctx)
-	defer cancel()
-	full, err := h.control.Runs.Get(soon, i.ID)
-	if err != nil {
-		return ""
-	}
-	s = waitSource{*i.Next, setBy(full)}
-	h.sources.mu.Lock()
-	defer h.sources.mu.Unlock()
-	if h.sources.known == nil || len(h.sources.known) > 4096 {
-		h.sources.known = map[string]waitSource{}
-	}
-	h.sources.known[i.ID] = s
-	return s.by
-}
-
-// setBy returns the source that set the current wait of the run. If several steps wait, it is the
-// wait that ends first.
-func setBy(i *engine.Info) (by string) {
-	var first *time.Time
-	for k := range i.Steps {
-		s := &i.Steps[k]
-		if n := len(s.Attempts); s.Next != nil && (first == nil || s.Next.Before(*first)) {
-			first, by = s.Next, ""
-			if n > 0 && s.Attempts[n-1].Wait != nil {
-				by = s.Attempts[n-1].Wait.By
-			}
-		}
-	}
-	return by
-}
-
-// groups returns the groups of dead runs. It does not remove secrets from their errors.
-func (h *runData) groups(ctx context.Context, internal bool) ([]group, error) {
-	ctx, cancel := h.soon(ctx)
-	defer cancel()
-	dead, err := h.control.Runs.DeadGroups(ctx, control.DeadQuery{Limit: shownGroups, Internal: internal})
-	if err != nil {
-		return nil, err
-	}
-	groups := make([]group, len(dead.Groups))
-	for i := range dead.Groups {
-		g := dead.Groups[i]
-		key := groupKey(&g)
-		q := query{Group: key, Internal: internal, Order: orders[0]}
-		groups[i] = group{Group: g, Key: key, URL: q.url("/dead"), Retry: q.url("/dead/retry"), Drop: q.url("/bulk/cancel")}
-		if !control.Internal(g.Workflow) {
-			groups[i].Latest = q.url("/bulk/latest")
-		}
-	}
-	return groups, nil
-}
-
-// groupOf returns the group with a key.
-func (h *runData) groupOf(ctx context.Context, key string) (*group, error) {
-	for _, internal := range []bool{false, true} {
-		groups, err := h.groups(ctx, internal)
-		if err != nil {
-			return nil, err
-		}
-		if g := findGroup(groups, key); g != nil {
-			return g, nil
-		}
-	}
-	return nil, errNoGroup
-}
+// runURL returns the URL of a run. URLs are built in Go, never in a template.
+func runURL(id string) string { return "/runs/" + url.PathEscape(id) }

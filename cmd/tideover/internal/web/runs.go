@@ -4,11 +4,11 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
-	"github.com/tideover/tideover/engine"
 )
 
 // runsBody is the content of the page with the list of runs.
@@ -27,27 +27,6 @@ type runsBody struct {
 	Silent    string  // which shards did not answer
 }
 
-// row is a run in a list.
-type row struct {
-	engine.Info
-	URL string
-	By  string // the source that set the current wait; "" if there is none
-
-	TagLinks []tagLink
-}
-
-// tagLink is a tag of a run, with the URL of the list of all runs that have it.
-type tagLink struct{ Text, URL string }
-
-// tagLinks returns the tags of a run.
-func tagLinks(i *engine.Info) (list []tagLink) {
-	for _, tag := range control.TagList(i) {
-		q := query{Tags: []string{tag}, Order: orders[0]}
-		list = append(list, tagLink{tag, q.url("/runs")})
-	}
-	return list
-}
-
 // chip is a link that filters the list by a state.
 type chip struct {
 	State string // "" for all
@@ -59,8 +38,28 @@ type chip struct {
 	Bare  bool // runs in the state are not counted
 }
 
+// chips returns a link for each state, with the number of runs of the query's workflow.
+func chips(t *totals, q query) []chip {
+	count := t.byState(q)
+	q.After = ""
+	on := q.States
+	all := q
+	all.States, all.Asking = nil, false
+	chips := []chip{{Label: "all", URL: all.url("/runs"), On: len(on) == 0 && !q.Asking}}
+	asking := q
+	asking.Asking = !q.Asking
+	for _, s := range states {
+		q.States = []string{s}
+		chips = append(chips, chip{
+			State: s, Label: strings.ReplaceAll(s, "-", " "), Count: count[s], URL: q.url("/runs"),
+			On: slices.Contains(on, s), Total: s == "succeeded" || s == "canceled", Bare: s == "replaced",
+		})
+	}
+	return append(chips, chip{State: "asking", Label: "asks", URL: asking.url("/runs"), On: q.Asking, Bare: true})
+}
+
 // runsPage shows the list of runs.
-type runsPage struct{ *Site }
+type runsPage struct{ *streams }
 
 func (h runsPage) serve(w http.ResponseWriter, r *http.Request) {
 	q := parseQuery(r.URL.Query())
@@ -82,7 +81,7 @@ func (h runsPage) serve(w http.ResponseWriter, r *http.Request) {
 type listLoader func(ctx context.Context, q query, now time.Time) (part, error)
 
 // showList shows a page of a list. If the cursor is not valid, it redirects to the first page.
-func (h *Site) showList(w http.ResponseWriter, r *http.Request, path string, q query, load listLoader) {
+func (h *layout) showList(w http.ResponseWriter, r *http.Request, path string, q query, load listLoader) {
 	p, err := load(r.Context(), q, time.Now())
 	if err != nil {
 		e := control.AsError(err)
@@ -113,7 +112,7 @@ func (h runsPage) load(ctx context.Context, q query, now time.Time) (part, error
 	if err != nil {
 		return part{}, err
 	}
-	b := runsBody{Query: q, Totals: t, Chips: t.chips(q), Workflows: h.workflows(t, q), Rows: rows, Behind: list.Behind, Silent: silentText(t.Stats.Silent, list.Silent)}
+	b := runsBody{Query: q, Totals: t, Chips: chips(&t, q), Workflows: h.workflows(t, q), Rows: rows, Behind: list.Behind, Silent: silentText(t.Stats.Silent, list.Silent)}
 	if b.Choose = !httpserver.CallerOf(ctx).ReadOnly; b.Choose {
 		b.Bulk = bulkOffers(q)
 	}
@@ -127,11 +126,4 @@ func (h runsPage) load(ctx context.Context, q query, now time.Time) (part, error
 		template: "runs", behind: t.Stats.Behind > 0 || list.Behind > 0,
 		data: page{Title: "Runs", Place: "runs", Live: q.url("/live/runs"), Now: now, Dead: t.States["dead"], Body: b},
 	}, nil
-}
-
-// silentText returns a sentence that names the shards of both lists, which did not answer.
-func silentText(first, second []int) string {
-	all := slices.Concat(first, second)
-	slices.Sort(all)
-	return control.Silent(slices.Compact(all))
 }

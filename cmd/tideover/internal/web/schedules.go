@@ -15,7 +15,7 @@ import (
 )
 
 // schedulesPage shows the schedules.
-type schedulesPage struct{ *Site }
+type schedulesPage struct{ *runData }
 
 // schedulesBody is the content of the page with the list of schedules.
 type schedulesBody struct {
@@ -41,7 +41,7 @@ func (h schedulesPage) load(ctx context.Context, now time.Time) (part, error) {
 	var b schedulesBody
 	soon, cancel := h.soon(ctx)
 	defer cancel()
-	list, err := h.control.Runs.Schedules(soon)
+	list, err := h.control.Schedules.List(soon)
 	if err == nil {
 		b.Rows, err = h.rows(ctx, list)
 	}
@@ -117,7 +117,7 @@ func scheduleOffers(s *engine.Schedule) (list []offer) {
 // question returns the confirmation question for an action on a schedule.
 func (h schedulesPage) question(r *http.Request) (*question, error) {
 	action := r.PathValue("action")
-	s, err := h.control.Runs.Schedule(r.Context(), r.PathValue("schedule"))
+	s, err := h.control.Schedules.Get(r.Context(), r.PathValue("schedule"))
 	if err != nil {
 		return nil, err
 	}
@@ -143,12 +143,12 @@ func (h schedulesPage) act(r *http.Request) (did, to string, err error) {
 	ctx, name, by, action := r.Context(), r.PathValue("schedule"), h.actorOf(r), r.PathValue("action")
 	switch action {
 	case "run":
-		run, err := h.control.Runs.RunSchedule(ctx, name, by)
+		run, err := h.control.Schedules.Run(ctx, name, by)
 		return "", runURL(run.ID) + "?did=start", err
 	case "pause":
-		err = h.control.Runs.PauseSchedule(ctx, name, by)
+		err = h.control.Schedules.Pause(ctx, name, by)
 	case "resume":
-		err = h.control.Runs.ResumeSchedule(ctx, name, by)
+		err = h.control.Schedules.Resume(ctx, name, by)
 	default:
 		err = unknownAction(action)
 	}

@@ -37,7 +37,7 @@ type sessionBody struct {
 }
 
 // sessionsPage shows the list of sessions, and the page of each.
-type sessionsPage struct{ *Site }
+type sessionsPage struct{ *runData }
 
 func (h sessionsPage) loadList(ctx context.Context, now time.Time) (part, error) {
 	t, err := h.totals(ctx, false)

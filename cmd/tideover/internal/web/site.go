@@ -2,13 +2,9 @@ package web
 
 import (
 	"context"
-	"embed"
-	"html/template"
+	"errors"
 	"net/http"
-	"net/url"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
@@ -25,43 +21,30 @@ type Options struct {
 const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// Site is the handler of all pages. It renders them, sends live updates to open pages, and shows
-// errors. Each page is a type that embeds the Site.
+// Site is the handler of all pages. Each page is a type of its own.
 type Site struct {
-	*runData
-	actor     string // name of the user in the history of a run
-	mux       *http.ServeMux
-	templates *template.Template
-	assets    assets
-	streams   atomic.Int64 // number of open streams
-	findings  findingsCache
-	cluster   clusterCache
-	ended     endedCache
-	starts    firstStarts
-	jobs      bulkJobs
-	samples   waitSamples
-	began     time.Time
+	*layout
+	streams  *streams
+	mux      *http.ServeMux
+	assets   assets
+	findings findingsCache
+	cluster  clusterCache
+	ended    endedCache
+	starts   firstStarts
+	jobs     bulkJobs
+	samples  waitSamples
+	began    time.Time
 
 	requestTimeout time.Duration // how long a page of a cluster waits for other members
-	pace           time.Duration // shortest time between two updates of a page
-	beat           time.Duration // time between two heartbeats of a stream
-	bulkWait       time.Duration // how long the answer to a form waits for the end of a bulk action
 }
-
-//go:embed templates
-var templates embed.FS
-
-// loadTemplates parses the templates once for all pages of the process.
-var loadTemplates = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("").Funcs(templateFuncs(loadAssets())).ParseFS(templates, "templates/*.html"))
-})
 
 // New returns the handler of all pages. It reads the engine's events in the background until the
 // engine is closed. Without an engine there are only the pages of providers and health.
 func New(o Options) *Site {
+	l := &layout{runData: newRunData(o.Control, o.Redact), templates: loadTemplates()}
 	h := &Site{
-		runData: newRunData(o), actor: "page", mux: http.NewServeMux(), assets: loadAssets(), templates: loadTemplates(),
-		requestTimeout: requestTimeout, pace: 500 * time.Millisecond, beat: 10 * time.Second, bulkWait: time.Second, began: time.Now(),
+		layout: l, streams: &streams{layout: l, pace: 500 * time.Millisecond, beat: 10 * time.Second}, mux: http.NewServeMux(), assets: loadAssets(),
+		jobs: bulkJobs{wait: time.Second}, requestTimeout: requestTimeout, began: time.Now(),
 	}
 	h.routes()
 	return h
@@ -75,15 +58,15 @@ func (h *Site) routes() {
 	if h.hasEngine() {
 		h.engineRoutes()
 	}
-	providers := providersPage{h}
+	providers := providersPage{h.runData}
 	h.live("/providers", "", always(providers.loadList), providerTexts)
 	h.live("/providers/{provider}", "", byName("provider", providers.load), nil)
 	h.form("/providers/{provider}/{action}", providers.question, providers.act)
-	requests := requestsPage{h}
+	requests := requestsPage{h.streams}
 	h.mux.HandleFunc("GET /requests", requests.serve)
 	h.mux.HandleFunc("GET /live/requests", requests.live)
 	h.live("/requests/{call}", "", byName("call", requests.load), nil)
-	h.live("/health", unrelated, always(healthPage{h}.load), nil)
+	h.live("/health", unrelated, always(healthPage{h.runData, &h.findings, h.streams, h.began}.load), nil)
 	h.mux.HandleFunc("GET /keys", h.serveKeys)
 	h.mux.HandleFunc("GET /display", h.setDisplay)
 	h.mux.Handle("GET /static/", h.assets)
@@ -97,30 +80,30 @@ func (h *Site) routes() {
 }
 
 func (h *Site) engineRoutes() {
-	notifications, bulk := notificationsPage{h}, bulkActions{h}
-	h.live("/overview", "", always(overviewPage{h}.load), nil)
-	h.mux.HandleFunc("GET /policies", policiesPage{h}.serve)
+	notifications, bulk := notificationsPage{h.runData}, bulkActions{h.runData, &h.jobs}
+	h.live("/overview", "", always(overviewPage{h.runData, &h.findings}.load), nil)
+	h.mux.HandleFunc("GET /policies", policiesPage{h.layout, &h.samples}.serve)
 	h.live("/notifications", "", always(notifications.load), notificationTexts)
 	h.form("/notifications/{notifier}/test", notifications.question, notifications.sendTest)
-	h.mux.HandleFunc("GET /runs", runsPage{h}.serve)
-	h.mux.HandleFunc("GET /live/runs", runsPage{h}.live)
+	h.mux.HandleFunc("GET /runs", runsPage{h.streams}.serve)
+	h.mux.HandleFunc("GET /live/runs", runsPage{h.streams}.live)
 	h.form("/bulk/{action}", bulk.question, bulk.act)
 	h.form("/bulk/chosen", bulk.chosenQuestion, bulk.actOnChosen)
-	h.live("/progress/{job}", unrelated, byName("job", progressPage{h}.load), nil)
-	h.mux.HandleFunc("GET /runs/{id}", runPage{h}.serve)
-	h.mux.HandleFunc("GET /live/runs/{id}", runPage{h}.live)
-	h.mux.HandleFunc("GET /runs/{id}/output", outputPage{h}.serve)
-	h.mux.HandleFunc("GET /runs/{id}/output.txt", outputPage{h}.download)
-	h.form("/runs/{id}/{action}", runActions{h}.question, runActions{h}.act)
-	h.mux.HandleFunc("GET /dead", deadPage{h}.serve)
-	h.mux.HandleFunc("GET /live/dead", deadPage{h}.live)
+	h.live("/progress/{job}", unrelated, byName("job", progressPage{h.runData, &h.jobs}.load), nil)
+	h.mux.HandleFunc("GET /runs/{id}", runPage{h.streams}.serve)
+	h.mux.HandleFunc("GET /live/runs/{id}", runPage{h.streams}.live)
+	h.mux.HandleFunc("GET /runs/{id}/output", outputPage{h.layout}.serve)
+	h.mux.HandleFunc("GET /runs/{id}/output.txt", outputPage{h.layout}.download)
+	h.form("/runs/{id}/{action}", runActions{h.runData}.question, runActions{h.runData}.act)
+	h.mux.HandleFunc("GET /dead", deadPage{h.streams}.serve)
+	h.mux.HandleFunc("GET /live/dead", deadPage{h.streams}.live)
 	h.form("/dead/retry", bulk.groupQuestion, bulk.retryGroup)
 	h.workflowRoutes()
 	if h.clustered() {
-		h.live("/cluster", "", always(clusterPage{h}.load), nil)
+		h.live("/cluster", "", always(clusterPage{h.runData, &h.cluster}.load), nil)
 	}
 	if h.control.Sessions != nil {
-		sessions := sessionsPage{h}
+		sessions := sessionsPage{h.runData}
 		h.live("/sessions", "", always(sessions.loadList), sessionTexts)
 		h.live("/sessions/{session}", "", byName("session", sessions.load), sessionTexts)
 		h.form("/sessions/{session}/{action}", sessions.question, sessions.act)
@@ -128,7 +111,7 @@ func (h *Site) engineRoutes() {
 }
 
 func (h *Site) workflowRoutes() {
-	workflows, schedules, start := workflowsPage{h}, schedulesPage{h}, startPage{h}
+	workflows, schedules, start := workflowsPage{h.runData, &h.ended, &h.starts}, schedulesPage{h.runData}, startPage{h.layout}
 	h.live("/workflows", "", always(workflows.loadList), nil)
 	h.live("/workflows/{workflow}", "", byName("workflow", workflows.load), workflowTexts)
 	h.form("/workflows/{workflow}/{action}", workflows.question, workflows.act)
@@ -138,19 +121,65 @@ func (h *Site) workflowRoutes() {
 	h.form("/schedules/{schedule}/{action}", schedules.question, schedules.act)
 }
 
+// live adds the routes of a page and of the stream that updates it. The page is updated after each
+// event of the run; "" means the events of all runs. texts has the sentence to show after each
+// action, by the value of the query parameter did.
+func (h *Site) live(path, run string, of loaderOf, texts map[string]string) {
+	h.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+		p, err := of(r)(r.Context(), time.Now())
+		if err != nil {
+			h.fail(w, r, err)
+			return
+		}
+		p.data.Flash = texts[r.URL.Query().Get("did")]
+		h.show(w, r, http.StatusOK, p.template, p.data)
+	})
+	h.mux.HandleFunc("GET /live"+path, func(w http.ResponseWriter, r *http.Request) { h.streams.stream(w, r, run, of(r)) })
+}
+
+// form adds the routes of an action: GET shows the question that ask returns, POST calls do. After an
+// [*inputError] it shows the question again, with the problem.
+func (h *Site) form(path string, ask func(*http.Request) (*question, error), do action) {
+	h.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+		q, err := ask(r)
+		if err != nil {
+			h.fail(w, r, err)
+			return
+		}
+		h.showQuestion(w, r, http.StatusOK, q)
+	})
+	h.mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
+		if err := parseForm(r); err != nil {
+			h.fail(w, r, err)
+			return
+		}
+		did, to, err := do(r)
+		var q *question
+		wrong, again := errors.AsType[*inputError](err)
+		if again {
+			q, err = ask(r)
+		}
+		switch {
+		case err != nil:
+			h.fail(w, r, err)
+		case again:
+			if q.Problem = wrong.problem; q.Input != nil {
+				q.Input = &wrong.text
+			}
+			h.showQuestion(w, r, http.StatusUnprocessableEntity, q)
+		case did != "" && fromHTMX(r):
+			h.flash(w, r, did)
+		default:
+			forward(w, r, to)
+		}
+	})
+}
+
 // Has reports whether the path of the request belongs to a page or an action. It does not check
 // whether the run or the provider in the path exists.
 func (h *Site) Has(r *http.Request) bool {
 	_, pattern := h.mux.Handler(r)
 	return pattern != "" && pattern != noPage
-}
-
-// home returns the URL of the first page.
-func (h *Site) home() string {
-	if !h.hasEngine() {
-		return "/providers"
-	}
-	return "/overview"
 }
 
 // maxBody limits the body of a form, in bytes. It is large enough for the largest payload of an
@@ -178,37 +207,3 @@ func (h *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = r.WithContext(ctx)
 	h.mux.ServeHTTP(w, r)
 }
-
-// fromHTMX reports whether htmx sent the request, which then needs only a part of a page.
-func fromHTMX(r *http.Request) bool { return r.Header.Get("HX-Request") == "true" }
-
-// problem is the content of the page for an error.
-type problem struct {
-	Status int
-	Text   string
-	Back   string // URL of a page to go to
-}
-
-// fail shows an error, with the status of its code.
-func (h *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
-	status := statusOf(err)
-	p := problem{Status: status, Text: h.redact(err.Error()), Back: h.home()}
-	if id := r.PathValue("id"); id != "" && status != http.StatusNotFound {
-		p.Back = runURL(id)
-	}
-	for name, list := range map[string]string{"session": "/sessions", "provider": "/providers", "call": "/requests", "notifier": "/notifications", "workflow": "/workflows", "schedule": "/schedules"} {
-		if r.PathValue(name) != "" {
-			p.Back = list
-		}
-	}
-	h.showDialog(w, r, status, "problem", page{Title: http.StatusText(status), Body: p})
-}
-
-// statusOf returns the HTTP status of an error, which is the same as in the API.
-func statusOf(err error) int { return control.AsError(err).Status }
-
-// runURL returns the URL of a run. URLs are built in Go, never in a template.
-func runURL(id string) string { return "/runs/" + url.PathEscape(id) }
-
-// actionURL returns the URL of an action on the run, session or provider whose URL is page.
-func actionURL(page, action string) string { return page + "/" + url.PathEscape(action) }

@@ -175,7 +175,7 @@ type stay struct {
 // the measurements.
 func (s *soak) stay(x *tab, path string, share time.Duration) *stay {
 	s.Helper()
-	y := &stay{path: path, live: path != "/policies", pace: s.h.pace}
+	y := &stay{path: path, live: path != "/policies", pace: s.h.streams.pace}
 	if y.live {
 		x.live(path)
 	} else {

@@ -58,7 +58,7 @@ type formField struct {
 const fieldPrefix = "input."
 
 // startPage shows the form that starts a run, and starts the run.
-type startPage struct{ *Site }
+type startPage struct{ *layout }
 
 func (h startPage) serve(w http.ResponseWriter, r *http.Request) {
 	f, err := h.form(r.Context(), r.PathValue("workflow"), r.URL.Query().Has("json"))
@@ -77,7 +77,7 @@ func (h startPage) showForm(w http.ResponseWriter, r *http.Request, status int, 
 // form returns the form for a workflow, with the default input. asJSON asks for one field with the
 // whole input.
 func (h startPage) form(ctx context.Context, name string, asJSON bool) (*startForm, error) {
-	flow, ok := h.control.Runs.Definition(name)
+	flow, ok := h.control.Workflows.Get(name)
 	if !ok {
 		return nil, control.NewError(control.CodeNotFound, fmt.Sprintf("unknown workflow %q", control.Excerpt(name)), "")
 	}

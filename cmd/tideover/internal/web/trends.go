@@ -56,15 +56,15 @@ var rangeTexts = map[string][2]string{
 	"hour": {"The last hour", "60 min ago"}, "day": {"The last day", "24 h ago"}, "two-weeks": {"The last two weeks", "14 d ago"},
 }
 
-// trends returns the charts of a workflow, or of all workflows if the name is empty. It returns nil if
-// the server has none.
-func (h *Site) trends(workflow string) (*trends, error) {
-	if h.control.Charts == nil || control.Internal(workflow) {
+// loadTrends returns the charts of a workflow, or of all workflows if the name is empty. It returns nil
+// if the server has none.
+func loadTrends(charts *control.Charts, workflow string) (*trends, error) {
+	if charts == nil || control.Internal(workflow) {
 		return nil, nil
 	}
 	t := new(trends)
 	for _, name := range control.RangeNames {
-		c, err := h.control.Charts.Get(workflow, name)
+		c, err := charts.Get(workflow, name)
 		if err != nil {
 			return nil, err
 		}

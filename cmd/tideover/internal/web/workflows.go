@@ -23,7 +23,11 @@ const (
 )
 
 // workflowsPage shows the workflows.
-type workflowsPage struct{ *Site }
+type workflowsPage struct {
+	*runData
+	ended  *endedCache
+	starts *firstStarts
+}
 
 // workflowsBody is the content of the page with the list of workflows.
 type workflowsBody struct {
@@ -111,7 +115,7 @@ type cachedEnded struct {
 
 // endedRuns returns the figures of a workflow, with the waits for the first attempt if waits is true. It
 // reads the runs again only if the totals have changed.
-func (h *Site) endedRuns(ctx context.Context, workflow string, totals engine.Totals, waits bool) (endedRuns, error) {
+func (h workflowsPage) endedRuns(ctx context.Context, workflow string, totals engine.Totals, waits bool) (endedRuns, error) {
 	h.ended.mu.Lock()
 	c, ok := h.ended.known[workflow]
 	h.ended.mu.Unlock()
@@ -140,7 +144,7 @@ func (h *Site) endedRuns(ctx context.Context, workflow string, totals engine.Tot
 }
 
 // endedList returns the last runs of a workflow that have succeeded or died.
-func (h *Site) endedList(ctx context.Context, workflow string) (engine.Page, error) {
+func (h workflowsPage) endedList(ctx context.Context, workflow string) (engine.Page, error) {
 	ctx, cancel := h.soon(ctx)
 	defer cancel()
 	return h.control.Runs.List(ctx, control.Filter{Workflow: workflow, States: []string{"succeeded", "dead", "replaced"}, Limit: sampledEnded})
@@ -169,7 +173,7 @@ func (h workflowsPage) loadList(ctx context.Context, now time.Time) (part, error
 	b := workflowsBody{Silent: silentText(t.Stats.Silent, nil)}
 	schedules, missing := h.schedules(ctx)
 	b.Missing = missing
-	list := h.control.Runs.Describe(false, schedules, t.pauses())
+	list := h.control.Workflows.Describe(false, schedules, t.pauses())
 	for i := range list {
 		w := &list[i]
 		r := workflowRow{Name: w.Name, URL: workflowURL(w.Name), Start: startURL(ctx, w.Name), Next: w.Next, Steps: len(w.Steps)}
@@ -193,7 +197,7 @@ func (h workflowsPage) loadList(ctx context.Context, now time.Time) (part, error
 func (h workflowsPage) schedules(ctx context.Context) (list []engine.Schedule, missing string) {
 	ctx, cancel := h.soon(ctx)
 	defer cancel()
-	list, err := h.control.Runs.Schedules(ctx)
+	list, err := h.control.Schedules.List(ctx)
 	if err != nil {
 		return nil, h.redact(err.Error())
 	}
@@ -217,7 +221,7 @@ func (h workflowsPage) addPause(ctx context.Context, r *workflowRow, w *control.
 // question returns the confirmation question for an action on a workflow.
 func (h workflowsPage) question(r *http.Request) (*question, error) {
 	action, name := r.PathValue("action"), r.PathValue("workflow")
-	if _, known := h.control.Runs.Definition(name); !known {
+	if _, known := h.control.Workflows.Get(name); !known {
 		return nil, unknownWorkflow(name)
 	}
 	q := &question{Action: actionURL(workflowURL(name), action), Back: workflowURL(name)}
@@ -239,9 +243,9 @@ func (h workflowsPage) act(r *http.Request) (did, to string, err error) {
 	ctx, name, by, action := r.Context(), r.PathValue("workflow"), h.actorOf(r), r.PathValue("action")
 	switch action {
 	case "pause":
-		_, err = h.control.Runs.PauseWorkflow(ctx, name, by)
+		_, err = h.control.Workflows.Pause(ctx, name, by)
 	case "resume":
-		_, err = h.control.Runs.ResumeWorkflow(ctx, name, by)
+		_, err = h.control.Workflows.Resume(ctx, name, by)
 	default:
 		err = unknownAction(action)
 	}
@@ -254,8 +258,8 @@ func unknownWorkflow(name string) error {
 }
 
 // isCode reports whether the workflow is code.
-func (h *Site) isCode(workflow string) bool {
-	w, ok := h.control.Runs.Definition(workflow)
+func (h workflowsPage) isCode(workflow string) bool {
+	w, ok := h.control.Workflows.Get(workflow)
 	return ok && w.IsFlow()
 }
 
@@ -312,7 +316,7 @@ func (h workflowsPage) load(ctx context.Context, name string, now time.Time) (pa
 		return part{}, err
 	}
 	schedules, missing := h.schedules(ctx)
-	list := h.control.Runs.Describe(true, schedules, t.pauses())
+	list := h.control.Workflows.Describe(true, schedules, t.pauses())
 	i := slices.IndexFunc(list, func(w control.Workflow) bool { return w.Name == name })
 	if i < 0 {
 		return part{}, unknownWorkflow(name)
@@ -333,7 +337,7 @@ func (h workflowsPage) load(ctx context.Context, name string, now time.Time) (pa
 			b.Defs = append(b.Defs, stepDef{s, fmt.Sprintf("def-%d", n)})
 		}
 	}
-	if b.Trends, err = h.trends(name); err != nil {
+	if b.Trends, err = loadTrends(h.control.Charts, name); err != nil {
 		return part{}, err
 	}
 	f := q.filter()
@@ -342,7 +346,7 @@ func (h workflowsPage) load(ctx context.Context, name string, now time.Time) (pa
 		return part{}, err
 	}
 	schedules = slices.DeleteFunc(schedules, func(s engine.Schedule) bool { return s.Workflow != name })
-	if b.Schedules, err = schedulesPage(h).rows(ctx, schedules); err != nil {
+	if b.Schedules, err = (schedulesPage{h.runData}).rows(ctx, schedules); err != nil {
 		return part{}, err
 	}
 	return part{
@@ -360,7 +364,7 @@ type firstStarts struct {
 
 // firstWaits returns how long ended runs waited for their first attempt. all is false if some of the
 // runs could not be read.
-func (h *Site) firstWaits(ctx context.Context, runs []engine.Info) (p percentiles, all bool) {
+func (h workflowsPage) firstWaits(ctx context.Context, runs []engine.Info) (p percentiles, all bool) {
 	ctx, cancel := h.soon(ctx)
 	defer cancel()
 	var waits []time.Duration
@@ -379,7 +383,7 @@ func (h *Site) firstWaits(ctx context.Context, runs []engine.Info) (p percentile
 }
 
 // firstStart returns when the first attempt of an ended run started; zero if it has had none.
-func (h *Site) firstStart(ctx context.Context, id string) (time.Time, error) {
+func (h workflowsPage) firstStart(ctx context.Context, id string) (time.Time, error) {
 	h.starts.mu.Lock()
 	first, ok := h.starts.known[id]
 	h.starts.mu.Unlock()

@@ -320,18 +320,18 @@ func TestFiguresOfAWorkflowAreCached(t *testing.T) {
 	b := newTestSite(t)
 	b.until(b.start("quick", job{}), "succeeded")
 	totals := engine.Totals{Succeeded: 1}
-	first, err := b.h.endedRuns(t.Context(), "quick", totals, true)
+	first, err := (workflowsPage{b.h.runData, &b.h.ended, &b.h.starts}).endedRuns(t.Context(), "quick", totals, true)
 	if err != nil || first.Wait.N != 1 {
 		t.Fatalf("got %+v, %v", first, err)
 	}
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, waits := range []bool{true, false} {
-		if again, err := b.h.endedRuns(canceled, "quick", totals, waits); err != nil || again != first {
+		if again, err := (workflowsPage{b.h.runData, &b.h.ended, &b.h.starts}).endedRuns(canceled, "quick", totals, waits); err != nil || again != first {
 			t.Errorf("the second time: %+v, %v", again, err)
 		}
 	}
-	if _, err := b.h.endedRuns(canceled, "quick", engine.Totals{Succeeded: 2}, false); err == nil {
+	if _, err := (workflowsPage{b.h.runData, &b.h.ended, &b.h.starts}).endedRuns(canceled, "quick", engine.Totals{Succeeded: 2}, false); err == nil {
 		t.Error("it was not read again")
 	}
 }

@@ -1,0 +1,196 @@
+// Package admission decides whether a due step may begin: whether its workflow is paused or has as many
+// runs or attempts as it may have, whether the step is suspected of having killed the process, and
+// whether a place is free.
+package admission
+
+import (
+	"time"
+
+	"github.com/tideover/tideover/engine/info"
+	"github.com/tideover/tideover/engine/internal/machine"
+)
+
+// Reason says whether a step may begin, or what it waits for.
+type Reason uint8
+
+// The reasons, in the order in which they are checked.
+const (
+	Begin    Reason = iota
+	Empty           // the queue has no step that is due, or only steps of paused workflows
+	Runs            // the workflow has as many active runs as it may have
+	Attempts        // as many attempts of the step run as may run
+	Suspect         // the process died in earlier attempts, and others of that kind come first
+	Alone           // the process died in earlier attempts, and others run: it must run alone
+	Isolated        // a suspect runs alone, or is about to
+	Place           // no place is free
+)
+
+// Shard is a shard of the process. It is woken when a step may begin that could not begin before.
+type Shard interface{ Wake() }
+
+// Limits returns the limits of a workflow and of one of its steps; 0 means none.
+type Limits func(workflow, step string) (runs, attempts int)
+
+// Shared is what all shards of a process share: the places, and the quarantine.
+type Shared struct {
+	attempts   places
+	calls      places // of functions of flows
+	quarantine quarantine
+}
+
+// NewShared returns a Shared for at most this many attempts and calls at the same time.
+func NewShared(attempts, calls int) *Shared {
+	return &Shared{
+		attempts: newPlaces(attempts), calls: newPlaces(calls),
+		quarantine: quarantine{wants: map[Shard]int{}, waiting: map[Shard]struct{}{}},
+	}
+}
+
+// FewCalls reports whether less than half of the places of calls are free.
+func (s *Shared) FewCalls() bool { return s.calls.few() }
+
+// Counts are the numbers of a [Shared].
+type Counts struct {
+	Attempts, Calls int  // free places; negative if more are taken than there are
+	Handlers        int  // handlers that run
+	Running         int  // attempts that the quarantine counts
+	Waiting         int  // shards that wait for a place of an attempt
+	Isolated        bool // a suspect runs alone, or is about to
+}
+
+// Counts returns the current numbers.
+func (s *Shared) Counts() (c Counts) {
+	c.Attempts, c.Waiting = s.attempts.counts()
+	c.Handlers = len(s.attempts.handlers)
+	c.Calls, _ = s.calls.counts()
+	c.Isolated = s.quarantine.isIsolated()
+	s.quarantine.mu.Lock()
+	defer s.quarantine.mu.Unlock()
+	c.Running = s.quarantine.running
+	return c
+}
+
+// Admission decides for one shard. Only the owner's goroutine uses it.
+type Admission struct {
+	shared *Shared
+	shard  Shard
+	limits Limits
+
+	full     bool // no place was free for another attempt
+	held     bool // no attempt may begin, because a suspect runs alone or is about to
+	isolated isolated
+	survived *trial // of a suspect that has run alone, to end when the turn is stored; nil if there is none
+}
+
+// New returns the admission of a shard.
+func New(shared *Shared, shard Shard, limits Limits) Admission {
+	return Admission{shared: shared, shard: shard, limits: limits}
+}
+
+// Restart begins another round of decisions: what was full may have places again.
+func (a *Admission) Restart() { a.full, a.held = false, false }
+
+// IsFull reports whether an attempt could not begin in this round because no place was free.
+func (a *Admission) IsFull() bool { return a.full }
+
+// IsHeld reports whether nothing can begin in this round, because a suspect runs alone.
+func (a *Admission) IsHeld() bool { return a.held }
+
+// Pass wakes another shard for the places that this shard was woken for and does not need.
+func (a *Admission) Pass(attempts bool) {
+	if attempts {
+		a.shared.attempts.pass()
+	}
+	a.shared.calls.pass()
+}
+
+// Next returns the step of the queue that may begin next, as far as the limits of its workflow are
+// concerned. Functions of flows need no place of an attempt: an attempt that has one may wait for their
+// runs.
+func (a *Admission) Next(q *machine.Queue) (run *machine.Run, step int, reason Reason) {
+	if a.full && q.Step != machine.Function {
+		return nil, 0, Place
+	}
+	runs, attempts := a.limits(q.Workflow.Name, q.Step)
+	if attempts > 0 && q.Running >= attempts {
+		return nil, 0, Attempts
+	}
+	run, step, ok := q.First(runs == 0 || q.Workflow.Active < runs)
+	if !ok {
+		return nil, 0, Empty
+	}
+	return run, step, Begin
+}
+
+// Why returns why a step that is due has not begun; nil if it is about to begin. It takes nothing.
+func (a *Admission) Why(run *machine.Run, step int) *info.Held {
+	q := run.StepDef(step).Queue()
+	runs, attempts := a.limits(q.Workflow.Name, q.Step)
+	h := &info.Held{Since: time.Unix(0, run.Step(step).At)}
+	switch p := run.Pause(); {
+	case p != nil:
+		h.For, h.By = info.HeldByPause, p.By
+	case runs > 0 && !run.HasPlace() && q.Workflow.Active >= runs:
+		h.For, h.Limit = info.HeldByRuns, runs
+	case attempts > 0 && q.Running >= attempts:
+		h.For, h.Limit = info.HeldByAttempts, attempts
+	case machine.Losses(run, step) > 0:
+		h.For = info.HeldByQuarantine
+	default:
+		t := Ticket{shared: a.shared, isCall: run.IsFunction(step)}
+		free, _ := t.places().counts()
+		switch {
+		case a.shared.quarantine.isIsolated():
+			h.For = info.HeldByIsolation
+		case free <= 0:
+			h.For, h.Limit = info.HeldByPlaces, t.places().total
+		default:
+			return nil
+		}
+	}
+	return h
+}
+
+// Take takes a ticket for an attempt of a step, or for a call of a function. The step must not be a
+// suspect.
+func (a *Admission) Take(isCall bool) (t Ticket, reason Reason) {
+	t = Ticket{shared: a.shared, isCall: isCall}
+	if !a.shared.quarantine.enter(a.shard) {
+		a.held = true
+		return t, Isolated
+	}
+	if isCall {
+		a.shared.quarantine.exit() // only its operations count
+	}
+	if !t.places().take(a.shard) {
+		if !isCall {
+			a.shared.quarantine.exit()
+			a.full = true
+		}
+		return t, Place
+	}
+	return t, Begin
+}
+
+// TakeNow takes a ticket for the first attempt of an operation that is called now, if it need not wait in
+// a queue: no limit can concern it, and most places are free.
+func (a *Admission) TakeNow(def *machine.Definition) (t Ticket, ok bool) {
+	if a.shared.attempts.few() {
+		return t, false
+	}
+	if _, limit := a.limits(def.Name, def.Steps[0].Name); limit > 0 || !a.shared.quarantine.enter(a.shard) {
+		return t, false
+	}
+	if !a.shared.attempts.take(a.shard) {
+		a.shared.quarantine.exit()
+		return t, false
+	}
+	return Ticket{shared: a.shared}, true
+}
+
+// Leave removes the shard from those that wait: it has stopped, or it can't store.
+func (a *Admission) Leave() {
+	a.shared.attempts.removeShard(a.shard)
+	a.shared.calls.removeShard(a.shard)
+	a.LeaveQuarantine()
+}

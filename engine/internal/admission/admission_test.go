@@ -1,0 +1,120 @@
+package admission
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+type fakeShard struct{ woken int }
+
+func (s *fakeShard) Wake() { s.woken++ }
+
+func noLimits(string, string) (runs, attempts int) { return 0, 0 }
+
+// Whatever happens to tickets, in any order: all places are free again in the end, and a shard that
+// waited for one was woken.
+func TestTicketsAreGivenBack(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		places, calls := 1+random.IntN(4), 1+random.IntN(4)
+		shared := NewShared(places, calls)
+		var shards [3]fakeShard
+		var list [3]Admission
+		for i := range list {
+			list[i] = New(shared, &shards[i], noLimits)
+		}
+		var open []*Ticket
+		refused := false
+		for range 300 {
+			if i := random.IntN(len(list)); random.IntN(2) == 0 {
+				if ticket, reason := list[i].Take(random.IntN(2) == 0); reason == Begin {
+					open = append(open, &ticket)
+				} else {
+					refused = true
+				}
+			}
+			if len(open) == 0 {
+				continue
+			}
+			n := random.IntN(len(open))
+			ticket := open[n]
+			switch random.IntN(5) {
+			case 0:
+				ticket.Lend()
+			case 1:
+				ticket.Reclaim()
+			case 2:
+				if !ticket.isCall && shared.Counts().Handlers < places {
+					if err := ticket.Enter(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					ticket.Leave()
+				}
+			default:
+				end(ticket, random.IntN(2) == 0)
+				open = append(open[:n], open[n+1:]...)
+			}
+		}
+		for _, ticket := range open {
+			end(ticket, false)
+		}
+		if got, want := shared.Counts(), (Counts{Attempts: places, Calls: calls}); got.Attempts != want.Attempts || got.Calls != want.Calls || got.Running != 0 || got.Handlers != 0 {
+			t.Fatalf("seed %d: in the end the counts are %+v, want %+v", seed, got, want)
+		}
+		if refused && shards[0].woken+shards[1].woken+shards[2].woken == 0 {
+			t.Errorf("seed %d: a place was refused, and no shard was woken", seed)
+		}
+	}
+}
+
+// end ends an attempt or call in one of the ways in which it may end, twice.
+func end(t *Ticket, quick bool) {
+	for range 2 {
+		switch {
+		case t.isCall:
+			t.Lend()
+		case t.lent:
+			t.Drop()
+		default:
+			t.Give(quick)
+		}
+	}
+}
+
+// A suspect that has to run alone begins when nothing else runs, and nothing begins beside it.
+func TestNothingBeginsBesideASuspectThatRunsAlone(t *testing.T) {
+	t.Parallel()
+	shared := NewShared(4, 4)
+	var one, two fakeShard
+	a, b := New(shared, &one, noLimits), New(shared, &two, noLimits)
+	ticket, _ := b.Take(false)
+	if !shared.quarantine.isolate(&one) {
+		t.Fatal("the suspect must wait for no other one")
+	}
+	if _, reason := b.Take(false); reason != Isolated || !b.IsHeld() {
+		t.Errorf("another attempt: %v, want that it waits for the suspect", reason)
+	}
+	if _, reason := b.Take(true); reason != Isolated {
+		t.Errorf("a call of a function: %v, want that it waits for the suspect", reason)
+	}
+	if trial, _ := shared.quarantine.tryAlone(&one, false); trial != nil {
+		t.Error("the suspect begins beside another attempt")
+	}
+	ticket.Give(false)
+	if one.woken == 0 {
+		t.Error("the shard of the suspect is not woken when nothing runs")
+	}
+	trial, alone := shared.quarantine.tryAlone(&one, false)
+	if trial == nil || !alone {
+		t.Fatal("the suspect does not begin, although nothing else runs")
+	}
+	suspect := Ticket{shared: shared, trial: trial}
+	shared.attempts.reclaim()
+	suspect.Give(false)
+	b.Restart()
+	if _, reason := b.Take(false); reason != Begin {
+		t.Errorf("after the suspect: %v, want that others begin", reason)
+	}
+	a.Leave()
+}

@@ -1,0 +1,245 @@
+package describe
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/engine/info"
+	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/retry"
+)
+
+// Run returns a description of the run.
+func Run(r *machine.Run) *info.Info {
+	i := &info.Info{
+		ID: r.ID.String(), Workflow: r.Def.Name, Key: r.Key, Source: r.Source(), State: r.State().String(),
+		Created: time.Unix(0, r.Created), Ended: Pointer(r.Ended), Deadline: Pointer(r.Deadline), Next: Pointer(r.Next()),
+		Attempts: r.Attempts(), Input: r.Input, Output: r.Result(),
+		ReplayOf: r.Previous().String(), ReplacedBy: r.ReplacedBy().String(), Parent: r.Parent().Run.String(),
+	}
+	i.Origin, i.OriginKey = OriginOf(r)
+	if r.Outcome == machine.Dead {
+		i.Reason = r.Reason.String()
+	}
+	i.Step, i.Error, i.Updated = machine.Situation(r)
+	if r.IsFlow() {
+		describeFlow(i, r)
+		return i
+	}
+	i.Steps = make([]info.StepInfo, len(r.Steps))
+	for k := range r.Steps {
+		i.Steps[k] = describeStep(r, k)
+	}
+	for rec := range r.Records() {
+		addRecord(i, r, &rec)
+	}
+	if i.Omitted > 0 {
+		for k := range i.Steps {
+			countOmitted(&i.Steps[k], int(r.Steps[k].Attempt))
+		}
+	}
+	return i
+}
+
+// OriginOf returns the id and the key of the run's origin (see [machine.Origin]). Both
+// are "" if the run repeats no other.
+func OriginOf(r *machine.Run) (id, key string) {
+	if r.Previous().IsZero() {
+		return "", ""
+	}
+	origin, key, _ := machine.Origin(r)
+	return origin.String(), key
+}
+
+func describeStep(r *machine.Run, k int) info.StepInfo {
+	d, s := r.StepDef(k), r.Step(k)
+	i := info.StepInfo{
+		Name: d.Name, Needs: d.Needs, Policy: d.Policy.String(), Handler: d.Handler, Status: stepStatus(r, k),
+		Spent: int(s.Spent), Lost: int(s.Lost), MaxLost: d.MaxLost, Quarantine: quarantineText(r, k), Windows: int(s.Windows), MaxWindows: cmp.Or(d.Windows, machine.DefaultWindows), Output: r.Output(k), Progress: r.Progress(k),
+	}
+	if s.Status == machine.Waiting && r.Outcome == machine.Undecided && !r.Held {
+		i.Next = Pointer(s.At)
+	}
+	return i
+}
+
+// stepStatus returns the status of a step as it is shown. A step that was waiting when its
+// run ended is shown as failed if the run timed out, and as canceled if another step failed
+// or a caller canceled the run.
+func stepStatus(r *machine.Run, k int) string {
+	s := r.Step(k).Status
+	if r.IsFlow() && k > 0 && s == machine.Blocked {
+		s = machine.Waiting // for a signal
+	}
+	if s != machine.Waiting || r.Outcome == machine.Undecided {
+		return s.String()
+	}
+	if r.Outcome == machine.Dead && r.Reason == retry.StopTimeout {
+		return machine.Exhausted.String()
+	}
+	return machine.Canceled.String()
+}
+
+// quarantineText returns what a step with lost attempts waits for, or how it runs; "" if it
+// has no lost attempts.
+func quarantineText(r *machine.Run, step int) string {
+	s := r.Step(step)
+	if s.Lost == 0 || r.Outcome != machine.Undecided {
+		return ""
+	}
+	died := "the process died in the last attempt"
+	if s.Lost > 1 {
+		died = fmt.Sprintf("the process died in the last %d attempts", s.Lost)
+	}
+	alone := machine.NeedsIsolation(r, step)
+	switch {
+	case s.Status == machine.Running && alone:
+		return died + ": while this one is new, no other attempt begins in its process"
+	case s.Status != machine.Waiting:
+		return ""
+	case !r.InQueue(step):
+		return died + ": the next one begins after a delay"
+	case alone:
+		return died + ": the next one begins when no other attempt runs in its process"
+	}
+	return died + ": the next one begins when few attempts run that were lost before"
+}
+
+// add adds a record of the history to the attempts or the notes.
+func addRecord(i *info.Info, r *machine.Run, rec *machine.Record) {
+	addTo(i, r, rec, &i.Steps[min(rec.Step, len(i.Steps)-1)])
+}
+
+// addTo adds a record of the history to the attempts of its step, or to the notes.
+func addTo(i *info.Info, r *machine.Run, rec *machine.Record, s *info.StepInfo) {
+	note := info.Note{At: time.Unix(0, rec.At), What: rec.Kind.String(), Text: rec.Text}
+	switch rec.Kind {
+	case machine.Begun:
+		s.Attempts = append(s.Attempts, info.AttemptInfo{Number: rec.Attempt, Started: note.At, Outcome: "running", Alone: rec.Isolation() > 0})
+		return
+	case machine.Done, machine.Failed, machine.Snoozed, machine.Limited, machine.Lost, machine.Released, machine.Late:
+		endAttempt(s, rec)
+		return
+	case machine.Postponed, machine.Woken:
+		if wait := lastWait(s); wait != nil {
+			moveWait(wait, rec)
+			return
+		}
+		if note.Step = s.Name; rec.Kind == machine.Woken {
+			note.What = "started now"
+		}
+	case machine.Omitted:
+		i.Omitted += rec.Omitted()
+		return
+	case machine.Parked, machine.Unparked:
+		note.Step = s.Name
+	case machine.Started:
+		note.Text = r.Source()
+	case machine.Described, machine.ChildEnded, machine.ParentTold, machine.Adopted: // fields of the run and of its operations
+		return
+	case machine.Signaled:
+		note.What, note.Text = "signal", SignalNote(rec)
+	default:
+	}
+	i.Notes = append(i.Notes, note)
+}
+
+// endAttempt adds the end of an attempt.
+func endAttempt(s *info.StepInfo, rec *machine.Record) {
+	at := time.Unix(0, rec.At)
+	a := attemptOf(s, rec.Attempt, at)
+	a.Ended, a.Outcome, a.Error = &at, outcomes[rec.Kind], rec.Text
+	if rec.Reason != 0 {
+		a.Reason = rec.Reason.String()
+	} else if rec.Kind == machine.Lost && rec.Delay > 0 || rec.Kind == machine.Failed || rec.Kind == machine.Snoozed || rec.Kind == machine.Limited {
+		a.Wait = &info.WaitInfo{Delay: rec.Delay, Until: time.Unix(0, rec.Due), By: rec.By.String()}
+	}
+}
+
+// lastWait returns the wait after the last attempt of the step; nil if there is none.
+func lastWait(s *info.StepInfo) *info.WaitInfo {
+	if n := len(s.Attempts); n > 0 {
+		return s.Attempts[n-1].Wait
+	}
+	return nil
+}
+
+// moveWait changes a wait that a user has moved or ended.
+func moveWait(w *info.WaitInfo, rec *machine.Record) {
+	if rec.Kind == machine.Woken {
+		w.Woken, w.Until = rec.Text, time.Unix(0, rec.At)
+		return
+	}
+	w.Moved, w.Until = rec.Text, time.Unix(0, rec.Due)
+}
+
+var outcomes = map[machine.Kind]string{
+	machine.Done: "succeeded", machine.Failed: "failed", machine.Snoozed: "snoozed",
+	machine.Limited: "limited", machine.Lost: "lost", machine.Released: "released", machine.Late: "late",
+}
+
+// attempt returns the attempt with this number. It adds the attempt if the history does not
+// have its beginning any more.
+func attemptOf(s *info.StepInfo, number int, at time.Time) *info.AttemptInfo {
+	if n := len(s.Attempts); n > 0 && s.Attempts[n-1].Number == number {
+		return &s.Attempts[n-1]
+	}
+	s.Attempts = append(s.Attempts, info.AttemptInfo{Number: number, Started: at})
+	return &s.Attempts[len(s.Attempts)-1]
+}
+
+// countOmitted sets how many attempts are not listed, in all and before each listed one.
+// made is the number of attempts of the step. It first removes the attempts whose end is
+// not in the history any more, because their outcome is unknown.
+func countOmitted(s *info.StepInfo, made int) {
+	s.Attempts = slices.DeleteFunc(s.Attempts, func(a info.AttemptInfo) bool {
+		return a.Outcome == "running" && (a.Number != made || s.Status != machine.Running.String())
+	})
+	s.Omitted = max(made-len(s.Attempts), 0)
+	last := 0
+	for k := range s.Attempts {
+		a := &s.Attempts[k]
+		a.Omitted = max(a.Number-last-1, 0)
+		last = a.Number
+	}
+}
+
+func Pointer(ns int64) *time.Time { return nonZero(moment(ns)) }
+
+// nonZero returns a pointer to the time; nil for the zero time.
+func nonZero(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return new(t) // so that t itself does not escape
+}
+
+// moment returns the time of Unix nanoseconds; the zero time for 0.
+func moment(ns int64) time.Time {
+	if ns == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, ns)
+}
+
+// QuestionOf returns the question that the record of a call asks.
+func QuestionOf(rec *machine.Record) (q info.Question, ok bool) {
+	text := rec.Question()
+	return q, text != nil && json.Unmarshal(text, &q) == nil
+}
+
+// SignalNote returns the text of a record of kind Signaled as it is shown.
+func SignalNote(rec *machine.Record) string {
+	name, _, by := rec.Signal()
+	if question, ok := strings.CutPrefix(name, machine.AskKind+":"); ok {
+		return question + " answered by " + by
+	}
+	if by != "" {
+		name += " from " + by
+	}
+	return name
+}

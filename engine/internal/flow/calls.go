@@ -1,0 +1,159 @@
+package flow
+
+import (
+	"iter"
+	"maps"
+	"math"
+	"time"
+
+	"github.com/tideover/tideover/engine/internal/admission"
+	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/workflow"
+)
+
+// Calls has the calls of functions of a shard. Its methods need the turn of the owner: so only the
+// owner's goroutine can call them.
+type Calls struct {
+	settings *Settings
+	running  map[machine.ID]*call
+	begun    []*call // to begin when the turn is stored
+	stops    []stop  // to carry out when the turn is stored
+	parked   parkedRuns
+	waits    signalWaits
+	checked  time.Time // when Blocked looked for blocked functions last
+}
+
+// stop is a call to stop with a cause.
+type stop struct {
+	*call
+	cause error
+}
+
+// parkedCall is a call of a function that did not fit its run. The zero value is that of a run
+// which an earlier owner has parked.
+type parkedCall struct {
+	parkReason
+	by      *workflow.Workflow // the workflow of the function
+	missing string             // name of a workflow that the function wanted to start; "" if that is not why
+}
+
+// parkReason is why runs of a workflow are parked.
+type parkReason struct{ workflow, why string }
+
+// parkedRuns has the runs that wait for other code, because that of their function did not fit, and
+// counts them by reason.
+type parkedRuns struct {
+	runs    map[machine.ID]parkedCall
+	reasons map[parkReason]*parkedCount
+	changed bool // since Parked has returned the counts
+}
+
+type parkedCount struct {
+	runs  int
+	since time.Time
+}
+
+// signalWaits has the calls of functions that wait for a signal. A signal may come soon. So such a
+// call is suspended after suspendAfter only, unless many other functions are running.
+type signalWaits struct {
+	shared *admission.Shared
+	list   []signalWait // ordered by time
+}
+
+// signalWait is a call that waits for a signal, and the time when it is to be suspended. If
+// call.signalUntil is another time, the call has got the signal.
+type signalWait struct {
+	*call
+	until int64
+}
+
+func New(s *Settings) Calls {
+	return Calls{
+		settings: s, running: map[machine.ID]*call{}, waits: signalWaits{shared: s.Admission},
+		parked: parkedRuns{runs: map[machine.ID]parkedCall{}, reasons: map[parkReason]*parkedCount{}},
+	}
+}
+
+// Len returns the number of calls.
+func (a *Calls) Len() int { return len(a.running) }
+
+// All yields the runs whose functions are called.
+func (a *Calls) All() iter.Seq[machine.ID] { return maps.Keys(a.running) }
+
+// Waits reports whether the function of a run is called, and waits for operations.
+func (a *Calls) Waits(run machine.ID) bool {
+	c := a.running[run]
+	return c != nil && c.waits()
+}
+
+// HasEnded reports whether the end of the call of a run was sent to the owner.
+func (a *Calls) HasEnded(run machine.ID) bool {
+	c := a.running[run]
+	return c != nil && c.ended.Load()
+}
+
+// Operation returns the operation that an attempt of a step is for, if the function of the run is waiting
+// for it.
+func (a *Calls) Operation(run machine.ID, step int) (op Operation, ok bool) {
+	if c := a.running[run]; c != nil {
+		op, ok = c.ops.get(step)
+	}
+	return op, ok
+}
+
+// recordStatus records the status and the tags that the function has set, if they have changed.
+func (a *Calls) recordStatus(t Turn, c *call, run *machine.Run) {
+	status, tags, ok := c.description()
+	if !ok {
+		return
+	}
+	if tags == run.Flow().Tags() {
+		tags = "" // unchanged
+	}
+	if status = a.settings.ErrorText(status); status == run.Flow().Status() && tags == "" {
+		return
+	}
+	t.Record(machine.Describe(run, status, tags, t.Now()))
+}
+
+// drop forgets a call, and makes its goroutine end when the turn is stored.
+func (a *Calls) drop(c *call, cause error) {
+	a.forget(c)
+	a.stops = append(a.stops, stop{c, cause})
+}
+
+// forget removes a call that is over.
+func (a *Calls) forget(c *call) {
+	delete(a.running, c.run)
+	c.ticket.Lend() // for good
+	for g := range c.groups.all {
+		select {
+		case attempt := <-g.attempts: // the goroutine of the function has ended before it began
+			if attempt != nil {
+				go attempt.Make()
+			}
+		default:
+		}
+	}
+}
+
+// waits reports whether the function waits for operations, and so do all its branches that have
+// begun. The result of an operation may have been delivered to one of them, which continues already:
+// then the operation has not ended yet.
+func (c *call) waits() bool {
+	return c.groups.count > 0 && c.groups.count >= int(c.leaves.Load())
+}
+
+// awaited returns how many operations must end before the function or one of its branches can
+// continue.
+func (c *call) awaited() int {
+	least := math.MaxInt32
+	for g := range c.groups.all {
+		n := g.running
+		if g.next < g.n && !g.stops() {
+			n = 1 // the next operation of the map can begin then
+		}
+		least = min(least, n)
+	}
+	return least
+}

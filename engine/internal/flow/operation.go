@@ -1,0 +1,348 @@
+package flow
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/tideover/tideover/engine/info"
+	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/workflow"
+)
+
+// WithUndo is added to the kind of an operation that can be undone.
+const WithUndo = "+undo"
+
+// Enter checks that the flow may be used for an operation now. It ends the goroutine if the call is stopped, or the
+// flow was used wrongly before. After success the caller must call Leave, unless Operation returns an error.
+func (f *Flow) Enter(kind, name string) error {
+	err := f.enter()
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrFlowOver):
+		return fmt.Errorf("operation %s: %w", name, err)
+	}
+	kind, _ = strings.CutSuffix(kind, WithUndo)
+	return f.Misuse(kind+":"+name, err)
+}
+
+// Leave says that the operation is over.
+func (f *Flow) Leave() { f.busy.Store(false) }
+
+// Operation checks the name and the options of an operation, of which the caller has set this many.
+func (f *Flow) Operation(b *workflow.Options, kind, name string, options int) (o Called, err error) {
+	c := f.call
+	kind, undoable := strings.CutSuffix(kind, WithUndo)
+	key, err := b.CheckOperation(c.workflow, name, options)
+	if err == nil && undoable {
+		o.undo, err = c.workflow.UndoDefinition(b)
+	}
+	var position int
+	if err != nil {
+		o.Identity = machine.Identity(kind, name, "")
+	} else if o.Identity, o.Data, o.Failure, position = f.ended.stored.Next(kind, name, key); !f.asked.add(o.Identity, position) {
+		err = ErrSameOperation
+	}
+	if o.isStored = position >= 0; !o.isStored {
+		if res := f.ended.own.get(o.Identity); res != nil {
+			if o.isStored, o.Data = true, res.Data; res.Reason != 0 {
+				o.Failure = res
+			}
+		}
+	}
+	if err == nil && hasAttempts(kind) && (!o.isStored || kind != "do") {
+		o.def, err = c.workflow.OpDefinition(b)
+	}
+	if err != nil {
+		f.Leave()
+		return o, f.Misuse(o.Identity, err)
+	}
+	f.last = o.Identity
+	o.parallel, o.Within, o.detached, o.labels = cmp.Or(b.Parallel, defaultParallel), b.Within, b.Detached, b.Labels
+	return o, nil
+}
+
+const defaultParallel = 16
+
+// One returns the group of an operation with attempts.
+func (o *Called) One(do func(context.Context, int) ([]byte, error)) *Group {
+	return &Group{Name: o.Identity, def: o.def, n: 1, parallel: 1, do: do}
+}
+
+// Each returns the group of n operations with attempts.
+func (o *Called) Each(n int, do func(context.Context, int) ([]byte, error)) *Group {
+	return &Group{Name: o.Identity, def: o.def, n: n, parallel: o.parallel, isMap: true, do: do}
+}
+
+// Sleep returns the group of a sleep.
+func (o *Called) Sleep(d time.Duration) *Group {
+	return &Group{Name: o.Identity, n: 1, parallel: 1, sleep: max(d, 0)}
+}
+
+// Await returns the group of a wait for a signal, which answers the question unless that is nil.
+func (o *Called) Await(question []byte) *Group {
+	return &Group{Name: o.Identity, n: 1, parallel: 1, sleep: o.Within, isAwait: true, question: question}
+}
+
+// Stored reports whether the operation ended before the call of the function began, or has another name
+// since. Most operations of a function that is called again are stored: they need no Group.
+func (f *Flow) Stored(o *Called) bool {
+	if o.isStored {
+		f.found++
+	}
+	return o.isStored
+}
+
+// hasAttempts reports whether operations of this kind have attempts, and so a definition.
+func hasAttempts(kind string) bool { return kind == "do" || kind == "map" }
+
+// Perform executes the operations of a group that have no stored result, and waits for them.
+func (f *Flow) Perform(g *Group) error {
+	fresh := f.findResults(g)
+	if len(g.numbers) == 0 && (fresh == 0 || g.failed && !g.All) {
+		return nil
+	}
+	if !g.isUndo { // an undo must be possible
+		if err := f.begin(g, fresh); err != nil {
+			return err
+		}
+	}
+	g.attempts, g.inline = make(chan Attempt, 1), f.branch == nil && !g.isMap && !g.isUndo
+	g.message.call, g.message.group = f.call, g
+	f.call.send(&g.message)
+	f.await(g)
+	f.keepResults(g)
+	return nil
+}
+
+// findResults sets the results of the operations of a group that have ended, and the numbers of those
+// that the run has called. It returns how many it has not called.
+func (f *Flow) findResults(g *Group) (fresh int) {
+	if g.Results = g.one[:]; g.n != 1 {
+		g.Results = make([]machine.OpResult, g.n)
+	}
+	for i := range g.n {
+		identity := g.identity(i)
+		if res := f.ended.get(identity); res != nil {
+			f.found++
+			g.Results[i] = *res
+			g.failed = g.failed || res.Reason != 0
+			continue
+		}
+		number, ok := f.pending[identity]
+		if !ok {
+			fresh++
+			continue
+		}
+		f.found++
+		if g.numbers == nil {
+			g.numbers = map[int]int{}
+		}
+		g.numbers[i] = number
+	}
+	return fresh
+}
+
+// begin waits until the flow may begin the operations of a group, of which this many are new, and counts
+// these. It ends the goroutine if none may begin.
+func (f *Flow) begin(g *Group, fresh int) error {
+	if fresh == 0 {
+		if f.found < f.known {
+			f.runLast("") // a new operation of another branch may show that the code does not fit
+		}
+		return nil
+	}
+	if !f.mayBegin(g.Name) {
+		if len(g.numbers) == 0 {
+			f.cutOff()
+		}
+		g.halted.Store(true)
+	}
+	return f.countOps(g.Name, fresh)
+}
+
+// keepResults keeps the results of the operations of a group that have ended. It ends the goroutine if some have
+// not begun, and none may begin any more.
+func (f *Flow) keepResults(g *Group) {
+	missing := false
+	for i := range g.Results {
+		switch name := g.Results[i].Name; {
+		case name == "":
+			f.count-- // it was not called, because another one failed, or the run undoes its operations
+			missing = true
+		case !f.ended.has(name):
+			f.ended.set(name, &g.Results[i])
+		}
+	}
+	if missing && !g.isUndo && (f.call.undoing.Load() || g.halted.Load() && (!g.failed || g.All)) {
+		f.cutOff()
+	}
+}
+
+// checkCount returns an error if the run would have too many operations after n more.
+func (f *Flow) checkCount(identity string, n int) error {
+	if f.count+n <= machine.MaxOps {
+		return nil
+	}
+	return &info.OpError{
+		Name: machine.OpName(identity), Code: "too-many-operations",
+		Text: fmt.Sprintf("a run can have at most %d operations; begin another run by engine.Again", machine.MaxOps),
+	}
+}
+
+// countOps counts operations that the function is about to call. If the run would have too many,
+// it counts none of them, and returns an error with the name of the operation.
+func (f *Flow) countOps(identity string, n int) error {
+	if err := f.checkCount(identity, n); err != nil {
+		return err
+	}
+	f.count += n
+	return nil
+}
+
+// Record stores an operation that ends with its call.
+func (f *Flow) Record(identity string, data []byte) error {
+	c := f.call
+	if !f.mayBegin(identity) {
+		f.cutOff()
+	}
+	if err := f.countOps(identity, 1); err != nil {
+		return err
+	}
+	f.ended.set(identity, &machine.OpResult{Name: identity, Data: data})
+	c.send(&Message{kind: opRecorded, call: c, op: &machine.OpCall{Name: identity, Data: data}})
+	return nil
+}
+
+// await waits for the operations of a group.
+func (f *Flow) await(g *Group) {
+	c := f.call
+	if f.branch == nil {
+		c.await(g)
+		return
+	}
+	sched := c.branches.Load()
+	f.group = g
+	sched.release()
+	isOver := false
+	select {
+	case <-g.attempts:
+		isOver = true
+	case <-c.stopped:
+	case <-sched.quit:
+	}
+	sched.acquire(f)
+	f.group = nil
+	f.leaveIfQuit()
+	if !isOver {
+		c.exit()
+	}
+}
+
+// await waits for the operations of a group, and makes the attempts of an inline one. It ends the
+// goroutine if the owner stops the call.
+func (c *call) await(g *Group) {
+	for {
+		select {
+		case a, more := <-g.attempts:
+			if !more {
+				return
+			}
+			c.runAttempt(a)
+			c.exitIfStopped()
+		case <-c.stopped:
+			select {
+			case a := <-g.attempts: // it was begun before the call was stopped
+				if a != nil {
+					c.runAttempt(a)
+				}
+			default:
+			}
+			c.exit()
+		}
+	}
+}
+
+// runAttempt makes an attempt of an operation in the goroutine of the function.
+func (c *call) runAttempt(a Attempt) {
+	c.inAttempt.Store(true)
+	defer c.inAttempt.Store(false)
+	a.Make()
+}
+
+// Run returns the id of the run.
+func (f *Flow) Run() string { return f.call.run.String() }
+
+// Version returns the version of the function with which the run was started.
+func (f *Flow) Version() string { return f.call.def.Version }
+
+// Workflow returns the workflow of the function.
+func (f *Flow) Workflow() *workflow.Workflow { return f.call.workflow }
+
+// Task returns what attempts of the run's operations know about the run.
+func (f *Flow) Task() info.Task { return f.call.task }
+
+// SetStatus sets the status of the run.
+func (f *Flow) SetStatus(status string) {
+	f.call.mu.Lock()
+	defer f.call.mu.Unlock()
+	f.call.status, f.call.said = status, true
+}
+
+// SetTag sets a tag of the run, or removes it if the value is "".
+func (f *Flow) SetTag(name, value string) error {
+	err := workflow.CheckName(name)
+	switch {
+	case err != nil:
+	case len(value) > maxTag || !utf8.ValidString(value) || strings.ContainsFunc(value, unicode.IsControl):
+		err = fmt.Errorf("value: %.200q must have at most %d bytes of UTF-8 without control characters", value, maxTag)
+	default:
+		err = f.call.setTag(name, value)
+	}
+	if err != nil {
+		return fmt.Errorf("tag %.200q: %w", name, err)
+	}
+	return nil
+}
+
+// setTag sets a tag of the run, or removes it if the value is "".
+func (c *call) setTag(name, value string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if value = c.settings.Redact(value); value == "" {
+		delete(c.tags, name)
+		c.said = true
+		return nil
+	}
+	if _, known := c.tags[name]; !known && len(c.tags) >= maxTags {
+		return fmt.Errorf("the run has %d tags already, the most that it can have", maxTags)
+	}
+	if c.tags == nil {
+		c.tags = map[string]string{}
+	}
+	c.tags[name], c.said = value, true
+	return nil
+}
+
+const (
+	maxTags = 16
+	maxTag  = 128
+)
+
+// description returns the status and the tags that the function has set. ok is false if it has
+// set none since the last call.
+func (c *call) description() (status, tags string, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ok, c.said = c.said, false
+	if !ok {
+		return "", "", false
+	}
+	return c.status, machine.EncodeTags(c.tags), true
+}

@@ -1,0 +1,180 @@
+package flow
+
+import (
+	"github.com/tideover/tideover/engine/internal/machine"
+)
+
+// opMap is a map by the identities of operations. Few operations need no allocation.
+type opMap[V any] struct {
+	few  [4]opEntry[V]
+	used int          // number of elements of few that are used
+	many map[string]V // all of them, if few is too small; else nil
+}
+
+type opEntry[V any] struct {
+	identity string
+	value    V
+}
+
+// get returns the value of an operation; the zero value if there is none.
+func (m *opMap[V]) get(identity string) (v V) {
+	if m.many != nil {
+		return m.many[identity]
+	}
+	for i := range m.few[:m.used] {
+		if e := &m.few[i]; e.identity == identity {
+			return e.value
+		}
+	}
+	return v
+}
+
+func (m *opMap[V]) set(identity string, v V) {
+	if m.many != nil {
+		m.many[identity] = v
+		return
+	}
+	for i := range m.few[:m.used] {
+		if e := &m.few[i]; e.identity == identity {
+			e.value = v
+			return
+		}
+	}
+	if m.used < len(m.few) {
+		m.few[m.used] = opEntry[V]{identity, v}
+		m.used++
+		return
+	}
+	m.many = make(map[string]V, 2*len(m.few))
+	for _, e := range m.few {
+		m.many[e.identity] = e.value
+	}
+	m.many[identity] = v
+}
+
+func (m *opMap[V]) len() int {
+	if m.many != nil {
+		return len(m.many)
+	}
+	return m.used
+}
+
+// all yields the operations and their values, in no particular order.
+func (m *opMap[V]) all(yield func(string, V) bool) {
+	for identity, v := range m.many {
+		if !yield(identity, v) {
+			return
+		}
+	}
+	if m.many != nil {
+		return
+	}
+	for _, e := range m.few[:m.used] {
+		if !yield(e.identity, e.value) {
+			return
+		}
+	}
+}
+
+// opResults has the results of the operations of a call, by identity: those that were stored before
+// the call, and those of operations that have ended since. A function that is called again asks for
+// each stored result. So these are not decoded before they are asked for.
+type opResults struct {
+	stored machine.ResultIndex
+	own    opMap[*machine.OpResult] // since the call began, or with another name than the stored one
+}
+
+// get returns the result of an operation; nil if it has not ended.
+func (r *opResults) get(identity string) *machine.OpResult {
+	if res := r.own.get(identity); res != nil {
+		return res
+	}
+	if i := r.stored.Find(identity); i >= 0 {
+		res := r.stored.Result(i)
+		return &res
+	}
+	return nil
+}
+
+// has reports whether the operation has ended.
+func (r *opResults) has(identity string) bool {
+	return r.own.get(identity) != nil || r.stored.Find(identity) >= 0
+}
+
+// set sets the result of an operation that has ended since the call began.
+func (r *opResults) set(identity string, res *machine.OpResult) { r.own.set(identity, res) }
+
+// isEmpty reports whether no operation has ended.
+func (r *opResults) isEmpty() bool { return r.stored.IsEmpty() && r.own.len() == 0 }
+
+// all yields the operations and their results, in no particular order.
+func (r *opResults) all(yield func(string, *machine.OpResult) bool) {
+	for identity, res := range r.own.all {
+		if !yield(identity, res) {
+			return
+		}
+	}
+	for i, identity := range r.stored.All() {
+		if r.own.get(identity) != nil {
+			continue
+		}
+		if res := r.stored.Result(i); !yield(identity, &res) {
+			return
+		}
+	}
+}
+
+// rename gives each operation the identity that now returns for it.
+func (r *opResults) rename(now func(identity string) string) {
+	var own opMap[*machine.OpResult]
+	add := func(identity string, res *machine.OpResult) {
+		res.Name = identity
+		own.set(identity, res)
+	}
+	for identity, res := range r.own.all {
+		add(now(identity), res)
+	}
+	for i, identity := range r.stored.All() {
+		if name := now(identity); name != identity {
+			res := r.stored.Result(i)
+			add(name, &res)
+			r.stored.Remove(i)
+		}
+	}
+	r.own = own
+}
+
+// askedOps is the set of the operations that the function has called. Those with stored results are
+// known by the positions of these.
+type askedOps struct {
+	results *opResults
+	stored  []uint64 // a bit for each position in results.stored
+	others  opMap[bool]
+}
+
+// add adds an operation with a result at this position; -1 for none. It returns false if the
+// operation is in the set already.
+func (a *askedOps) add(identity string, position int) bool {
+	if position < 0 {
+		if a.others.get(identity) {
+			return false
+		}
+		a.others.set(identity, true)
+		return true
+	}
+	for len(a.stored) <= position/64 {
+		a.stored = append(a.stored, 0)
+	}
+	bit := uint64(1) << (position % 64)
+	isNew := a.stored[position/64]&bit == 0
+	a.stored[position/64] |= bit
+	return isNew
+}
+
+func (a *askedOps) get(identity string) bool {
+	i := a.results.stored.Find(identity)
+	if i < 0 {
+		return a.others.get(identity)
+	}
+	return i/64 < len(a.stored) && a.stored[i/64]&(1<<(i%64)) != 0
+}

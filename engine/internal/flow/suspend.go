@@ -1,0 +1,143 @@
+package flow
+
+import (
+	"math"
+	"time"
+
+	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/replay"
+)
+
+// SuspendAfter is how long all operations that a function waits for must have to wait, at least,
+// for the call of the function to end until then.
+const SuspendAfter = time.Second
+
+// suspendIdle ends the call of a function if it and all its branches wait for operations, and all
+// these have to wait for long.
+func (a *Calls) suspendIdle(t Turn, c *call, run *machine.Run) {
+	if c.starting > 0 || !c.waits() {
+		return
+	}
+	if next := a.heldBack(c); next != nil {
+		a.suspend(t, c, run)
+		a.settings.report(replay.Verdict{Next: next})
+		return
+	}
+	for number := range c.ops.numbers {
+		if !a.waitsLong(c, run, number, t.Now()) {
+			return
+		}
+	}
+	a.suspend(t, c, run)
+}
+
+// waitsLong reports whether an operation has to wait for so long that its function is suspended.
+func (a *Calls) waitsLong(c *call, run *machine.Run, number int, now int64) bool {
+	s := run.Step(number)
+	op, _ := c.ops.get(number)
+	switch {
+	case op.isAwait && !c.isProbe && a.waits.stay(c, now), s == nil:
+		return false
+	case s.Status == machine.Blocked: // it waits for a signal without a limit, or for a child
+		return true
+	case s.Status != machine.Waiting:
+		return false
+	case op.def != nil && run.Pause() != nil: // it begins when the workflow is resumed
+		return true
+	}
+	return !run.InQueue(number) && s.At-now >= int64(SuspendAfter)
+}
+
+// suspend ends the call of a function that waits for operations.
+func (a *Calls) suspend(t Turn, c *call, run *machine.Run) {
+	if wrong := c.firstWrong(); wrong != nil {
+		a.drop(c, errSuspended)
+		a.park(t, c, run, wrong.Error())
+		return
+	}
+	t.Record(machine.Suspend(run, c.awaited(), t.Now()))
+	a.drop(c, errSuspended)
+	if r := a.settings.Registry; c.known != r.Version() && r.Function(c.handler(), run.Def.Name) != c.workflow {
+		t.State().CallAgain(run) // other code is deployed, and callChanged may have passed the run
+	}
+}
+
+// LeaveStuck suspends the function whose goroutine makes an attempt of the operation, which is stuck: the
+// function is called again in another goroutine.
+func (a *Calls) LeaveStuck(t Turn, op Operation) {
+	if !op.IsInline() {
+		return
+	}
+	c := op.message.call
+	if run, ok := t.State().Run(c.run); ok && a.running[c.run] == c && run.Outcome == machine.Undecided {
+		a.suspend(t, c, run)
+	}
+}
+
+// stay reports whether a signal may still come soon, so that the call is not suspended.
+func (l *signalWaits) stay(c *call, now int64) bool {
+	switch {
+	case c.signalUntil != 0:
+		return now < c.signalUntil
+	case l.shared.FewCalls():
+		return false
+	}
+	c.signalUntil = now + int64(SuspendAfter)
+	l.list = append(l.list, signalWait{c, c.signalUntil})
+	return true
+}
+
+// nextDue returns when the next call is to be suspended.
+func (l *signalWaits) nextDue() int64 {
+	if len(l.list) == 0 {
+		return math.MaxInt64
+	}
+	return l.list[0].until
+}
+
+// NextDue returns when SuspendDue must be called next, in Unix nanoseconds.
+func (a *Calls) NextDue() int64 { return a.waits.nextDue() }
+
+// SuspendDue suspends the calls that have waited for a signal for long enough.
+func (a *Calls) SuspendDue(t Turn) {
+	for l, now := &a.waits, t.Now(); l.nextDue() <= now; {
+		c := l.list[0]
+		l.list[0] = signalWait{}
+		l.list = l.list[1:]
+		run, ok := t.State().Run(c.run)
+		if ok && a.running[c.run] == c.call && c.signalUntil == c.until && run.Outcome == machine.Undecided {
+			a.suspendIdle(t, c.call, run)
+		}
+	}
+}
+
+// SuspendPaused ends the calls of functions of a paused workflow that only wait for operations: those
+// do not begin before the workflow is resumed, and calls of functions are limited.
+func (a *Calls) SuspendPaused(t Turn, workflow string) {
+	for id, c := range a.running {
+		if run, ok := t.State().Run(id); ok && !c.stopping && run.Def.Name == workflow && run.Outcome == machine.Undecided {
+			a.suspendIdle(t, c, run)
+		}
+	}
+}
+
+// isHeldBack reports whether the group is not begun, because the engine only replays a run. A sleep
+// has no effect, and its result is known.
+func (a *Calls) isHeldBack(g *Group) bool {
+	return a.settings.Replay != nil && (g.def != nil || g.isAwait || g.child != nil)
+}
+
+// heldBack returns the names of the operations that the function waits for and that are held back;
+// nil if there are none.
+func (a *Calls) heldBack(c *call) (names []string) {
+	for g := range c.groups.all {
+		switch {
+		case !a.isHeldBack(g):
+		case g.isUndo:
+			names = append(names, g.Name)
+		default:
+			names = append(names, machine.OpName(g.Name))
+		}
+	}
+	return names
+}

@@ -1,0 +1,121 @@
+package workflow
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tideover/tideover/engine/info"
+	"github.com/tideover/tideover/engine/internal/machine"
+)
+
+// The prefixes of the handlers of functions.
+const (
+	FlowPrefix     = "flow:"     // of a function that is code, before the name of its workflow
+	FunctionPrefix = "function:" // of a function that is described by data, before its name
+)
+
+// Handler executes the attempts of a step.
+type Handler struct {
+	Do     func(ctx context.Context, t *info.Task) (output []byte, err error) // nil if the handler is not known
+	IsJSON bool                                                               // its output is known to be JSON, because this program encoded it
+}
+
+// Workflow is a set of steps and their dependencies, or a function that calls operations. A [Builder]
+// makes it, and it does not change afterwards.
+type Workflow struct {
+	Def      *machine.Definition
+	Function any // of a workflow that is code; only the caller of functions knows its type
+	Public   any // what a program has for this workflow
+
+	handlers map[string]Handler
+	steps    map[string]int // limit of attempts at once, by step; 0 means no limit
+	runs     int            // limit of runs in progress; 0 means no limit
+	input    reflect.Type   // input type of the steps that are functions; nil if there are none
+	onGiveUp *Workflow
+	onEnd    *Workflow
+	prepare  func(json.RawMessage, time.Time) (json.RawMessage, error)
+	sameArgs func(before, now json.RawMessage) bool // see Builder.CompareArgs; nil compares the JSON
+	format   int                                    // the format that stores its runs and their follow-up runs
+
+	opsMu sync.RWMutex
+	ops   map[opKey]*machine.Definition // definitions of operations of a flow
+
+	opDefaults Options         // of all operations of a flow
+	declared   []info.StepInfo // operations of a flow: see Builder.Declare
+	registered bool            // stands for a registered workflow: see SetRegistered
+	isStandIn  bool            // stands for a workflow that is not known: its definition has only a name
+}
+
+// SetRegistered makes the workflow stand for the one that is registered with this name: see
+// [Registry.Resolve].
+func (w *Workflow) SetRegistered(name string) {
+	w.Def, w.registered = &machine.Definition{Name: name}, true
+}
+
+// Name returns the workflow's name.
+func (w *Workflow) Name() string { return w.Def.Name }
+
+// IsStandIn reports whether the workflow stands for one that is not known. Its definition has only a
+// name then.
+func (w *Workflow) IsStandIn() bool { return w.isStandIn }
+
+// InputType returns the type of the input of the workflow's functions; nil if it has no steps that
+// are functions.
+func (w *Workflow) InputType() reflect.Type { return w.input }
+
+// Format returns the format that stores the runs of the workflow and their follow-up runs.
+func (w *Workflow) Format() int { return w.format }
+
+// OnGiveUp returns the workflow of the follow-up run that a dead run starts; nil if there is none.
+func (w *Workflow) OnGiveUp() *Workflow { return w.onGiveUp }
+
+// Steps returns the definitions of the steps, or the declared operations.
+func (w *Workflow) Steps() []info.StepInfo {
+	if len(w.declared) > 0 {
+		return slices.Clone(w.declared)
+	}
+	list := make([]info.StepInfo, len(w.Def.Steps))
+	for i, s := range w.Def.Steps {
+		list[i] = info.StepInfo{Name: s.Name, Needs: slices.Clone(s.Needs), Policy: s.Policy.String(), Handler: s.Handler, MaxLost: s.MaxLost}
+	}
+	return list
+}
+
+// Limited reports whether the workflow limits its runs or attempts.
+func (w *Workflow) Limited() bool {
+	for _, n := range w.steps {
+		if n > 0 {
+			return true
+		}
+	}
+	return w.runs > 0
+}
+
+// family returns the workflow and the workflows of its follow-up runs, recursively, each
+// once.
+func (w *Workflow) family() []*Workflow { return w.join(nil) }
+
+func (w *Workflow) join(family []*Workflow) []*Workflow {
+	if w == nil || slices.Contains(family, w) {
+		return family
+	}
+	return w.onEnd.join(w.onGiveUp.join(append(family, w)))
+}
+
+// checkFamily returns an error if two workflows of the family have the same name, since
+// workflows are looked up by name.
+func (w *Workflow) checkFamily() error {
+	names := map[string]bool{}
+	for _, w := range w.family() {
+		if names[w.Name()] {
+			return fmt.Errorf("on give up, on end: %q is the name of two workflows that follow from each other", w.Name())
+		}
+		names[w.Name()] = true
+	}
+	return nil
+}

@@ -1,0 +1,64 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/internal/textfmt"
+)
+
+// settings is what the shards and the cluster of an engine read of its [Config], with the same names.
+type settings struct {
+	Dir           string
+	Log           journal.Log
+	AcceptLoss    bool
+	Concurrency   int
+	Retention     time.Duration
+	DeadRetention time.Duration
+	MaxPayload    int
+	Grace         time.Duration
+	Logger        *slog.Logger
+	Redact        func(string) string
+	Propagator    Propagator
+	AnswerMember  func(ctx context.Context, request json.RawMessage) (json.RawMessage, error)
+	Rand          func() uint64
+
+	snapshotAfter int64
+	maxFunctions  int
+	maxCalls      int
+	wall          func(time.Time) int64
+	uptime        func() (time.Duration, string)
+}
+
+const maxError = 4 << 10
+
+// errorText returns the text of an error as it is stored: redacted, shortened to a limit,
+// and as valid UTF-8.
+func (s *settings) errorText(text string) string {
+	text = s.Redact(text)
+	if len(text) > maxError {
+		kept := textfmt.Truncate(text, maxError)
+		text = fmt.Sprintf("%s… (%d bytes more)", kept, len(text)-len(kept))
+	}
+	return strings.ToValidUTF8(text, "\uFFFD")
+}
+
+// encodeNote returns the progress or the memo of an attempt as it is stored: redacted JSON.
+func (s *settings) encodeNote(v any) ([]byte, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxError {
+		return nil, fmt.Errorf("%d bytes, at most %d", len(text), maxError)
+	}
+	if text = []byte(s.Redact(string(text))); !json.Valid(text) {
+		text, _ = json.Marshal(string(text)) // Redact broke the JSON: store it as a string
+	}
+	return text, nil
+}
