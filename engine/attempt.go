@@ -58,6 +58,24 @@ type attempt struct {
 	request  request       // reports the outcome
 }
 
+type attemptContext struct{} // the key of the attempt in the context of a handler
+
+// attemptOf returns the attempt of a handler's context; nil if it is another context.
+func attemptOf(ctx context.Context) *attempt {
+	a, _ := ctx.Value(attemptContext{}).(*attempt)
+	return a
+}
+
+// isOf reports whether the attempt is one of this process.
+func (a *attempt) isOf(p *process) bool { return a.host.process == p }
+
+// keepAlive restarts the heartbeat timeout.
+func (a *attempt) keepAlive() {
+	if a.alive != nil {
+		a.alive.Reset(a.silence)
+	}
+}
+
 // end cancels the context of the attempt, and gives the handler the grace time to return.
 func (a *attempt) end(cause error) {
 	a.cancel(cause)
@@ -124,7 +142,9 @@ func (a *attempt) call(ctx context.Context) (out []byte, err error) {
 	if a.task.Input, err = completeInput(ctx, a.host.process.peers, a.task.Input); err != nil {
 		return nil, err
 	}
-	ctx = extract(ctx, a.host.process.cfg.Propagator, a.trace)
+	if extract := a.host.process.cfg.Extract; extract != nil {
+		ctx = extract(ctx, a.trace)
+	}
 	if a.handler.Do == nil {
 		return a.op.Do(ctx)
 	}

@@ -94,6 +94,16 @@ type call struct {
 	Fresh     bool            `json:"fresh,omitempty"` // of groups, as in Filter
 }
 
+// markRepeated marks a call that is sent again, because it is not known whether it was
+// carried out. It returns false if the call must not be sent again.
+func (c *call) markRepeated() bool {
+	isStart := c.Op == opStart || c.Op == opStartFlow || c.Op == opStartAgain
+	if isStart {
+		c.Start.Again = true
+	}
+	return isStart || repeatable[c.Op]
+}
+
 // start is a request to start a run. The caller chooses the id, so that a repeated request
 // does not start a second run.
 type start struct {
@@ -111,8 +121,8 @@ type start struct {
 	Origin     string          `json:"origin,omitempty"` // of start-again
 	Undos      int             `json:"undos,omitempty"`  // of start-again
 
-	def *machine.Definition // of a call within this process; nil if the call came from another one
-	due time.Time           // end of the wait of [In], from which In is computed when the call is sent; zero for none
+	def *machine.Definition `json:"-"` // of a call within this process; nil if the call came from another one
+	due time.Time           `json:"-"` // end of the wait of [In], from which In is computed when the call is sent; zero for none
 }
 
 // definition returns the definition of the run. If the call came from another process, it
@@ -185,8 +195,6 @@ type signal struct {
 	ID   string          `json:"id"`
 	By   string          `json:"by,omitempty"`
 	Data json.RawMessage `json:"data"`
-
-	once bool // in the process of the sender; a call has another operation then
 }
 
 // setDelay sets how long a start has to wait from now on, if it has the wait of [In] that ends

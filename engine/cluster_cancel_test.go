@@ -125,7 +125,7 @@ func TestClusterCancelOfAThousandChildren(t *testing.T) {
 	}
 }
 
-func testCancelOfLargeFamily(t *testing.T, s *memlog.Store, l *largeFamily, shard func(string) int, happens func(*member)) {
+func testCancelOfLargeFamily(t *testing.T, s *memlog.Store, l *largeFamily, slotOf func(string) int, happens func(*member)) {
 	parent, child := l.workflows()
 	cfg := Config{Workflows: []*Workflow{parent, child}, Concurrency: 100}
 	members := []*member{joined(t, s, "a", cfg), joined(t, s, "b", cfg), joined(t, s, "c", cfg)}
@@ -136,8 +136,8 @@ func testCancelOfLargeFamily(t *testing.T, s *memlog.Store, l *largeFamily, shar
 		t.Fatalf("%d children wait or run, %d operations run", n, l.running.Load())
 	}
 	over := make(chan struct{})
-	if shard != nil {
-		at := slices.IndexFunc(members, func(m *member) bool { return m.cluster.get(shard(id)) != nil })
+	if slotOf != nil {
+		at := slices.IndexFunc(members, func(m *member) bool { return m.shardAt(slotOf(id)) != nil })
 		victim := members[at]
 		members = slices.Delete(members, at, at+1)
 		victim.atAppend(2, func() { happens(victim); close(over) })
@@ -178,23 +178,23 @@ func testCancelOfLargeFamily(t *testing.T, s *memlog.Store, l *largeFamily, shar
 // in memory.
 func wantNothingLeft(t *testing.T, m *member) {
 	t.Helper()
-	for _, sh := range m.cluster.own() {
-		left := must(ask(t.Context(), &sh.requests, func(t recorder) (list []string, err error) {
-			for _, r := range t.State().All() {
-				if r.IsNeeded() {
-					list = append(list, "needed run "+r.ID.String())
-				}
-			}
-			for id := range sh.dispatcher.calls.All() {
-				list = append(list, "call of "+id.String())
-			}
-			for key := range sh.dispatcher.running {
-				list = append(list, "attempt of "+key.run.String())
-			}
-			return list, nil
-		}))
+	for _, sh := range m.router.shards() {
+		left := inOwner(t, sh, neededRuns)
 		if len(left) > 0 {
-			t.Errorf("shard %d has %d things left, the first: %s", sh.number, len(left), left[0])
+			t.Errorf("shard %d needs %d runs, the first: %s", sh.number, len(left), left[0])
 		}
 	}
+	if c := m.process.admission.Counts(); c.Attempts != m.cfg.Concurrency || c.Calls != m.cfg.maxFunctions || c.Running != 0 {
+		t.Errorf("%s has attempts or calls left: %+v", m.log.Member(), c)
+	}
+}
+
+// neededRuns returns the runs of a shard that it must keep in memory.
+func neededRuns(t recorder) (list []string) {
+	for _, r := range t.State().All() {
+		if r.IsNeeded() {
+			list = append(list, r.ID.String())
+		}
+	}
+	return list
 }

@@ -143,15 +143,8 @@ func TestClusterChildrenAreCanceled(t *testing.T) {
 			t.Error("no child was started")
 		}
 		for _, m := range []*member{a, b} { // nothing is kept in memory for a family that is over
-			for _, sh := range m.cluster.own() {
-				for _, id := range must(ask(t.Context(), &sh.requests, func(t recorder) (ids []string, err error) {
-					for _, r := range t.State().All() {
-						if r.IsNeeded() {
-							ids = append(ids, r.ID.String())
-						}
-					}
-					return ids, nil
-				})) {
+			for _, sh := range m.router.shards() {
+				for _, id := range inOwner(t, sh, neededRuns) {
 					t.Errorf("shard %d needs run %s", sh.number, id)
 				}
 			}
@@ -294,7 +287,7 @@ func TestClusterRetryOfAParentWaitsForOldMembers(t *testing.T) {
 			t.Errorf("the run is %s", info.State)
 		}
 		for _, m := range []*member{old, a} {
-			for _, sh := range m.cluster.own() {
+			for _, sh := range m.router.shards() {
 				if got := formats(t, sh.lease); got[machine.ChildFormat] > 0 {
 					t.Errorf("shard %d has the formats %v", sh.number, got)
 				}

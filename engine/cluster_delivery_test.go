@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
@@ -23,6 +24,11 @@ import (
 var distantShard = machine.WorkflowSlot("child") % 8
 
 func shardOf(id string) int { return must(machine.ParseID(id)).Slot() % 8 }
+
+// newRunID returns the id of a run in the slot.
+func newRunID(slot int) string {
+	return machine.NewID(time.Now().UnixNano(), rand.Uint64(), rand.Uint64()).In(slot).String()
+}
 
 // distantParent starts a run that is in another shard than its children.
 func distantParent(t *testing.T, e *Engine, w *Workflow, input any) string {
@@ -48,7 +54,7 @@ type deliveryGate struct {
 
 // hold makes deliveries of the member that cancel or start a child wait for the gate.
 func (g *deliveryGate) hold(m *member, cancels, starts bool) {
-	m.peers = &gatedPeers{peers: m.peers, deliverBy: func(ctx context.Context, d *delivery, deliver func(context.Context, *delivery) error) error {
+	m.process.peers = &gatedPeers{peers: m.process.peers, deliverBy: func(ctx context.Context, d *delivery, deliver func(context.Context, *delivery) error) error {
 		switch d.kind {
 		case cancelChild:
 			if cancels {
@@ -118,7 +124,7 @@ func TestManyDeliveriesNeedFewGoroutines(t *testing.T) {
 		stacks := make([]byte, 64<<20)
 		stacks = stacks[:runtime.Stack(stacks, true)]
 		// Other tests may have some at the same time.
-		if n := strings.Count(string(stacks), "created by github.com/tideover/tideover/engine.(*deliveryQueue).addWorker"); n < maxShardDeliveries || n > 5*maxDeliveries {
+		if n := strings.Count(string(stacks), "created by github.com/tideover/tideover/engine.(*deliveryQueue).addWorker"); n < 32 || n > 5*64 {
 			t.Errorf("%d goroutines of deliveries", n)
 		}
 		close(gate.open)
@@ -252,7 +258,7 @@ func TestMembersRefuseMalformedCalls(t *testing.T) {
 		id := distantParent(t, a.Engine, parent, 1)
 		time.Sleep(30 * time.Second)
 		before := must(json.Marshal(must(a.Get(t.Context(), id))))
-		owner := cmp.Or(a.cluster.calls.shards.get(shardOf(id)), b.cluster.calls.shards.get(shardOf(id)))
+		owner := cmp.Or(a.shardAt(shardOf(id)), b.shardAt(shardOf(id)))
 		run := must(machine.ParseID(id))
 		end := func(change func(*machine.ChildEnd)) []byte {
 			e := &machine.ChildEnd{Parent: machine.Parent{Run: run, Number: 1}, Output: []byte(`"wrong"`)}
@@ -261,7 +267,7 @@ func TestMembersRefuseMalformedCalls(t *testing.T) {
 		}
 		other := machine.NewID(1, 2, 3).In(run.Slot())
 		childStart := func(change func(*start)) *call {
-			st := &start{ID: newID(shardOf(id)), Definition: child.core.Def.Text(), Input: []byte("1"), Again: true, Parent: &childOf{Run: id, Number: 1}, def: child.core.Def}
+			st := &start{ID: newRunID(shardOf(id)), Definition: child.core.Def.Text(), Input: []byte("1"), Again: true, Parent: &childOf{Run: id, Number: 1}, def: child.core.Def}
 			change(st)
 			return &call{Op: opStartFlow, Start: st}
 		}
@@ -278,7 +284,7 @@ func TestMembersRefuseMalformedCalls(t *testing.T) {
 			"a call without a signal":               {Op: opSignal, ID: id},
 			"an answer that is not JSON":            {Op: opAnswer, ID: id, Step: "boss", Input: []byte("x")},
 		} {
-			if _, err := (commands{owner}).performForOthers(t.Context(), c); !errors.Is(err, errCall) {
+			if _, err := owner.performForOthers(t.Context(), c); !errors.Is(err, errCall) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -350,7 +356,7 @@ func TestTheInputOfAChildElsewhereIsRefusedLater(t *testing.T) {
 			settled(t, a)
 			gate.hold(a, false, !isStarted)
 			if isStarted { // the answer is lost
-				a.peers = &gatedPeers{peers: a.peers, deliverBy: func(ctx context.Context, d *delivery, deliver func(context.Context, *delivery) error) error {
+				a.process.peers = &gatedPeers{peers: a.process.peers, deliverBy: func(ctx context.Context, d *delivery, deliver func(context.Context, *delivery) error) error {
 					err := deliver(ctx, d)
 					gate.wait(ctx)
 					return err
@@ -383,7 +389,7 @@ func TestDeliveriesOfOtherShardsGetThrough(t *testing.T) {
 		ask   func(ctx context.Context) error
 	}{
 		{"one does not answer", 1, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }},
-		{"three are away", 3, func(context.Context) error { return &shardUnreachable{1, errors.New("no route")} }},
+		{"three are away", 3, func(context.Context) error { return fmt.Errorf("shard 1 %w", ErrAway) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -417,7 +423,7 @@ func testOtherShardsGetThrough(t *testing.T, s *memlog.Store, stuck int, fail fu
 	a := joined(t, s, "a", Config{Workflows: append(append(workflows, blocked...), starts, parent)})
 	settled(t, a)
 	var isOpen atomic.Bool
-	a.peers = &gatedPeers{peers: a.peers, deliverBy: func(ctx context.Context, d *delivery, deliver func(context.Context, *delivery) error) error {
+	a.process.peers = &gatedPeers{peers: a.process.peers, deliverBy: func(ctx context.Context, d *delivery, deliver func(context.Context, *delivery) error) error {
 		if d.kind == startChild && d.shard <= stuck && !isOpen.Load() {
 			return fail(ctx)
 		}

@@ -293,7 +293,7 @@ func (c *life) judgeEnds(listed map[string]Info) {
 func (c *life) autopsy(id string) {
 	run := must(machine.ParseID(id))
 	for _, m := range c.members {
-		sh := m.cluster.get(run.Slot() % 5)
+		sh := m.shardAt(run.Slot() % 5)
 		if sh == nil {
 			continue
 		}
@@ -304,7 +304,7 @@ func (c *life) autopsy(id string) {
 		}
 		_, there := f.Machine.Run(run)
 		first, last, _ := sh.lease.Bounds(c.t.Context())
-		c.t.Logf("shard %d of %s: in the state: %v; log %d..%d; view cursor %d", sh.number, m.log.Member(), there, first, last, sh.views.view.Load().Cursor())
+		c.t.Logf("shard %d of %s: in the state: %v; log %d..%d", sh.number, m.log.Member(), there, first, last)
 		for _, b := range must(sh.lease.Blobs(c.t.Context())) {
 			c.t.Logf("   blob %s %d", b.Name, b.Size)
 		}

@@ -293,7 +293,7 @@ func TestClusterListWithoutOneView(t *testing.T) {
 			started(t, a.Engine, w, i, Key(fmt.Sprint(i)))
 		}
 		time.Sleep(5 * time.Second)
-		_ = b.cluster.own()[0].views.view.Load().Close()
+		_ = must(b.router.shards()[0].View()).Close()
 		page, err := a.List(t.Context(), Filter{})
 		if err != nil || len(page.Silent) != 1 {
 			t.Errorf("%d runs, silent %v, %v", len(page.Runs), page.Silent, err)

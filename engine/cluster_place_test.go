@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -45,32 +44,13 @@ func TestClusterStartWithoutKeyGoesElsewhere(t *testing.T) {
 	})
 }
 
-func TestClusterStartsThatComeOneByOneAreSpread(t *testing.T) {
-	var a startPlacement
-	shards := map[int]int{}
-	for range 320 {
-		shards[a.next(32)]++
-		a.done()
-	}
-	if len(shards) < 25 {
-		t.Errorf("320 starts, one after the other, went to %d of 32 shards", len(shards))
-	}
-	clear(shards)
-	for range 320 {
-		shards[a.next(32)]++
-	}
-	if len(shards) > 12 {
-		t.Errorf("320 starts at once went to %d of 32 shards, and share few entries", len(shards))
-	}
-}
-
 func TestClusterScheduleMovesOnce(t *testing.T) {
 	together(t, func(t *testing.T, s *memlog.Store) {
 		wide, narrow := must(NewWorkflow("wide", nothing())), must(NewWorkflow("narrow", MaxRuns(2), nothing()))
 		a := joined(t, s, "a", Config{Workflows: []*Workflow{wide, narrow}})
 		b := joined(t, s, "b", Config{Workflows: []*Workflow{wide, narrow}})
 		settled(t, a, b)
-		if a.cluster.get(machine.WorkflowSlot("narrow")%8) == nil {
+		if a.shardAt(machine.WorkflowSlot("narrow")%8) == nil {
 			a, b = b, a
 		}
 		plan := func(workflow string) error {
@@ -106,24 +86,6 @@ func TestClusterScheduleMovesOnce(t *testing.T) {
 	})
 }
 
-// dyingCaller is the log of a member that can't reach others any more after it has changed the
-// schedules of this many shards.
-type dyingCaller struct {
-	journal.Cluster
-	left atomic.Int32
-}
-
-func (d *dyingCaller) Call(ctx context.Context, shard int, request []byte) ([]byte, error) {
-	var c call
-	if err := json.Unmarshal(request, &c); err != nil {
-		return nil, err
-	}
-	if c.Op == opSchedule && d.left.Add(-1) < 0 {
-		return nil, errors.New("no route")
-	}
-	return d.Cluster.Call(ctx, shard, request)
-}
-
 // A schedule that is paused stays paused if the process that moves it to another shard dies,
 // wherever that is. When it is resumed, it starts each run once.
 func TestClusterScheduleThatMovesStaysPaused(t *testing.T) {
@@ -135,7 +97,7 @@ func TestClusterScheduleThatMovesStaysPaused(t *testing.T) {
 				cfg := Config{Workflows: []*Workflow{wide, narrow}}
 				a, b := joined(t, s, "a", cfg), joined(t, s, "b", cfg)
 				settled(t, a, b)
-				if a.cluster.get(machine.WorkflowSlot("narrow")%8) == nil {
+				if a.shardAt(machine.WorkflowSlot("narrow")%8) == nil {
 					a, b = b, a
 				}
 				name := ""
@@ -150,9 +112,13 @@ func TestClusterScheduleThatMovesStaysPaused(t *testing.T) {
 				if err := errors.Join(plan(a, "wide"), a.PauseSchedule(t.Context(), name, "ann")); err != nil {
 					t.Fatal(err)
 				}
-				dying := &dyingCaller{Cluster: b.cluster.calls.log}
-				dying.left.Store(int32(sent))
-				b.cluster.calls.log = dying
+				var changed atomic.Int32
+				b.calls.before.Store(new(func(c *call) error {
+					if c.Op == opSchedule && int(changed.Add(1)) > sent {
+						return errors.New("no route")
+					}
+					return nil
+				}))
 				_ = plan(b, "narrow") // it dies, or has done all
 				b.kill()
 				settled(t, a)
@@ -177,23 +143,6 @@ func TestClusterScheduleThatMovesStaysPaused(t *testing.T) {
 	}
 }
 
-// hookedCaller is the log of a member that does something before it changes the schedules of a shard.
-type hookedCaller struct {
-	journal.Cluster
-	before func()
-}
-
-func (h *hookedCaller) Call(ctx context.Context, shard int, request []byte) ([]byte, error) {
-	var c call
-	if err := json.Unmarshal(request, &c); err != nil {
-		return nil, err
-	}
-	if c.Op == opSchedule {
-		h.before()
-	}
-	return h.Cluster.Call(ctx, shard, request)
-}
-
 // A pause that is stored while another process moves the schedule to another shard is not lost.
 func TestClusterScheduleIsPausedWhileItMoves(t *testing.T) {
 	t.Parallel()
@@ -203,7 +152,7 @@ func TestClusterScheduleIsPausedWhileItMoves(t *testing.T) {
 			cfg := Config{Workflows: []*Workflow{wide, narrow}}
 			a, b := joined(t, s, "a", cfg), joined(t, s, "b", cfg)
 			settled(t, a, b)
-			if a.cluster.get(machine.WorkflowSlot("narrow")%8) == nil {
+			if a.shardAt(machine.WorkflowSlot("narrow")%8) == nil {
 				a, b = b, a
 			}
 			name := ""
@@ -218,11 +167,12 @@ func TestClusterScheduleIsPausedWhileItMoves(t *testing.T) {
 			check(t, plan(a, "wide"))
 			var sent atomic.Int32
 			var paused error
-			b.cluster.calls.log = &hookedCaller{b.cluster.calls.log, func() {
-				if sent.Add(1) == at+1 {
+			b.calls.before.Store(new(func(c *call) error {
+				if c.Op == opSchedule && sent.Add(1) == at+1 {
 					paused = a.PauseSchedule(t.Context(), name, "ann")
 				}
-			}}
+				return nil
+			}))
 			check(t, plan(b, "narrow"))
 			if sent.Load() <= at {
 				return // it has changed fewer shards
@@ -234,8 +184,13 @@ func TestClusterScheduleIsPausedWhileItMoves(t *testing.T) {
 			if len(list) != 1 || list[0].Workflow != "narrow" || (list[0].Paused == nil) != (paused != nil) {
 				t.Errorf("after %d changes: schedules %+v, and PauseSchedule() = %v", at, list, paused)
 			}
-			answers, _, _ := a.gather(t.Context(), &call{Op: opSchedules})
-			if holders, _ := holdersOf(answers, name); !slices.Equal(holders, []int{machine.WorkflowSlot("narrow") % 8}) {
+			var holders []int
+			for n := range 8 {
+				if len(must(a.router.at(t.Context(), n, &call{Op: opSchedules})).Schedules) > 0 {
+					holders = append(holders, n)
+				}
+			}
+			if !slices.Equal(holders, []int{machine.WorkflowSlot("narrow") % 8}) {
 				t.Errorf("after %d changes the shards %v have the schedule", at, holders)
 			}
 		})
@@ -263,7 +218,7 @@ func TestClusterScheduleOfAWorkflowThatOthersKnow(t *testing.T) {
 				t.Errorf("a run is in shard %d, which does not count the runs of its workflow", n)
 			}
 		}
-		if len(runs) == 0 && a.cluster.get(machine.WorkflowSlot("narrow")%8) != nil {
+		if len(runs) == 0 && a.shardAt(machine.WorkflowSlot("narrow")%8) != nil {
 			t.Error("the schedule has started nothing in an hour")
 		}
 	})

@@ -13,14 +13,13 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
-	"github.com/tideover/tideover/engine/internal/view"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/engine/journal/memlog"
 	"github.com/tideover/tideover/retry"
 )
 
 func snapshotsOf(m *member, shard int) (names []string) {
-	for _, b := range must(m.cluster.get(shard).lease.Blobs(context.Background())) {
+	for _, b := range must(m.shardAt(shard).lease.Blobs(context.Background())) {
 		if strings.HasPrefix(b.Name, "snapshot-") {
 			names = append(names, b.Name)
 		}
@@ -55,7 +54,7 @@ func TestClusterTransientErrorKeepsTheSnapshot(t *testing.T) {
 			return f
 		})
 		cfg.Log, cfg.Logger = log, quiet()
-		b := &member{must(Open(t.Context(), cfg)), log}
+		b := &member{Engine: must(Open(t.Context(), cfg)), log: log}
 		defer b.Close(gone())
 		settled(t, b)
 		after := snapshotsOf(b, 0)
@@ -93,7 +92,7 @@ func TestClusterTransientErrorKeepsTheArchive(t *testing.T) {
 			return f
 		})
 		cfg.Log, cfg.Logger = log, quiet()
-		b := &member{must(Open(t.Context(), cfg)), log}
+		b := &member{Engine: must(Open(t.Context(), cfg)), log: log}
 		defer b.Close(gone())
 		settled(t, b)
 		time.Sleep(time.Hour)
@@ -219,7 +218,7 @@ func TestClusterHotLoopKillsTheInnocent(t *testing.T) {
 func keyIn(m *member, n int) string {
 	for i := range 10_000 {
 		k := fmt.Sprint("k", n, ".", i)
-		if m.cluster.get(machine.KeySlot(k)%m.count()) != nil {
+		if m.shardAt(machine.KeySlot(k)%m.router.count()) != nil {
 			return k
 		}
 	}
@@ -649,24 +648,6 @@ func TestClusterStartIsAcknowledgedOnlyWhenStored(t *testing.T) {
 	})
 }
 
-// A shard may end while a caller reads its view. The caller must ask the next owner, and not get an
-// error of the view.
-func TestAViewThatIsClosedIsAShardThatEnded(t *testing.T) {
-	closed := fmt.Errorf("get: %w", view.ErrClosed)
-	for _, tt := range []struct {
-		op       op
-		accepted bool
-	}{{opGet, false}, {opList, false}, {opWait, false}, {opStart, true}, {opReplay, true}} {
-		err := viewClosed(tt.op, closed)
-		if _, not := errors.AsType[notAccepted](err); not == tt.accepted || !errors.Is(err, ErrClosed) {
-			t.Errorf("%s: %v, not accepted: %v", tt.op, err, not)
-		}
-	}
-	if err := viewClosed(opGet, ErrNotFound); !errors.Is(err, ErrNotFound) || errors.Is(err, ErrClosed) {
-		t.Errorf("another error becomes %v", err)
-	}
-}
-
 func keyOf(shard, shards, n int) string {
 	for i := 0; ; i++ {
 		if k := fmt.Sprint(n, "-", i); machine.KeySlot(k)%shards == shard {
@@ -738,7 +719,7 @@ func TestClusterBadIDNeedsNoShard(t *testing.T) {
 		})
 		a := memberOf(t, log, Config{Workflows: []*Workflow{w}})
 		time.Sleep(20 * time.Second)
-		if a.cluster.get(0) != nil {
+		if a.shardAt(0) != nil {
 			t.Fatal("shard 0 is there")
 		}
 		begin := time.Now()

@@ -2,11 +2,13 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,7 +29,26 @@ func together(t *testing.T, test func(t *testing.T, s *memlog.Store)) {
 // member is a process of a cluster.
 type member struct {
 	*Engine
-	log *memlog.Member
+	log   *memlog.Member
+	calls *hookedLog
+}
+
+type clusterLog = memlog.Member
+
+// hookedLog is a log whose calls of other processes a test can see and keep back.
+type hookedLog struct {
+	*clusterLog
+	before atomic.Pointer[func(*call) error]
+}
+
+func (h *hookedLog) Call(ctx context.Context, n int, request []byte) ([]byte, error) {
+	if before := h.before.Load(); before != nil {
+		c := new(call)
+		if err := errors.Join(json.Unmarshal(request, c), (*before)(c)); err != nil {
+			return nil, err
+		}
+	}
+	return h.clusterLog.Call(ctx, n, request)
 }
 
 // joined opens an engine of the cluster, which is closed with the test.
@@ -39,8 +60,8 @@ func joined(t *testing.T, s *memlog.Store, name string, cfg Config) *member {
 // memberOf is a process that uses this log: before it is opened, a test can disturb the log.
 func memberOf(t *testing.T, log *memlog.Member, cfg Config) *member {
 	t.Helper()
-	m := &member{log: log}
-	cfg.Log, cfg.Logger = m.log, quiet()
+	m := &member{log: log, calls: &hookedLog{clusterLog: log}}
+	cfg.Log, cfg.Logger = m.calls, quiet()
 	m.Engine = must(Open(t.Context(), cfg))
 	t.Cleanup(func() { _ = m.Close(gone()) })
 	return m
@@ -67,10 +88,10 @@ func settled(t *testing.T, members ...*member) {
 		n := 0
 		for _, m := range members {
 			if m.ownsAssigned() {
-				n += len(m.cluster.own())
+				n += len(m.router.shards())
 			}
 		}
-		if n == members[0].count() {
+		if n == members[0].router.count() {
 			return
 		}
 		time.Sleep(100 * time.Millisecond)
@@ -82,7 +103,7 @@ func settled(t *testing.T, members ...*member) {
 // others.
 func (m *member) ownsAssigned() bool {
 	var own []int
-	for _, sh := range m.cluster.own() {
+	for _, sh := range m.router.shards() {
 		own = append(own, sh.number)
 	}
 	slices.Sort(own)
@@ -304,7 +325,7 @@ func TestClusterNamesTheShardsThatDoNotAnswer(t *testing.T) {
 		for i := range 50 {
 			waited(t, started(t, a.Engine, w, i, Key(fmt.Sprint(i))))
 		}
-		hidden := len(b.cluster.own())
+		hidden := len(b.router.shards())
 		b.log.Freeze()
 		page := must(a.List(t.Context(), Filter{}))
 		stats := must(a.Stats(t.Context()))

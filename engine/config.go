@@ -134,8 +134,8 @@ func (c Config) withDefaults() (Config, error) {
 	c.MaxPayload = cmp.Or(c.MaxPayload, 256<<10)
 	c.Grace = cmp.Or(c.Grace, 10*time.Second)
 	c.maxFunctions = cmp.Or(c.maxFunctions, max(minFunctions, 4*c.Concurrency))
-	c.maxCalls = cmp.Or(c.maxCalls, maxCalls)
-	c.snapshotAfter = cmp.Or(c.snapshotAfter, snapshotAfter)
+	c.maxCalls = cmp.Or(c.maxCalls, 4096)
+	c.snapshotAfter = cmp.Or(c.snapshotAfter, 64<<20)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	if c.wall == nil {
 		c.wall = boottime.Wall
@@ -151,13 +151,13 @@ func (c Config) withDefaults() (Config, error) {
 
 // settings returns the settings of the shards and the cluster.
 func (c *Config) settings() settings {
-	return settings{
+	s := settings{
 		Dir: c.Dir, Log: c.Log, AcceptLoss: c.AcceptLoss, Concurrency: c.Concurrency, Retention: c.Retention, DeadRetention: c.DeadRetention,
-		MaxPayload: c.MaxPayload, Grace: c.Grace, Logger: c.Logger, Redact: c.Redact, Propagator: c.Propagator, AnswerMember: c.AnswerMember, Rand: c.Rand,
+		MaxPayload: c.MaxPayload, Grace: c.Grace, Logger: c.Logger, Redact: c.Redact, AnswerMember: c.AnswerMember, Rand: c.Rand,
 		snapshotAfter: c.snapshotAfter, maxFunctions: c.maxFunctions, maxCalls: c.maxCalls, wall: c.wall, uptime: c.uptime,
 	}
+	if c.Propagator != nil {
+		s.Extract = func(ctx context.Context, trace string) context.Context { return extract(ctx, c.Propagator, trace) }
+	}
+	return s
 }
-
-// minFunctions is the smallest limit of function calls at once. They wait for their operations,
-// and need no processor: the limit is for the memory that they use.
-const minFunctions = 1024

@@ -7,147 +7,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/engine/internal/workflow"
 	"github.com/tideover/tideover/internal/textfmt"
 )
-
-// A handler that waits for another run keeps its place (see places) meanwhile. If waiting
-// handlers have all places, and the runs that they wait for need one of these places, that is
-// a deadlock. Engine.Wait knows from its context which attempt calls it, so a deadlock is
-// detected exactly and not by a timeout. The function of a flow is no attempt: it can't continue
-// while it waits for operations that are part of the deadlock.
-
-const (
-	deadlockEvery  = time.Second      // time between two checks while handlers wait
-	deadlockRemote = 10 * time.Second // the same, if other processes must be asked for states of runs
-	deadlockAfter  = time.Minute      // how long a deadlock with runs of other processes must last before it is reported
-)
-
-// deadlockWatcher knows the calls of Engine.Wait by handlers of this process, and looks for
-// deadlocks among them.
-type deadlockWatcher struct {
-	router *router
-
-	mu       sync.Mutex
-	waits    map[handlerWait]int // number of calls of Wait, by attempt and run
-	watching bool                // the goroutine that looks for deadlocks is running
-	closed   bool
-	stop     context.CancelFunc
-	watch    sync.WaitGroup
-}
-
-// handlerWait is an attempt whose handler waits for a run.
-type handlerWait struct {
-	attempt *attempt
-	run     machine.ID
-}
-
-// begin notes that a handler waits for a run. The caller must call end when the handler does
-// not wait any more.
-func (w *deadlockWatcher) begin(a *attempt, run machine.ID) (end func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	k := handlerWait{a, run}
-	w.waits[k]++
-	if !w.watching && !w.closed {
-		var ctx context.Context
-		ctx, w.stop = context.WithCancel(context.Background())
-		w.watching = true
-		w.watch.Go(func() { w.run(ctx) })
-	}
-	return func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if w.waits[k]--; w.waits[k] == 0 {
-			delete(w.waits, k)
-		}
-	}
-}
-
-// list returns the runs that each attempt waits for. If no attempt waits, ends is true, and
-// the goroutine that looks for deadlocks must end.
-func (w *deadlockWatcher) list() (waits map[*attempt][]machine.ID, ends bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.waits) == 0 {
-		w.watching = false
-		return nil, true
-	}
-	waits = map[*attempt][]machine.ID{}
-	for k := range w.waits {
-		waits[k.attempt] = append(waits[k.attempt], k.run)
-	}
-	return waits, false
-}
-
-// close ends the goroutine that looks for deadlocks, for good.
-func (w *deadlockWatcher) close() {
-	w.mu.Lock()
-	w.closed = true
-	if w.stop != nil {
-		w.stop()
-	}
-	w.mu.Unlock()
-	w.watch.Wait()
-}
-
-// run looks for deadlocks as long as handlers wait for runs. It reads the shards of the
-// process one after the other, not at the same moment. So it reports a deadlock only if it
-// finds it twice in a row.
-func (w *deadlockWatcher) run(ctx context.Context) {
-	var last deadlock
-	since := time.Now()
-	for wait := deadlockEvery; ; {
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return
-		}
-		waits, ends := w.list()
-		if ends {
-			w.report(deadlock{})
-			return
-		}
-		found, err := w.find(ctx, waits)
-		if err != nil {
-			continue // a shard can't answer: it reports that trouble itself
-		}
-		if wait = deadlockEvery; found.remote > 0 {
-			wait = deadlockRemote
-		}
-		again := slices.ContainsFunc(found.attempts, func(a string) bool { return slices.Contains(last.attempts, a) })
-		last = found
-		switch {
-		case !again:
-			since = time.Now()
-			w.report(deadlock{})
-		case found.remote == 0 || time.Since(since) >= deadlockAfter:
-			w.report(found)
-		}
-	}
-}
-
-// report makes a deadlock a trouble of the shard of its first attempt, and clears the
-// trouble of all other shards.
-func (w *deadlockWatcher) report(d deadlock) {
-	for _, sh := range w.router.shards() {
-		if len(d.attempts) == 0 || sh.number != d.shard {
-			if sh.health.get(troubleDeadlock) != nil {
-				w.router.process.cfg.Logger.Info("the deadlock is over", "shard", sh.number)
-			}
-			sh.health.set(troubleDeadlock, nil)
-			continue
-		}
-		if sh.health.get(troubleDeadlock) == nil {
-			w.router.process.cfg.Logger.Error("deadlock: attempts wait for runs that can't begin", "shard", sh.number, "why", d.text)
-		}
-		sh.health.set(troubleDeadlock, errors.New(d.text))
-	}
-}
 
 // deadlock is a set of attempts that wait for each other's places. The zero value means no
 // deadlock.
@@ -158,44 +22,54 @@ type deadlock struct {
 	text     string   // description for operators
 }
 
-// find reads the state of all shards of this process and looks for a deadlock.
-func (w *deadlockWatcher) find(ctx context.Context, waits map[*attempt][]machine.ID) (d deadlock, err error) {
-	ctx, cancel := context.WithTimeout(ctx, fanOut)
-	defer cancel()
+// findDeadlock reads the state of shards of this process and looks for a deadlock. waits has the runs that attempts
+// wait for. queued returns the workflow of a run of another process, if that run is queued.
+func findDeadlock(ctx context.Context, p *process, shards []*shard, waits map[*attempt][]machine.ID, queued func(machine.ID) (workflow string, ok bool)) (d deadlock, err error) {
 	g := &waitGraph{
-		places: w.router.process.cfg.Concurrency, attempts: map[attemptKey]*waitingAttempt{}, runs: map[machine.ID]*waitedRun{},
+		places: p.cfg.Concurrency, attempts: map[attemptKey]*waitingAttempt{}, runs: map[machine.ID]*waitedRun{},
 		stepLimits: map[limitKey]int{}, runLimits: map[limitKey]*runLimit{}, elsewhere: map[machine.ID]string{},
-		functions: w.router.process.cfg.maxFunctions, functionsFull: w.router.process.admission.Counts().Calls <= 0,
+		functions: p.cfg.maxFunctions, functionsFull: p.admission.Counts().Calls <= 0,
 	}
 	for _, runs := range waits {
 		for _, id := range runs {
 			g.elsewhere[id] = ""
 		}
 	}
-	for _, sh := range w.router.shards() {
+	for _, sh := range shards {
 		_, err := ask(ctx, &sh.requests, func(recorder) (struct{}, error) { g.addShard(sh, waits); return struct{}{}, nil })
 		if err != nil {
 			return d, err
 		}
 	}
-	g.full = w.router.process.admission.Counts().Attempts <= 0
-	if stuck := g.stuck(); len(stuck) > 0 && len(g.elsewhere) > 0 {
-		w.askElsewhere(ctx, g)
+	g.full = p.admission.Counts().Attempts <= 0
+	if len(g.elsewhere) > 0 && len(g.stuck()) > 0 {
+		for id := range g.elsewhere {
+			if workflow, ok := queued(id); ok {
+				g.elsewhere[id] = workflow
+			} else {
+				delete(g.elsewhere, id)
+			}
+		}
+		g.asked = true
 	}
 	return g.deadlock(g.stuck()), nil
 }
 
-// askElsewhere asks other processes for the states of their runs, and keeps only the queued
-// ones in g.elsewhere.
-func (w *deadlockWatcher) askElsewhere(ctx context.Context, g *waitGraph) {
-	for id := range g.elsewhere {
-		if i, err := w.router.read(ctx, id.String()); err == nil && i.State == StateQueued {
-			g.elsewhere[id] = i.Workflow
-		} else {
-			delete(g.elsewhere, id)
+// reportDeadlock makes a deadlock a trouble of this shard, if it has the first of its attempts. Otherwise it ends
+// the trouble of an earlier deadlock.
+func (sh *shard) reportDeadlock(d deadlock) {
+	known := sh.health.get(troubleDeadlock) != nil
+	if len(d.attempts) == 0 || sh.number != d.shard {
+		if known {
+			sh.process.cfg.Logger.Info("the deadlock is over", "shard", sh.number)
 		}
+		sh.health.set(troubleDeadlock, nil)
+		return
 	}
-	g.asked = true
+	if !known {
+		sh.process.cfg.Logger.Error("deadlock: attempts wait for runs that can't begin", "shard", sh.number, "why", d.text)
+	}
+	sh.health.set(troubleDeadlock, errors.New(d.text))
 }
 
 // waitGraph has the attempts of this process and the runs that they wait for.
@@ -295,7 +169,7 @@ func (g *waitGraph) addRun(sh *shard, run *machine.Run) {
 			r.running = append(r.running, i)
 		case run.InQueue(i):
 			r.queued = append(r.queued, queuedStep{name, run.IsFunction(i)})
-			runs, attempts := sh.handlers.Limits(r.workflow, queue)
+			runs, attempts := sh.process.handlers.Limits(r.workflow, queue)
 			if attempts > 0 {
 				g.stepLimits[limitKey{sh.number, r.workflow, name}] = attempts
 			}
@@ -482,3 +356,7 @@ func counted(counts map[string]int, noun string) string {
 	}
 	return strings.Join(parts, " and ")
 }
+
+// minFunctions is the smallest limit of function calls at once. They wait for their operations,
+// and need no processor: the limit is for the memory that they use.
+const minFunctions = 1024

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -331,7 +330,7 @@ func (d *dispatcher) begin(run *machine.Run, step int, code stepCode, ticket adm
 		host: d.host, key: attemptKey{run.ID, step}, number: rec.Attempt, stepCode: code, ticket: ticket,
 		def: run.Def, outputs: slices.Clone(run.Outputs()), silence: def.Heartbeat,
 	}
-	if d.process.cfg.Propagator != nil {
+	if d.process.cfg.Extract != nil {
 		a.trace = machine.Trace(run)
 	}
 	t := &a.task
@@ -462,9 +461,4 @@ func (d *dispatcher) reclaimPlaces() {
 		a.ticket.Reclaim()
 	}
 	d.calls.Reclaim()
-}
-
-// missingHandler returns why a step whose handler is not registered is parked.
-func missingHandler(run *machine.Run, step int) string {
-	return fmt.Sprintf("step %q waits for the handler %q: deploy code that has it", run.StepName(step), run.StepDef(step).Handler)
 }

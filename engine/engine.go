@@ -4,16 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
-	"strings"
+	"iter"
 
-	"github.com/tideover/tideover/engine/internal/admission"
 	"github.com/tideover/tideover/engine/internal/goroutine"
 	"github.com/tideover/tideover/engine/internal/machine"
-	"github.com/tideover/tideover/engine/internal/replay"
-	"github.com/tideover/tideover/engine/internal/workflow"
 	"github.com/tideover/tideover/engine/journal"
-	"github.com/tideover/tideover/engine/move"
 	"github.com/tideover/tideover/engine/sqlitelog"
 )
 
@@ -23,11 +18,10 @@ import (
 // changes runs, schedules and workflows. Each method checks its arguments and sends a call
 // to a shard through the router. The shards do the work.
 type Engine struct {
-	process
-	cfg Config
-	router
-	deadlocks deadlockWatcher
-	log       journal.Log
+	process process
+	cfg     Config
+	router  router
+	log     journal.Log
 
 	observing chan struct{} // closed when the observer has got all events; nil without an observer
 	done      chan struct{} // closed when the engine has stopped
@@ -42,47 +36,34 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
 	e := &Engine{cfg: cfg, done: make(chan struct{})}
-	e.process.cfg = cfg.settings()
-	e.replay, _ = cfg.Log.(*replay.Log)
-	e.watch = goroutine.Of(ctx)
-	e.router.process, e.peers = &e.process, &e.router
-	e.deadlocks.router = &e.router
-	e.hub.init()
-	e.process.admission = admission.NewShared(cfg.Concurrency, cfg.maxFunctions)
-	e.deadlocks.waits = map[handlerWait]int{}
-	e.viewWriters = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
-	if err := register(&e.handlers, &cfg); err != nil {
+	e.process.init(cfg.settings(), goroutine.Of(ctx))
+	if err := register(&e.process.handlers, &cfg); err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
-	e.hub.wanted.Store(cfg.Observer != nil) // before begin: the observer gets the events of attempts that were lost with the last process
+	var events iter.Seq2[Event, uint64]
+	if cfg.Observer != nil { // before begin: the observer gets the events of attempts that were lost with the last process
+		events = e.process.hub.events(context.Background(), 0)
+	}
 	if err := e.begin(ctx); err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
 	if cfg.Observer != nil {
 		e.observing = make(chan struct{})
-		go e.observe()
+		go e.observe(events)
 	}
 	go e.run()
-	if e.replay != nil && !e.replay.Run.IsFlow() {
-		e.replay.Report(judgeSteps(&e.handlers, e.replay.Run))
-	}
+	e.process.judge()
 	return e, nil
 }
 
-// begin opens the log and joins the cluster, or opens the only shard without a cluster.
+// begin opens the log and its shards.
 func (e *Engine) begin(ctx context.Context) (err error) {
 	if e.log = e.cfg.Log; e.log == nil {
 		if e.log, err = openFolder(ctx, e.cfg); err != nil {
 			return err
 		}
 	}
-	if log, ok := e.log.(journal.Cluster); ok {
-		e.cluster, err = join(ctx, &e.process, log)
-	} else {
-		e.alone = newShard(&e.process, 0, 1, e.cfg.Dir)
-		err = e.alone.open(ctx, e.log)
-	}
-	if err != nil {
+	if err := e.router.open(ctx, &e.process, e.log); err != nil {
 		return errors.Join(err, e.log.Close())
 	}
 	return nil
@@ -90,17 +71,11 @@ func (e *Engine) begin(ctx context.Context) (err error) {
 
 // run runs the shards until the engine stops, and closes the log and the event stream then.
 func (e *Engine) run() {
-	if e.cluster != nil {
-		e.err = e.cluster.run()
-	} else {
-		e.alone.run()
-		e.err = e.alone.err
-	}
-	e.deadlocks.close()
+	e.err = e.router.run()
 	if err := e.log.Close(); err != nil {
 		e.cfg.Logger.Error("can't close the log", "error", err)
 	}
-	e.hub.close()
+	e.process.hub.close()
 	close(e.done)
 }
 
@@ -109,11 +84,7 @@ func (e *Engine) run() {
 // finished are made again when the engine is opened next, or soon by another process of
 // the cluster.
 func (e *Engine) Close(ctx context.Context) error {
-	if e.cluster != nil {
-		e.cluster.close(ctx)
-	} else {
-		e.alone.close(ctx)
-	}
+	e.router.close(ctx)
 	<-e.done
 	if e.observing != nil {
 		select {
@@ -151,23 +122,6 @@ func (e *Engine) Backup(ctx context.Context, dir string) error {
 	return err
 }
 
-// backup copies all data to the folder, except those of the given shards.
-func (r *router) backup(ctx context.Context, dir string, shards []int) (copied move.Moved, err error) {
-	if r.cluster != nil {
-		copied, err = move.Copy(ctx, r.cluster.log, dir, shards)
-	} else if len(shards) > 0 {
-		err = fmt.Errorf("shard %d %w: this is no cluster", shards[0], move.ErrNotLost)
-	} else if b, ok := r.alone.lease.(journal.Backuper); ok {
-		err = b.Backup(ctx, dir)
-	} else {
-		err = errors.New("this kind of log does not support backups")
-	}
-	if err != nil {
-		return move.Moved{}, fmt.Errorf("backup: %w", err)
-	}
-	return copied, nil
-}
-
 // openFolder opens the log in the folder cfg.Dir.
 func openFolder(ctx context.Context, cfg Config) (journal.Log, error) {
 	mode := sqlitelog.Full
@@ -175,20 +129,4 @@ func openFolder(ctx context.Context, cfg Config) (journal.Log, error) {
 		mode = sqlitelog.OS
 	}
 	return sqlitelog.Open(ctx, sqlitelog.Config{Dir: cfg.Dir, Durability: mode, AcceptLoss: cfg.AcceptLoss, CheckEntry: machine.CheckEntry})
-}
-
-// judgeSteps returns the verdict about a run of steps: it is parked at a step without a handler.
-func judgeSteps(r *workflow.Registry, run *machine.Run) (v replay.Verdict) {
-	var missing []string
-	for n, s := range run.Live() {
-		switch {
-		case s.Status == machine.Complete:
-		case r.HasCode(run, n):
-			v.Next = append(v.Next, run.StepName(n))
-		default:
-			missing = append(missing, missingHandler(run, n))
-		}
-	}
-	v.Parked = strings.Join(missing, "; ")
-	return v
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tideover/tideover/engine/info"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/retry"
 )
@@ -79,7 +80,7 @@ func (f *eventFollower) run() {
 
 // followMember adds the events of one process to the stream, until the context ends.
 func (f *eventFollower) followMember(ctx context.Context, id string) {
-	after := NewEvents
+	after := info.NewEvents
 	_ = followPolicy.Do(ctx, func(ctx context.Context) error { // unlimited attempts: the only error is that the context has ended
 		for {
 			h, err := f.askEvents(ctx, id, after)

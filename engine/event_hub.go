@@ -7,15 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tideover/tideover/engine/info"
 	"github.com/tideover/tideover/retry"
 )
-
-// Event is a retry.Event with its sequence number in the event stream of the process.
-type Event struct {
-	Seq uint64 // sequence number; begins at 1 in each process
-	retry.Event
-	Member string // id of the cluster member in which the event happened; "" for this process
-}
 
 const (
 	followBatch = 256             // most events of this process in one answer to another one
@@ -29,7 +23,7 @@ const backlog = 8192
 // misses events, and gets the number of missed events.
 type hub struct {
 	mu      sync.Mutex
-	ring    []Event       // ring buffer of the last events; it grows up to backlog
+	ring    []info.Event  // ring buffer of the last events; it grows up to backlog
 	seq     uint64        // sequence number of the last event
 	changed chan struct{} // closed at the next event, and replaced by a new channel
 	closed  bool
@@ -40,7 +34,7 @@ func (h *hub) init() { h.changed = make(chan struct{}) }
 
 // publish adds events of a member of the cluster to the stream; "" stands for this process.
 func (h *hub) publish(list []retry.Event, member string) {
-	if len(list) == 0 {
+	if len(list) == 0 || !h.wanted.Load() {
 		return
 	}
 	h.mu.Lock()
@@ -49,13 +43,13 @@ func (h *hub) publish(list []retry.Event, member string) {
 		return
 	}
 	for _, ev := range list {
-		h.add(Event{Event: ev, Member: member})
+		h.add(info.Event{Event: ev, Member: member})
 	}
 	h.wake()
 }
 
 // add adds an event to the ring buffer. The caller must hold the lock.
-func (h *hub) add(ev Event) {
+func (h *hub) add(ev info.Event) {
 	h.seq++
 	ev.Seq = h.seq
 	if len(h.ring) < backlog {
@@ -81,7 +75,7 @@ func (h *hub) close() {
 // after returns up to most events after a sequence number, how many events in between are not
 // kept any more, a channel that is closed when there are more events, and whether the stream
 // has ended.
-func (h *hub) after(seq uint64, most int) (list []Event, missed uint64, more <-chan struct{}, closed bool) {
+func (h *hub) after(seq uint64, most int) (list []info.Event, missed uint64, more <-chan struct{}, closed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	first := h.seq - uint64(len(h.ring)) + 1
@@ -98,14 +92,14 @@ func (h *hub) after(seq uint64, most int) (list []Event, missed uint64, more <-c
 	return list, missed, h.changed, h.closed
 }
 
-func (h *hub) events(ctx context.Context, after uint64) iter.Seq2[Event, uint64] {
+func (h *hub) events(ctx context.Context, after uint64) iter.Seq2[info.Event, uint64] {
 	h.wanted.Store(true)
-	if after == NewEvents {
+	if after == info.NewEvents {
 		h.mu.Lock()
 		after = h.seq
 		h.mu.Unlock()
 	}
-	return func(yield func(Event, uint64) bool) {
+	return func(yield func(info.Event, uint64) bool) {
 		after := after
 		for {
 			list, missed, more, closed := h.after(after, 256)
@@ -130,9 +124,6 @@ func (h *hub) events(ctx context.Context, after uint64) iter.Seq2[Event, uint64]
 	}
 }
 
-// NewEvents is the argument of [Engine.Events] for only new events.
-const NewEvents = ^uint64(0)
-
 // remoteEvents is the answer of a process that another process asks for events.
 type remoteEvents struct {
 	Events []retry.Event `json:"events,omitempty"`
@@ -143,7 +134,7 @@ type remoteEvents struct {
 // It waits up to followWait for the first event.
 func (h *hub) remoteEvents(ctx context.Context, after uint64) *remoteEvents {
 	h.wanted.Store(true)
-	if after == NewEvents {
+	if after == info.NewEvents {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		return &remoteEvents{After: h.seq}

@@ -4,15 +4,14 @@ import (
 	"context"
 	"iter"
 
+	"github.com/tideover/tideover/engine/info"
 	"github.com/tideover/tideover/retry"
 )
 
 // Tell adds an event that did not happen in the engine to the event stream, so that one
 // stream has all events of the process. The event is not stored.
 func (e *Engine) Tell(ev retry.Event) {
-	if e.hub.wanted.Load() {
-		e.hub.publish([]retry.Event{ev}, "")
-	}
+	e.process.hub.publish([]retry.Event{ev}, "")
 }
 
 // Events yields the events after the one with sequence number after. 0 means all events
@@ -22,16 +21,18 @@ func (e *Engine) Tell(ev retry.Event) {
 // engine stops. In a cluster it yields the events of all processes, but it may miss events
 // of other processes.
 func (e *Engine) Events(ctx context.Context, after uint64) iter.Seq2[Event, uint64] {
-	if e.cluster != nil {
-		e.cluster.follower.watch()
-	}
-	return e.hub.events(ctx, after)
+	events := e.process.hub.events(ctx, after)
+	e.router.followEvents()
+	return events
 }
 
+// NewEvents is the argument of [Engine.Events] for only new events.
+const NewEvents = info.NewEvents
+
 // observe calls the observer with each event of this process, until the stream ends.
-func (e *Engine) observe() {
+func (e *Engine) observe(events iter.Seq2[Event, uint64]) {
 	defer close(e.observing)
-	for ev, missed := range e.hub.events(context.Background(), 0) {
+	for ev, missed := range events {
 		if missed > 0 {
 			e.cfg.Logger.Warn("the observer was too slow", "events_missed", missed)
 		}

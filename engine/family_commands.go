@@ -19,7 +19,7 @@ func (c commands) childEnded(ctx context.Context, asked *call) error {
 		if _, err := t.State().Read(id); err != nil {
 			return err
 		}
-		if end.Parent.Run != id || len(end.Output) > c.sh.cfg.MaxPayload || end.Reason == 0 && !json.Valid(end.Output) {
+		if end.Parent.Run != id || len(end.Output) > c.sh.process.cfg.MaxPayload || end.Reason == 0 && !json.Valid(end.Output) {
 			return fmt.Errorf("%w: the end of a child of run %s with %d bytes", errCall, end.Parent.Run, len(end.Output))
 		}
 		c.sh.family.endChild(t, end)
@@ -37,7 +37,7 @@ func (c commands) adopt(ctx context.Context, asked *call) (*adoption, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.sh.peers.checkFormat(machine.ChildFormat); err != nil {
+	if err := c.sh.process.peers.checkFormat(machine.ChildFormat); err != nil {
 		return nil, err
 	}
 	id, err := machine.ParseID(asked.ID)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/store"
 )
 
 // squares is a flow that makes many operations side by side and adds up their results.
@@ -65,7 +66,7 @@ func TestFanOutOfTenThousandIsRecorded(t *testing.T) {
 		t.Errorf("%d calls of the function and %d operations; want at most 3, and %d", calls, done, n)
 	}
 	recorded := map[string]string{}
-	stored := must(queries{e.alone}.load(t.Context(), run.ID)) // Info has only some of so many
+	stored, _ := must(store.Fold(t.Context(), e.shard().lease)).Machine.Run(must(machine.ParseID(run.ID))) // Info has only some of so many
 	for res := range machine.ReadResults(stored.Flow().Results()) {
 		if name, item := strings.CutPrefix(res.Name, "item:"); item && res.Reason == 0 {
 			recorded[name] = string(res.Data)

@@ -389,12 +389,12 @@ func TestFlowOperationsShareTheirDefinition(t *testing.T) {
 				t.Fatalf("%s: %s", i.State, i.Error)
 			}
 		}
-		n := must(ask(t.Context(), &e.router.shards()[0].requests, func(turn recorder) (n int, err error) {
+		n := inOwner(t, e.shard(), func(turn recorder) (n int) {
 			for range turn.State().Definitions() {
 				n++
 			}
-			return n, nil
-		}))
+			return n
+		})
 		if n != 3 {
 			t.Errorf("%d definitions, want that of the workflow and two of operations", n)
 		}

@@ -14,11 +14,11 @@ import (
 
 // flowSettings returns what the calls of functions need of the shard.
 func (sh *shard) flowSettings() *flow.Settings {
-	_, isClustered := sh.cfg.Log.(journal.Cluster)
+	_, isClustered := sh.process.cfg.Log.(journal.Cluster)
 	return &flow.Settings{
-		Host: sh, Registry: &sh.handlers, Admission: sh.admission, Replay: sh.replay, Watch: sh.watch, Running: &sh.attempts, Logger: sh.cfg.Logger,
-		Shard: sh.number, Shards: sh.shards, IsClustered: isClustered, MaxPayload: sh.cfg.MaxPayload, Grace: sh.cfg.Grace,
-		Redact: sh.cfg.Redact, ErrorText: sh.cfg.errorText,
+		Host: sh, Registry: &sh.process.handlers, Admission: sh.process.admission, Replay: sh.process.replay, Watch: sh.process.watch, Running: &sh.attempts, Logger: sh.process.cfg.Logger,
+		Shard: sh.number, Shards: sh.shards, IsClustered: isClustered, MaxPayload: sh.process.cfg.MaxPayload, Grace: sh.process.cfg.Grace,
+		Redact: sh.process.cfg.Redact, ErrorText: sh.process.cfg.errorText,
 	}
 }
 
@@ -41,18 +41,18 @@ func (sh *shard) Send(m *flow.Message, stopped <-chan struct{}) bool {
 
 // CompleteInput implements [flow.Host].
 func (sh *shard) CompleteInput(ctx context.Context, input json.RawMessage) (json.RawMessage, error) {
-	return completeInput(ctx, sh.peers, input)
+	return completeInput(ctx, sh.process.peers, input)
 }
 
 // ChildShard implements [flow.Host].
 func (sh *shard) ChildShard(ctx context.Context, w *workflow.Workflow) (int, error) {
-	return retry.Value(ctx, deliveryPolicy, func(ctx context.Context) (int, error) { return sh.peers.childShard(ctx, w) })
+	return retry.Value(ctx, deliveryPolicy, func(ctx context.Context) (int, error) { return sh.process.peers.childShard(ctx, w) })
 }
 
 // FormerChild implements [flow.Host].
 func (sh *shard) FormerChild(ctx context.Context, run machine.ID, op flow.OperationName) (former machine.FormerChild, previous machine.ID, err error) {
 	of, err := retry.Value(ctx, deliveryPolicy, func(ctx context.Context) (*formerOf, error) {
-		of, err := sh.peers.formerChild(ctx, run.String(), op)
+		of, err := sh.process.peers.formerChild(ctx, run.String(), op)
 		if err != nil && !canRepeat(err) {
 			err = retry.Permanent(err)
 		}
@@ -85,7 +85,7 @@ func (t *turn) State() *machine.Machine { return t.o.m }
 
 func (t *turn) Random() uint64 { return t.o.random() }
 
-func (t *turn) CheckFormat(format int) error { return t.o.sh.peers.checkFormat(format) }
+func (t *turn) CheckFormat(format int) error { return t.o.sh.process.peers.checkFormat(format) }
 
 func (t *turn) Record(rec machine.Record) { t.must(&rec) }
 

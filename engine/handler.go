@@ -38,14 +38,6 @@ func adapt[In, Out any](do func(context.Context, In) (Out, error)) workflow.Hand
 	}}
 }
 
-type attemptContext struct{} // the key of the attempt in the context of a handler
-
-// attemptOf returns the attempt of a handler's context; nil if it is another context.
-func attemptOf(ctx context.Context) *attempt {
-	a, _ := ctx.Value(attemptContext{}).(*attempt)
-	return a
-}
-
 // TaskOf returns the task of a handler's context. It returns false for other contexts.
 func TaskOf(ctx context.Context) (*Task, bool) {
 	if a := attemptOf(ctx); a != nil {
@@ -99,9 +91,7 @@ func report(ctx context.Context, do func(*attempt) error) error {
 	if a == nil {
 		return fmt.Errorf("progress: %w", errNoTask)
 	}
-	if a.alive != nil {
-		a.alive.Reset(a.silence)
-	}
+	a.keepAlive()
 	if err := do(a); err != nil {
 		return err
 	}

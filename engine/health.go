@@ -84,10 +84,6 @@ func (h *health) clockUnknown(last int64) {
 	h.clock, h.clockEnd = trouble{errClockUnknown, time.Now()}, time.Unix(0, last)
 }
 
-// ErrNotStored says that a change waits, because the log can't be written: see [StoreWithin]. It may
-// be stored later, or not.
-var ErrNotStored = errors.New("the log can't be written; the change may be stored when that works again")
-
 type storeLimit struct{}
 
 // StoreWithin returns a context for calls that change something, such as [Engine.Start]: if the log

@@ -275,11 +275,7 @@ func TestLimitsAndTheClock(t *testing.T) {
 					}
 					return 0, LimitedFor(time.Hour, "limit")
 				}, Policy("fixed(1s) attempts=2 server-wait=1d"))
-				e := opened(t, Config{Workflows: []*Workflow{w}, Rand: func() uint64 { return 0 }})
-				must(0, e.alone.do(t.Context(), func(turn recorder) error {
-					e.alone.owner.clock.wall = func(now time.Time) int64 { return now.UnixNano() + offset.Load() }
-					return nil
-				}))
+				e := opened(t, Config{Workflows: []*Workflow{w}, Rand: func() uint64 { return 0 }, wall: func(now time.Time) int64 { return now.UnixNano() + offset.Load() }})
 				s := started(t, e, w, 1)
 				time.Sleep(time.Minute)
 				offset.Store(int64(tt.set))

@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
 )
@@ -212,17 +211,6 @@ func addStats(w *WorkflowStats, other WorkflowStats) {
 	w.Totals = Totals(sum)
 	w.Paused = mergePause(w.Paused, other.Paused)
 }
-
-func earlier(a, b *time.Time) *time.Time {
-	if a == nil || b != nil && b.Before(*a) {
-		return b
-	}
-	return a
-}
-
-// passed is the cursor of a shard whose search results are left out, because other shards have
-// closer matches.
-const passed = "-"
 
 // manyGroups is the least number of groups that each shard is asked for. A group that is
 // large in the whole cluster may be small in each shard.

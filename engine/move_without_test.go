@@ -37,11 +37,8 @@ func spreadRuns(t *testing.T, w *Workflow) (s *memlog.Store, at [4]int) {
 		run := started(t, a.Engine, w, i, Key(fmt.Sprint(i)))
 		waited(t, run)
 	}
-	for n, r := range a.all(t.Context(), &call{Op: opStats}) {
-		if r.err != nil {
-			t.Fatal(r.err)
-		}
-		at[n] = int(r.Stats.Workflows[0].Totals.Succeeded)
+	for n := range at {
+		at[n] = int(must(a.router.at(t.Context(), n, &call{Op: opStats})).Stats.Workflows[0].Totals.Succeeded)
 	}
 	if err := a.Close(t.Context()); err != nil {
 		t.Fatal(err)

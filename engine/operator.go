@@ -6,9 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
-	"sync"
 
-	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/engine/move"
 )
 
@@ -22,65 +20,18 @@ type Operator struct {
 // do not need them.
 func (e *Engine) Operator() Operator { return Operator{&e.router, e.cfg.Dir} }
 
-// MemberReply is the answer of a member to [Operator.AskMembers].
-type MemberReply struct {
-	Member journal.Member
-	Reply  json.RawMessage // what its Config.AnswerMember has returned
-	Err    error           // the error of that function, or why the member did not answer
-}
-
 // AskMembers sends a request to all other members of the cluster at once, and returns their
 // answers in the order of their names. It returns nothing if the engine is not part of a
 // cluster. A member of an older release answers with an error.
 func (o Operator) AskMembers(ctx context.Context, request json.RawMessage) ([]MemberReply, error) {
-	if o.router.cluster == nil {
-		return nil, nil
-	}
-	log := o.router.cluster.log
-	status, err := log.Status(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var list []MemberReply
-	for _, m := range status.Members {
-		if m.ID != log.Member() {
-			list = append(list, MemberReply{Member: m})
-		}
-	}
-	var asked sync.WaitGroup
-	for i := range list {
-		asked.Go(func() {
-			r := &list[i]
-			a, err := askMember(ctx, log, r.Member.ID, &call{Op: opMember, Input: request})
-			r.Reply, r.Err = a.Reply, err
-		})
-	}
-	asked.Wait()
-	return list, nil
+	return o.router.askMembers(ctx, request)
 }
 
 // OwnStats is [Engine.Stats] of the shards that this process owns, and their number. Without
 // a cluster it returns the same as Stats, and 1. It is cheap, because it sends no requests
 // to other processes.
 func (o Operator) OwnStats(ctx context.Context) (s Stats, shards int, err error) {
-	if o.router.alone != nil {
-		one, err := (queries{o.router.alone}).stats(ctx)
-		if err != nil {
-			return Stats{}, 1, err
-		}
-		return *one, 1, nil
-	}
-	answers := make([]*answer, o.router.count())
-	for _, sh := range o.router.cluster.own() {
-		// A shard that is being handed over is counted by its next owner.
-		if one, err := (queries{sh}).stats(ctx); err == nil {
-			answers[sh.number] = &answer{Stats: one}
-			shards++
-		}
-	}
-	s = mergeStats(answers)
-	s.Troubles = append(s.Troubles, o.router.cluster.troubles()...)
-	return s, shards, ctx.Err()
+	return o.router.ownStats(ctx)
 }
 
 // BackupWithout is [Engine.Backup] for a cluster that has lost shards: it leaves out the
@@ -109,4 +60,10 @@ func (o Operator) DiskUsage() (map[string]int64, error) {
 		return err
 	})
 	return sizes, err
+}
+
+// Cluster returns the members and shards of the cluster. ok is false if the engine is not
+// part of a cluster.
+func (e *Engine) Cluster(ctx context.Context) (info ClusterInfo, ok bool, err error) {
+	return e.router.clusterInfo(ctx)
 }

@@ -36,10 +36,10 @@ type owner struct {
 }
 
 func (o *owner) init(sh *shard) {
-	o.sh, o.turn.o, o.events.hub = sh, o, &sh.hub
-	o.purge = purge{state: &o.state, retention: sh.cfg.Retention, deadRetention: sh.cfg.DeadRetention}
+	o.sh, o.turn.o, o.events.hub = sh, o, &sh.process.hub
+	o.purge = purge{state: &o.state, retention: sh.process.cfg.Retention, deadRetention: sh.process.cfg.DeadRetention}
 	o.storeWait, o.waiters.byRun = context.Background(), map[machine.ID][]*waiter{}
-	if o.random = sh.cfg.Rand; o.random == nil {
+	if o.random = sh.process.cfg.Rand; o.random == nil {
 		var seed [32]byte
 		_, _ = rand.Read(seed[:])
 		o.random = mathrand.New(mathrand.NewChaCha8(seed)).Uint64
@@ -133,7 +133,7 @@ func (o *owner) finish() error {
 func (o *owner) delay() time.Duration {
 	wait := min(time.Minute, o.purge.every(), o.sh.snapshots.maxAge())
 	wait = min(wait, o.sh.views.delay(), o.sh.snapshots.delay())
-	if o.sh.replay != nil && o.sh.dispatcher.calls.Len() == 0 {
+	if o.sh.process.replay != nil && o.sh.dispatcher.calls.Len() == 0 {
 		wait = longReplay
 	}
 	if o.sh.dispatcher.more || o.sh.dispatcher.unchecked > 0 && !o.stopping {
@@ -225,7 +225,7 @@ func (o *owner) recordJump(by time.Duration) error {
 	if by == 0 {
 		return nil
 	}
-	o.sh.cfg.Logger.Warn("the clock was set; waits keep their length", "by", by)
+	o.sh.process.cfg.Logger.Warn("the clock was set; waits keep their length", "by", by)
 	if err := o.turn.record(new(machine.Jump(by, o.turn.now))); err != nil {
 		return err
 	}

@@ -16,8 +16,8 @@ import (
 // coldRuns returns how many runs are cold.
 func coldRuns(t *testing.T, e *Engine) (n int) {
 	t.Helper()
-	if err := e.alone.do(context.Background(), func(recorder) error {
-		for _, r := range e.alone.owner.m.All() {
+	if err := e.shard().do(context.Background(), func(turn recorder) error {
+		for _, r := range turn.State().All() {
 			if r.IsCold() {
 				n++
 			}

@@ -2,9 +2,7 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/tideover/tideover/engine/internal/machine"
 )
@@ -19,16 +17,16 @@ import (
 // in [Engine.Cancel]. To pause a workflow that is paused changes nothing. If the name is unknown, the
 // error is [ErrUnknownWorkflow]. If it is [ErrAway], some shards have stored the pause: call it again.
 func (e *Engine) PauseWorkflow(ctx context.Context, name, by string) error {
-	if err := e.checkFormat(machine.PauseFormat); err != nil {
+	if err := e.router.checkFormat(machine.PauseFormat); err != nil {
 		return fmt.Errorf("pause %s: %w", name, err)
 	}
-	return e.changeWorkflow(ctx, &call{Op: opPauseWorkflow, Workflow: name, By: by})
+	return e.router.changeWorkflow(ctx, &call{Op: opPauseWorkflow, Workflow: name, By: by})
 }
 
 // ResumeWorkflow ends the pause of a workflow. Attempts that have become due begin in the order of
 // their times, as many at once as the limits allow.
 func (e *Engine) ResumeWorkflow(ctx context.Context, name, by string) error {
-	return e.changeWorkflow(ctx, &call{Op: opResumeWorkflow, Workflow: name, By: by})
+	return e.router.changeWorkflow(ctx, &call{Op: opResumeWorkflow, Workflow: name, By: by})
 }
 
 // PausedWorkflows returns the pauses of workflows, by name. If shards do not answer, it returns those
@@ -45,50 +43,4 @@ func (e *Engine) PausedWorkflows(ctx context.Context) (map[string]PausedWorkflow
 		}
 	}
 	return paused, err
-}
-
-// changeWorkflow sends a call about the workflow c.Workflow to all shards.
-func (e *Engine) changeWorkflow(ctx context.Context, c *call) error {
-	if err := e.checkKnown(ctx, c.Workflow); err != nil {
-		return err
-	}
-	var silent []int
-	var errs []error
-	stored := 0
-	for n, got := range e.all(ctx, c) {
-		switch {
-		case got.err == nil:
-			stored++
-		case e.alone == nil && errors.Is(got.err, ErrAway):
-			silent = append(silent, n)
-		default:
-			errs = append(errs, got.err)
-		}
-	}
-	switch {
-	case len(silent) == 0:
-	case len(errs) == 0 && stored > 0:
-		errs = append(errs, fmt.Errorf("%s: %w, and the others have stored it: repeat the command", c.Workflow, away(silent)))
-	default:
-		errs = append(errs, fmt.Errorf("%s: %w: repeat the command", c.Workflow, away(silent)))
-	}
-	return errors.Join(errs...)
-}
-
-// checkKnown returns an error if no workflow of the name is registered here, and no shard has, or
-// had, runs of it.
-func (e *Engine) checkKnown(ctx context.Context, name string) error {
-	if _, registered := e.Workflow(name); registered {
-		return nil
-	}
-	s, err := e.Stats(ctx)
-	switch {
-	case err != nil:
-		return err
-	case slices.ContainsFunc(s.Workflows, func(w WorkflowStats) bool { return w.Name == name }):
-		return nil
-	case len(s.Silent) > 0:
-		return fmt.Errorf("workflow %q: not found, but %w", name, away(s.Silent))
-	}
-	return fmt.Errorf("workflow %q: %w", name, ErrUnknownWorkflow)
 }

@@ -312,7 +312,7 @@ func TestPauseOfAFlow(t *testing.T) {
 		check(t, e.Signal(t.Context(), runs["signal"].ID, "go", "now"))
 		time.Sleep(time.Hour) // the sleep is over
 		did.want(t, "do1 signal1 sleep1")
-		if n := must(ask(t.Context(), &e.alone.requests, func(recorder) (int, error) { return e.alone.dispatcher.calls.Len(), nil })); n != 0 {
+		if n := e.cfg.maxFunctions - e.process.admission.Counts().Calls; n != 0 {
 			t.Errorf("%d calls of functions occupy places while nothing can begin", n)
 		}
 		for kind, run := range runs {
@@ -593,8 +593,8 @@ func TestClusterRefusesAPauseWhileAMemberIsOld(t *testing.T) {
 			t.Errorf("PauseWorkflow() = %v", err)
 		}
 		// The owner checks too: the process that sends the call may not know the old member yet.
-		for _, sh := range a.cluster.own() {
-			if err := (commands{sh}).pauseWorkflow(t.Context(), &call{Op: opPauseWorkflow, Workflow: "wide"}); !errors.Is(err, ErrOldMember) {
+		for _, sh := range a.router.shards() {
+			if _, err := sh.perform(t.Context(), &call{Op: opPauseWorkflow, Workflow: "wide"}); !errors.Is(err, ErrOldMember) {
 				t.Errorf("shard %d: %v", sh.number, err)
 			}
 		}

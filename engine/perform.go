@@ -15,8 +15,8 @@ import (
 const longestWait = 20 * time.Second
 
 // perform carries out a call and returns the answer.
-func (c commands) perform(ctx context.Context, asked *call) (a answer, err error) {
-	a, err = c.read(ctx, asked)
+func (sh *shard) perform(ctx context.Context, asked *call) (a answer, err error) {
+	a, err = commands{sh}.read(ctx, asked)
 	return a, viewClosed(asked.Op, err)
 }
 
@@ -48,7 +48,7 @@ func (c commands) read(ctx context.Context, asked *call) (a answer, err error) {
 	case opFind:
 		a.IDs, err = q.find(ctx, asked.Text, asked.Limit)
 	case opStats:
-		a.Stats, err = q.stats(ctx)
+		a.Stats, err = c.sh.stats(ctx)
 	case opSchedules:
 		a.Schedules, err = ask(ctx, &c.sh.requests, func(recorder) ([]Schedule, error) { return c.sh.scheduler.list(), nil })
 	case opFormerChild:
@@ -149,13 +149,13 @@ func viewClosed(o op, err error) error {
 
 // performForOthers is perform for calls that may come from other processes. It answers a wait
 // after longestWait even if the run has not ended; then the caller asks again.
-func (c commands) performForOthers(ctx context.Context, asked *call) (answer, error) {
+func (sh *shard) performForOthers(ctx context.Context, asked *call) (answer, error) {
 	if asked.Op != opWait {
-		return c.perform(ctx, asked)
+		return sh.perform(ctx, asked)
 	}
 	ctx, cancel := context.WithTimeout(ctx, longestWait)
 	defer cancel()
-	a, err := c.perform(ctx, asked)
+	a, err := sh.perform(ctx, asked)
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = nil
 	}

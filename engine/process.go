@@ -1,10 +1,14 @@
 package engine
 
 import (
+	"fmt"
+	"runtime"
+	"strings"
 	"sync"
 
 	"github.com/tideover/tideover/engine/internal/admission"
 	"github.com/tideover/tideover/engine/internal/goroutine"
+	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/engine/internal/replay"
 	"github.com/tideover/tideover/engine/internal/workflow"
 )
@@ -20,4 +24,37 @@ type process struct {
 	encoders    sync.Pool        // encoders of snapshots, which garbage collections remove from it
 	watch       *goroutine.Watch // not nil: a test, which finds all goroutines that must not use a flow
 	peers       peers
+}
+
+func (p *process) init(cfg settings, watch *goroutine.Watch) {
+	p.cfg, p.watch = cfg, watch
+	p.replay, _ = cfg.Log.(*replay.Log)
+	p.hub.init()
+	p.admission = admission.NewShared(cfg.Concurrency, cfg.maxFunctions)
+	p.viewWriters = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
+}
+
+// judge reports, in a replay, whether a run of steps is parked at a step without a handler.
+func (p *process) judge() {
+	if p.replay == nil || p.replay.Run.IsFlow() {
+		return
+	}
+	var v replay.Verdict
+	var missing []string
+	for n, s := range p.replay.Run.Live() {
+		switch {
+		case s.Status == machine.Complete:
+		case p.handlers.HasCode(p.replay.Run, n):
+			v.Next = append(v.Next, p.replay.Run.StepName(n))
+		default:
+			missing = append(missing, missingHandler(p.replay.Run, n))
+		}
+	}
+	v.Parked = strings.Join(missing, "; ")
+	p.replay.Report(v)
+}
+
+// missingHandler returns why a step whose handler is not registered is parked.
+func missingHandler(run *machine.Run, step int) string {
+	return fmt.Sprintf("step %q waits for the handler %q: deploy code that has it", run.StepName(step), run.StepDef(step).Handler)
 }

@@ -87,5 +87,5 @@ func (e *Engine) Answer(ctx context.Context, run, name string, a Answer) error {
 	if err != nil {
 		return err
 	}
-	return e.change(ctx, run, &call{Op: opAnswer, Step: name, Input: text})
+	return e.router.change(ctx, run, &call{Op: opAnswer, Step: name, Input: text})
 }

@@ -118,7 +118,7 @@ func (t *turn) followUps(rec *machine.Record) (f followUps, err error) {
 	if !ok {
 		return f, nil
 	}
-	if w := t.o.sh.handlers.Workflow(run.Def.Name); w != nil && rec.Ends == machine.Dead {
+	if w := t.o.sh.process.handlers.Workflow(run.Def.Name); w != nil && rec.Ends == machine.Dead {
 		f.onGiveUp = w.OnGiveUp()
 	}
 	if !run.HasEnded() {
@@ -177,13 +177,13 @@ const giveUpInput = 150 << 10
 
 // giveUp records the start of a follow-up run of the workflow next for a dead run.
 func (t *turn) giveUp(run *machine.Run, next *workflow.Workflow) error {
-	text, err := describe.GaveUp(run, min(t.o.sh.cfg.MaxPayload, giveUpInput))
+	text, err := describe.GaveUp(run, min(t.o.sh.process.cfg.MaxPayload, giveUpInput))
 	if err != nil {
 		return fmt.Errorf("input of the follow-up run when %s gives up: %w", run.Def.Name, err)
 	}
-	if err := t.o.sh.peers.checkFormat(next.Format()); err != nil {
+	if err := t.o.sh.process.peers.checkFormat(next.Format()); err != nil {
 		// A follow-up run must not be lost. The older member can't open this shard.
-		t.o.sh.cfg.Logger.Warn("a follow-up run that a member of the cluster can't read was started", "run", run.ID, "workflow", next.Name(), "error", err)
+		t.o.sh.process.cfg.Logger.Warn("a follow-up run that a member of the cluster can't read was started", "run", run.ID, "workflow", next.Name(), "error", err)
 	}
 	_, _, err = t.start(&machine.Start{Hash: next.Def.Hash(), Input: text, Source: giveUpSource + run.ID.String()}, next.Def)
 	return err

@@ -52,7 +52,7 @@ func (r recovery) run(ctx context.Context) error {
 // restore reads the newest snapshot that is not damaged. Without snapshots the state is empty,
 // if the log is complete from its first entry.
 func (r recovery) restore(ctx context.Context) error {
-	if log := r.sh.replay; log != nil {
+	if log := r.sh.process.replay; log != nil {
 		r.o.m = log.Machine
 		return nil
 	}
@@ -77,7 +77,7 @@ func (r recovery) restore(ctx context.Context) error {
 		}
 		unreadable = append(unreadable, b.Name)
 		bad = append(bad, fmt.Errorf("snapshot %s: %w", b.Name, err))
-		r.sh.cfg.Logger.Error("a snapshot can't be read; an older one is tried", "name", b.Name, "error", err)
+		r.sh.process.cfg.Logger.Error("a snapshot can't be read; an older one is tried", "name", b.Name, "error", err)
 	}
 	if first > 1 {
 		bad = append(bad, fmt.Errorf("%w: the log begins at entry %d and no snapshot leads up to it; restore a backup", journal.ErrDamaged, first))
@@ -165,7 +165,7 @@ func (r recovery) ahead(ctx context.Context, bootWas string) (by time.Duration, 
 	}
 	if last := r.o.m.LastDue(); !known && last > 0 {
 		r.sh.health.clockUnknown(last)
-		r.sh.cfg.Logger.Warn(clockTrouble, "shard", r.sh.number, "error", errClockUnknown)
+		r.sh.process.cfg.Logger.Warn(clockTrouble, "shard", r.sh.number, "error", errClockUnknown)
 	}
 	return by, known
 }
@@ -203,7 +203,7 @@ const maxNamed = 10
 // warnOfLost logs the runs whose attempts were lost.
 func (r recovery) warnOfLost(runs []string) {
 	if n := len(runs); n > 0 {
-		r.sh.cfg.Logger.Warn("attempts were lost with the process that made them", "attempts", n, "shard", r.sh.number,
+		r.sh.process.cfg.Logger.Warn("attempts were lost with the process that made them", "attempts", n, "shard", r.sh.number,
 			"runs", strings.Join(slices.Compact(runs[:min(n, maxNamed)]), ","))
 	}
 }

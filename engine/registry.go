@@ -26,24 +26,24 @@ func register(r *workflow.Registry, cfg *Config) error {
 // Register adds workflows. A workflow replaces another one with the same name for new runs.
 // Steps that waited for a handler of these workflows continue.
 func (e *Engine) Register(workflows ...*Workflow) error {
-	if err := e.handlers.Add(coresOf(workflows), nil, nil); err != nil {
+	if err := e.process.handlers.Add(coresOf(workflows), nil, nil); err != nil {
 		return err
 	}
-	return e.wakeShards()
+	return e.router.wakeShards()
 }
 
 // Replace replaces all workflows for new runs. Runs in progress continue with the
 // definition that they began with.
 func (e *Engine) Replace(workflows []*Workflow) error {
-	if err := e.handlers.Replace(coresOf(workflows)); err != nil {
+	if err := e.process.handlers.Replace(coresOf(workflows)); err != nil {
 		return err
 	}
-	return e.wakeShards()
+	return e.router.wakeShards()
 }
 
 // Workflow returns the workflow that is registered with this name for new runs.
 func (e *Engine) Workflow(name string) (*Workflow, bool) {
-	core := e.handlers.Workflow(name)
+	core := e.process.handlers.Workflow(name)
 	if core == nil {
 		return nil, false
 	}
@@ -52,7 +52,7 @@ func (e *Engine) Workflow(name string) (*Workflow, bool) {
 
 // Workflows returns the workflows that are registered for new runs, in no particular order.
 func (e *Engine) Workflows() []*Workflow {
-	cores := e.handlers.Workflows()
+	cores := e.process.handlers.Workflows()
 	list := make([]*Workflow, len(cores))
 	for i, core := range cores {
 		list[i] = core.Public.(*Workflow)

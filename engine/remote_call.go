@@ -14,7 +14,6 @@ import (
 )
 
 const (
-	maxCalls = 4096             // calls of other processes that are handled at once, at most
 	maxWaits = 16384            // the same for calls that only wait
 	callTime = 30 * time.Second // how long a call of another process may take
 )
@@ -50,14 +49,14 @@ type remoteCalls struct {
 
 // ask sends a call to the owner of a shard. While the shard has no owner, it tries again as
 // store.CallPolicy says.
-func (rc *remoteCalls) ask(ctx context.Context, shard int, c *call) (answer, error) {
-	return rc.askAt(ctx, shard, c, func() int { return shard })
+func (rc *remoteCalls) ask(ctx context.Context, number int, c *call) (answer, error) {
+	return rc.askAt(ctx, number, c, func() int { return number })
 }
 
 // askAt is ask, except that it may change the shard: if a shard does not accept the call,
 // askAt tries the shard that other returns next, unless the call may have been carried out
 // already.
-func (rc *remoteCalls) askAt(ctx context.Context, shard int, c *call, other func() int) (answer, error) {
+func (rc *remoteCalls) askAt(ctx context.Context, number int, c *call, other func() int) (answer, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(rc.stop, cancel)()
@@ -65,9 +64,9 @@ func (rc *remoteCalls) askAt(ctx context.Context, shard int, c *call, other func
 	sent := false           // the shard may have carried out the call
 	a, err := retry.Value(ctx, store.CallPolicy, func(ctx context.Context) (answer, error) {
 		if last != nil && !sent {
-			shard = other()
+			number = other()
 		}
-		a, err := rc.askOnce(ctx, shard, c)
+		a, err := rc.askOnce(ctx, number, c)
 		_, gone := errors.AsType[notAccepted](err)
 		switch {
 		case err == nil:
@@ -86,12 +85,12 @@ func (rc *remoteCalls) askAt(ctx context.Context, shard int, c *call, other func
 	if err == nil {
 		return a, nil
 	}
-	return a, rc.failure(ctx, shard, err, last, refused)
+	return a, rc.failure(ctx, number, err, last, refused)
 }
 
 // failure returns the error of a call to a shard that has failed: last is the last error after which it was
 // tried again, and refused one that is final.
-func (rc *remoteCalls) failure(ctx context.Context, shard int, err, last, refused error) error {
+func (rc *remoteCalls) failure(ctx context.Context, number int, err, last, refused error) error {
 	switch {
 	case rc.stop.Err() != nil && (refused == nil || errors.Is(refused, context.Canceled) || isUnreachable(refused)):
 		return ErrClosed
@@ -103,26 +102,16 @@ func (rc *remoteCalls) failure(ctx context.Context, shard int, err, last, refuse
 	if why := rc.shards.anyTrouble(); why != "" && errors.Is(err, journal.ErrNobody) {
 		err = fmt.Errorf("%w; this process can't work either: %s", err, why)
 	}
-	return &shardUnreachable{shard, err}
+	return &shardUnreachable{number, err}
 }
 
-// markRepeated marks a call that is sent again, because it is not known whether it was
-// carried out. It returns false if the call must not be sent again.
-func (c *call) markRepeated() bool {
-	isStart := c.Op == opStart || c.Op == opStartFlow || c.Op == opStartAgain
-	if isStart {
-		c.Start.Again = true
-	}
-	return isStart || repeatable[c.Op]
-}
-
-func (rc *remoteCalls) askOnce(ctx context.Context, shard int, c *call) (a answer, err error) {
+func (rc *remoteCalls) askOnce(ctx context.Context, number int, c *call) (a answer, err error) {
 	if s := c.Start; s != nil {
 		setDelay(s.due, &s.At, &s.In)
 	}
-	if sh := rc.shards.get(shard); sh != nil {
-		a, err = commands{sh}.performForOthers(ctx, c)
-		return a, reached(shard, err)
+	if sh := rc.shards.get(number); sh != nil {
+		a, err = sh.performForOthers(ctx, c)
+		return a, reached(number, err)
 	}
 	request, err := plainjson.Marshal(c) // without HTML escapes, inputs in it stay the same bytes
 	if err != nil {
@@ -131,25 +120,25 @@ func (rc *remoteCalls) askOnce(ctx context.Context, shard int, c *call) (a answe
 	if len(request) > journal.MaxEntry {
 		return a, fmt.Errorf("%s: %w: %d bytes, at most %d can be sent to another process", c.Op, ErrTooLarge, len(request), journal.MaxEntry)
 	}
-	text, err := rc.log.Call(ctx, shard, request)
+	text, err := rc.log.Call(ctx, number, request)
 	if err != nil {
 		if !errors.Is(err, journal.ErrNobody) {
-			err = &shardUnreachable{shard, fmt.Errorf("%w; the request may have been carried out", err)}
+			err = &shardUnreachable{number, fmt.Errorf("%w; the request may have been carried out", err)}
 		}
 		return a, err
 	}
 	if err := json.Unmarshal(text, &a); err != nil {
-		return a, fmt.Errorf("answer of shard %d: %w", shard, err)
+		return a, fmt.Errorf("answer of shard %d: %w", number, err)
 	}
-	return a, reached(shard, a.Error.err())
+	return a, reached(number, a.Error.err())
 }
 
 // reached converts the error of a shard that got a call. ErrClosed becomes shardUnreachable,
 // because the shard may have carried out the call before it stopped. notAccepted says that it
 // has not, and stays.
-func reached(shard int, err error) error {
+func reached(number int, err error) error {
 	if _, gone := errors.AsType[notAccepted](err); !gone && errors.Is(err, ErrClosed) {
-		return &shardUnreachable{shard, err}
+		return &shardUnreachable{number, err}
 	}
 	return err
 }

@@ -113,8 +113,11 @@ func (q *requests) answerOf(r *request) error {
 	}
 }
 
-// stopError returns why the shard has stopped, nil if it has not.
-func (q *requests) stopError() error {
+// Done returns a channel that is closed when the shard has stopped.
+func (q *requests) Done() <-chan struct{} { return q.done }
+
+// Err returns why the shard has stopped; nil if it has not.
+func (q *requests) Err() error {
 	select {
 	case <-q.done:
 		return q.err

@@ -11,6 +11,8 @@ import (
 	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/engine/internal/view"
 	"github.com/tideover/tideover/engine/internal/workflow"
+	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/engine/move"
 )
 
 // fanOut is how long a call to all shards waits for their answers.
@@ -19,9 +21,50 @@ const fanOut = 5 * time.Second
 // router sends calls to the shards that can answer them, in this process or in other
 // processes of the cluster.
 type router struct {
-	process *process
-	alone   *shard   // the only shard of an engine without a cluster; nil in a cluster
-	cluster *cluster // nil without a cluster
+	process   *process
+	alone     *shard   // the only shard of an engine without a cluster; nil in a cluster
+	cluster   *cluster // nil without a cluster
+	deadlocks deadlockWatcher
+}
+
+// open joins the cluster of the log, or opens the only shard of a log without a cluster.
+func (r *router) open(ctx context.Context, p *process, log journal.Log) (err error) {
+	r.process, p.peers = p, r
+	r.deadlocks.router, r.deadlocks.waits = r, map[handlerWait]int{}
+	if log, ok := log.(journal.Cluster); ok {
+		r.cluster, err = join(ctx, p, log)
+		return err
+	}
+	r.alone = newShard(p, 0, 1, p.cfg.Dir)
+	return r.alone.open(ctx, log)
+}
+
+// run runs the shards until they are closed or can't continue, and returns why.
+func (r *router) run() (err error) {
+	if r.cluster != nil {
+		err = r.cluster.run()
+	} else {
+		r.alone.run()
+		err = r.alone.Err()
+	}
+	r.deadlocks.close()
+	return err
+}
+
+// close stops the shards. When the context ends, they stop at once.
+func (r *router) close(ctx context.Context) {
+	if r.cluster != nil {
+		r.cluster.close(ctx)
+	} else {
+		r.alone.close(ctx, false)
+	}
+}
+
+// followEvents begins to add the events of other processes to the event stream.
+func (r *router) followEvents() {
+	if r.cluster != nil {
+		r.cluster.follower.watch()
+	}
 }
 
 // count returns the number of shards.
@@ -35,7 +78,7 @@ func (r *router) count() int {
 // at sends a call to a shard and returns its answer.
 func (r *router) at(ctx context.Context, shard int, c *call) (answer, error) {
 	if r.alone != nil {
-		return commands{r.alone}.perform(ctx, c)
+		return r.alone.perform(ctx, c)
 	}
 	return r.cluster.calls.ask(ctx, shard, c)
 }
@@ -74,7 +117,7 @@ func (r *router) change(ctx context.Context, id string, c *call) error {
 // locate asks all shards for a run, and returns the shard that has it. If no shard has the run,
 // but some did not answer, it returns an error: one of them may have it. It does not count the
 // shard asked, which the caller has asked already.
-func (r *router) locate(ctx context.Context, id string, asked int) (shard int, there bool, err error) {
+func (r *router) locate(ctx context.Context, id string, asked int) (number int, there bool, err error) {
 	var silent []int
 	for n, got := range r.all(ctx, &call{Op: opHas, ID: id}) {
 		switch {
@@ -110,7 +153,7 @@ type reply struct {
 func (r *router) all(ctx context.Context, c *call) []reply {
 	list := make([]reply, r.count())
 	if r.alone != nil {
-		list[0].answer, list[0].err = commands{r.alone}.perform(ctx, c)
+		list[0].answer, list[0].err = r.alone.perform(ctx, c)
 		return list
 	}
 	ctx, cancel := context.WithTimeout(ctx, fanOut)
@@ -178,7 +221,7 @@ func (r *router) shards() []*shard {
 func (r *router) start(ctx context.Context, w *workflow.Workflow, s *machine.Start, due time.Time) (a answer, err error) {
 	if r.alone != nil {
 		setDelay(due, &s.At, &s.In)
-		a.Started, err = commands{r.alone}.start(ctx, w.Def, s)
+		a.Started, err = r.alone.start(ctx, w.Def, s)
 		return a, err
 	}
 	if err := checkInput(w.Def, s, r.process.cfg.MaxPayload); err != nil {
@@ -188,9 +231,9 @@ func (r *router) start(ctx context.Context, w *workflow.Workflow, s *machine.Sta
 }
 
 // keyed returns the run that has the key.
-func (r *router) keyed(ctx context.Context, of RunKey) (string, error) {
-	c := &call{Op: opKeyed, Text: of.Key, Workflow: of.Workflow}
-	home := machine.KeySlot(of.Key) % r.count()
+func (r *router) keyed(ctx context.Context, workflow, key string) (string, error) {
+	c := &call{Op: opKeyed, Text: key, Workflow: workflow}
+	home := machine.KeySlot(key) % r.count()
 	a, err := r.at(ctx, home, c)
 	if err == nil && len(a.IDs) > 0 {
 		return a.IDs[0], nil
@@ -208,10 +251,24 @@ func (r *router) keyed(ctx context.Context, of RunKey) (string, error) {
 		}
 	}
 	if len(silent) > 0 {
-		return "", fmt.Errorf("no run of workflow %q with the key %q was found, but %w", of.Workflow, of.Key, away(silent))
+		return "", fmt.Errorf("no run of workflow %q with the key %q was found, but %w", workflow, key, away(silent))
 	}
-	return "", fmt.Errorf("%w: no run of workflow %q has the key %q", ErrNotFound, of.Workflow, of.Key)
+	return "", fmt.Errorf("%w: no run of workflow %q has the key %q", ErrNotFound, workflow, key)
 }
 
-// RunKey identifies a run by its workflow and its [Key].
-type RunKey struct{ Workflow, Key string }
+// backup copies all data to the folder, except those of the given shards.
+func (r *router) backup(ctx context.Context, dir string, shards []int) (copied move.Moved, err error) {
+	if r.cluster != nil {
+		copied, err = move.Copy(ctx, r.cluster.log, dir, shards)
+	} else if len(shards) > 0 {
+		err = fmt.Errorf("shard %d %w: this is no cluster", shards[0], move.ErrNotLost)
+	} else if b, ok := r.alone.lease.(journal.Backuper); ok {
+		err = b.Backup(ctx, dir)
+	} else {
+		err = errors.New("this kind of log does not support backups")
+	}
+	if err != nil {
+		return move.Moved{}, fmt.Errorf("backup: %w", err)
+	}
+	return copied, nil
+}

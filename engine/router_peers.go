@@ -59,6 +59,30 @@ func (r *router) read(ctx context.Context, run string) (*Info, error) {
 	return a.Info, err
 }
 
+// wait waits until a run has ended, or the last run that continues it.
+func (r *router) wait(ctx context.Context, id string) (*Info, error) {
+	defer r.deadlocks.begin(ctx, id)()
+	for {
+		a, err := r.of(ctx, id, &call{Op: opWait})
+		if err != nil {
+			return nil, fmt.Errorf("wait for %s: %w", id, err)
+		}
+		if !a.Over {
+			continue // an owner in another process answers after some time, even if the run has not ended
+		}
+		i, err := r.read(ctx, id)
+		switch {
+		case err != nil:
+			return nil, err
+		case i.ContinuedBy != "":
+			id = i.ContinuedBy
+		case i.Finished():
+			return i, nil
+		}
+		// The run was continued by another one, or was retried after it had ended: wait again.
+	}
+}
+
 // formerChild returns the child that a run had for an operation.
 func (r *router) formerChild(ctx context.Context, run string, of flow.OperationName) (*formerOf, error) {
 	a, err := r.of(ctx, run, &call{Op: opFormerChild, Text: of.Identity, Keep: of.Earlier, Limit: of.Slot})

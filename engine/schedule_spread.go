@@ -200,9 +200,9 @@ func (s scheduleSpreader) evict(ctx context.Context, answers []*answer, added ma
 func (s scheduleSpreader) setAt(ctx context.Context, parts map[int]*call) (kept bool, err error) {
 	answers, errs := make([]answer, s.count()), make([]error, s.count())
 	var each sync.WaitGroup
-	for shard, c := range parts {
+	for n, c := range parts {
 		c.Op = opSchedule
-		each.Go(func() { answers[shard], errs[shard] = s.at(ctx, shard, c) })
+		each.Go(func() { answers[n], errs[n] = s.at(ctx, n, c) })
 	}
 	each.Wait()
 	return slices.ContainsFunc(answers, func(a answer) bool { return len(a.Schedules) > 0 }), errors.Join(errs...)

@@ -24,7 +24,7 @@ type settings struct {
 	Grace         time.Duration
 	Logger        *slog.Logger
 	Redact        func(string) string
-	Propagator    Propagator
+	Extract       func(ctx context.Context, trace string) context.Context // adds a stored trace context; nil if there are no traces
 	AnswerMember  func(ctx context.Context, request json.RawMessage) (json.RawMessage, error)
 	Rand          func() uint64
 

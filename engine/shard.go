@@ -22,10 +22,10 @@ import (
 // commands and queries. Only the owner's goroutine uses the other parts, except for health, pauses,
 // deliveries, and a few methods that say so.
 type shard struct {
-	*process
-	number int
-	shards int // number of all shards
-	lease  journal.Lease
+	process *process
+	number  int
+	shards  int // number of all shards
+	lease   journal.Lease
 
 	requests
 	room   chan struct{} // wakes the owner: an attempt may be able to begin
@@ -99,14 +99,14 @@ func (sh *shard) open(ctx context.Context, log journal.Log) (err error) {
 	if err := move.Check(ctx, sh.lease); err != nil {
 		return err
 	}
-	boot := sh.cfg.uptime
-	if sh.cfg.Log != nil {
+	boot := sh.process.cfg.uptime
+	if sh.process.cfg.Log != nil {
 		boot = func() (time.Duration, string) { return 0, "" }
 	}
 	if l, ok := sh.lease.(journal.Clocked); ok {
 		boot = l.SinceBoot
 	}
-	sh.owner.clock = newClock(sh.cfg.wall, boot)
+	sh.owner.clock = newClock(sh.process.cfg.wall, boot)
 	r := recovery{sh: sh, o: &sh.owner}
 	if err := r.run(ctx); err != nil {
 		return err
@@ -123,7 +123,7 @@ func (sh *shard) shut() {
 	sh.views.close()
 	if sh.lease != nil {
 		if err := sh.lease.Release(); err != nil {
-			sh.cfg.Logger.Error("can't release the lease of the log", "error", err)
+			sh.process.cfg.Logger.Error("can't release the lease of the log", "error", err)
 		}
 	}
 }
@@ -133,7 +133,7 @@ func (sh *shard) run() {
 	defer close(sh.done)
 	err := sh.owner.serve()
 	if err != nil && !errors.Is(err, ErrClosed) {
-		sh.cfg.Logger.Error("engine stopped", "error", err)
+		sh.process.cfg.Logger.Error("engine stopped", "error", err)
 	}
 	sh.err = err
 	sh.owner.abandon()
@@ -146,8 +146,9 @@ func (sh *shard) run() {
 }
 
 // close stops the shard: it waits until the attempts have ended, or stops at once when the
-// context ends.
-func (sh *shard) close(ctx context.Context) {
+// context ends. isHandover says that another process takes it over.
+func (sh *shard) close(ctx context.Context, isHandover bool) {
+	sh.given.Store(isHandover)
 	if ctx.Err() != nil { // no time is left to end in order
 		sh.killed.Do(func() { close(sh.kill) })
 	}
@@ -159,6 +160,15 @@ func (sh *shard) close(ctx context.Context) {
 		<-sh.done
 	}
 }
+
+// troubles returns the current troubles of the shard.
+func (sh *shard) troubles() []Trouble { return sh.health.list() }
+
+// warnings returns the problems that do not keep the shard from working.
+func (sh *shard) warnings() []Trouble { return sh.health.listWarnings() }
+
+// WaitForHandlers waits until the handlers of a closed shard have returned.
+func (sh *shard) WaitForHandlers() { sh.attempts.Wait() }
 
 // Wake makes the owner try to begin attempts, unless it is woken already.
 func (sh *shard) Wake() {

@@ -59,7 +59,7 @@ func (c commands) retry(ctx context.Context, asked *call) error {
 		}
 		rec, err := t.State().Retry(run, name(asked.By), t.Now())
 		if err == nil && rec.Format() >= machine.ChildFormat {
-			err = c.sh.peers.checkFormat(machine.ChildFormat)
+			err = c.sh.process.peers.checkFormat(machine.ChildFormat)
 		}
 		if err == nil && def != nil {
 			rec.Hash = def.Hash()
@@ -152,10 +152,10 @@ func (c commands) repeat(ctx context.Context, id, by string, change func(*machin
 	if err != nil {
 		return nil, err
 	}
-	if len(s.Input) > c.sh.cfg.MaxPayload {
-		return nil, fmt.Errorf("input: %w: %d bytes, at most %d", ErrTooLarge, len(s.Input), c.sh.cfg.MaxPayload)
+	if len(s.Input) > c.sh.process.cfg.MaxPayload {
+		return nil, fmt.Errorf("input: %w: %d bytes, at most %d", ErrTooLarge, len(s.Input), c.sh.process.cfg.MaxPayload)
 	}
-	if err := c.sh.peers.checkFormat(def.Format()); err != nil {
+	if err := c.sh.process.peers.checkFormat(def.Format()); err != nil {
 		return nil, err
 	}
 	s.Hash = def.Hash()
@@ -237,7 +237,7 @@ func (c commands) retryLatest(ctx context.Context, asked *call) (*startedRun, er
 func (c commands) pauseWorkflow(ctx context.Context, asked *call) error {
 	pause := asked.Op == opPauseWorkflow
 	if pause {
-		if err := c.sh.peers.checkFormat(machine.PauseFormat); err != nil {
+		if err := c.sh.process.peers.checkFormat(machine.PauseFormat); err != nil {
 			return err
 		}
 	}

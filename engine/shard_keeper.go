@@ -58,20 +58,21 @@ func (k *shardKeeper) run() {
 		begin := time.Now()
 		go sh.run()
 		select {
-		case <-sh.done:
+		case <-sh.Done():
 		case <-k.ctx.Done():
 			k.close(sh)
 		}
 		k.table.remove(sh)
 		k.waitForHandlers(sh)
-		if !errors.Is(sh.err, ErrClosed) && !errors.Is(sh.err, journal.ErrStale) {
-			k.table.setTrouble(k.number, sh.err)
+		err = sh.Err()
+		if !errors.Is(err, ErrClosed) && !errors.Is(err, journal.ErrStale) {
+			k.table.setTrouble(k.number, err)
 		}
 		if time.Since(begin) > wellFor {
 			pace.state = retry.State{}
 		}
 		select {
-		case <-time.After(pace.next(sh.err, rand.Uint64())):
+		case <-time.After(pace.next(err, rand.Uint64())):
 		case <-k.ctx.Done():
 		}
 	}
@@ -92,7 +93,7 @@ func (k *shardKeeper) open(ctx context.Context) (*shard, error) {
 	err = sh.open(ctx, k.log)
 	opened()
 	if err == nil {
-		err = sh.lease.(journal.Shared).Serve(k.calls.answerWith(commands{sh}.performForOthers))
+		err = sh.lease.(journal.Shared).Serve(k.calls.answerWith(sh.performForOthers))
 		if err != nil {
 			sh.shut()
 		}
@@ -130,12 +131,12 @@ func (k *shardKeeper) dir(ctx context.Context) (string, error) {
 func (k *shardKeeper) close(sh *shard) {
 	ctx, cancel := context.WithCancel(k.hurry)
 	defer cancel()
-	if k.stop.Err() == nil {
-		sh.given.Store(true)
+	isHandover := k.stop.Err() == nil
+	if isHandover {
 		ctx, cancel = context.WithTimeout(ctx, k.process.cfg.Grace)
 		defer cancel()
 	}
-	sh.close(ctx)
+	sh.close(ctx, isHandover)
 }
 
 // waitForHandlers waits until the handlers of a closed shard have returned, so that the next
@@ -143,12 +144,12 @@ func (k *shardKeeper) close(sh *shard) {
 func (k *shardKeeper) waitForHandlers(sh *shard) {
 	ended := make(chan struct{})
 	go func() {
-		sh.attempts.Wait()
+		sh.WaitForHandlers()
 		close(ended)
 	}()
 	select {
 	case <-ended:
-	case <-time.After(sh.cfg.Grace):
+	case <-time.After(k.process.cfg.Grace):
 	case <-k.hurry.Done():
 	}
 }

@@ -79,9 +79,12 @@ func (q queries) stored(ctx context.Context, id machine.ID) (bool, error) {
 	return err == nil, err
 }
 
+// View returns the view of the shard; nil if it has none.
+func (sh *shard) View() (*view.View, error) { return sh.views.get() }
+
 // loadEnded returns a run that has ended, and is no longer in memory.
 func (q queries) loadEnded(ctx context.Context, id string) (*machine.Run, error) {
-	v, err := q.sh.views.get()
+	v, err := q.sh.View()
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", id, err)
@@ -143,7 +146,7 @@ func (q queries) wait(ctx context.Context, id string) error {
 	}
 	select {
 	case <-w.over:
-		return q.sh.stopError()
+		return q.sh.Err()
 	case <-q.sh.stop:
 		return notAccepted{ErrClosed}
 	case <-ctx.Done():
@@ -154,7 +157,7 @@ func (q queries) wait(ctx context.Context, id string) error {
 
 // list returns a page of runs, and for each run the cursor of a list that continues after it.
 func (q queries) list(ctx context.Context, f Filter) (a answer, err error) {
-	v, err := q.sh.views.get()
+	v, err := q.sh.View()
 	if err != nil {
 		return a, fmt.Errorf("list: %w", err)
 	}
@@ -226,7 +229,7 @@ func (q queries) listAll(ctx context.Context, f *Filter) (*Page, error) {
 
 // groups returns the dead runs of the shard grouped by how they failed.
 func (q queries) groups(ctx context.Context, limit int, exclude []string) ([]Group, error) {
-	v, err := q.sh.views.get()
+	v, err := q.sh.View()
 	if err == nil && v == nil {
 		err = errors.New("this engine has no view")
 	}
@@ -252,7 +255,7 @@ func (q queries) find(ctx context.Context, text string, limit int) ([]string, er
 	if err != nil || len(ids) > 0 {
 		return ids, err
 	}
-	v, err := q.sh.views.get()
+	v, err := q.sh.View()
 	if err != nil {
 		return nil, fmt.Errorf("find: %w", err)
 	}
@@ -262,16 +265,20 @@ func (q queries) find(ctx context.Context, text string, limit int) ([]string, er
 	return v.Find(ctx, text, limit)
 }
 
+// passed is the cursor of a shard whose search results are left out, because other shards have
+// closer matches.
+const passed = "-"
+
 // finished has the states of runs that are removed from memory when the view has them.
 var finished = map[machine.State]bool{machine.StateSucceeded: true, machine.StateCanceled: true, machine.StateReplaced: true}
 
 // stats returns the statistics of the shard.
-func (q queries) stats(ctx context.Context) (*Stats, error) {
-	s, err := ask(ctx, &q.sh.requests, func(recorder) (s *Stats, err error) {
+func (sh *shard) stats(ctx context.Context) (*Stats, error) {
+	s, err := ask(ctx, &sh.requests, func(recorder) (s *Stats, err error) {
 		s = new(Stats)
-		names := slices.Sorted(maps.Keys(q.sh.owner.m.Workflows()))
+		names := slices.Sorted(maps.Keys(sh.owner.m.Workflows()))
 		for _, name := range names {
-			w := q.sh.owner.m.Workflows()[name]
+			w := sh.owner.m.Workflows()[name]
 			ws := WorkflowStats{Name: name, States: map[string]int{}, Totals: Totals(w.Totals), Paused: describePause(w.Pause)}
 			for state, n := range w.Counts {
 				if n > 0 && !finished[machine.State(state)] {
@@ -280,9 +287,9 @@ func (q queries) stats(ctx context.Context) (*Stats, error) {
 			}
 			s.Workflows = append(s.Workflows, ws)
 		}
-		s.Waiting, s.Running, s.Missing = q.sh.owner.m.Waiting(), len(q.sh.dispatcher.running), q.sh.owner.m.ParkedHandlers()
-		s.Behind = q.sh.views.behind()
-		for _, queue := range q.sh.owner.m.Busy() {
+		s.Waiting, s.Running, s.Missing = sh.owner.m.Waiting(), len(sh.dispatcher.running), sh.owner.m.ParkedHandlers()
+		s.Behind = sh.views.behind()
+		for _, queue := range sh.owner.m.Busy() {
 			if queue.Workflow.Pause != nil {
 				continue
 			}
@@ -291,19 +298,27 @@ func (q queries) stats(ctx context.Context) (*Stats, error) {
 				s.Oldest = earlier(s.Oldest, describe.Pointer(at))
 			}
 		}
-		for run, step := range q.sh.owner.m.Suspects() {
+		for run, step := range sh.owner.m.Suspects() {
 			s.Queued++
 			s.Oldest = earlier(s.Oldest, describe.Pointer(run.Step(step).At))
 		}
-		if next := q.sh.owner.m.Next(); next != 1<<63-1 {
+		if next := sh.owner.m.Next(); next != 1<<63-1 {
 			s.Next = describe.Pointer(next)
 		}
 		return s, nil
 	})
 	if err == nil {
-		s.Stuck, s.Troubles, s.Warnings = q.sh.stuck.now.Load(), q.sh.health.list(), q.sh.health.listWarnings()
+		s.Stuck, s.Troubles, s.Warnings = sh.stuck.now.Load(), sh.troubles(), sh.warnings()
 	}
 	return s, err
+}
+
+// earlier returns the earlier one of two times; nil is later than any.
+func earlier(a, b *time.Time) *time.Time {
+	if a == nil || b != nil && b.Before(*a) {
+		return b
+	}
+	return a
 }
 
 // definition returns the definition of a run, and the run without its history and results:

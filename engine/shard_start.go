@@ -12,12 +12,11 @@ import (
 )
 
 // start starts a run in the shard.
-func (c commands) start(ctx context.Context, def *machine.Definition, s *machine.Start) (*startedRun, error) {
-	sh := c.sh
-	if err := checkInput(def, s, sh.cfg.MaxPayload); err != nil {
+func (sh *shard) start(ctx context.Context, def *machine.Definition, s *machine.Start) (*startedRun, error) {
+	if err := checkInput(def, s, sh.process.cfg.MaxPayload); err != nil {
 		return nil, err
 	}
-	if err := sh.peers.checkFormat(def.Format()); err != nil {
+	if err := sh.process.peers.checkFormat(def.Format()); err != nil {
 		return nil, fmt.Errorf("start %s: %w", def.Name, err)
 	}
 	s.Hash = def.Hash()
@@ -36,13 +35,13 @@ func (c commands) start(ctx context.Context, def *machine.Definition, s *machine
 	case <-ctx.Done():
 		return nil, fmt.Errorf("start %s: %w", def.Name, context.Cause(ctx))
 	}
-	err := c.startStored(ctx, r)
+	err := sh.startStored(ctx, r)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", def.Name, err)
 	}
 	st := &startedRun{ID: r.id.String(), Existing: r.existing}
 	if r.existing && !r.sameInput {
-		if st.InputDiffers, err = c.inputDiffers(ctx, st.ID, s.Input); err != nil {
+		if st.InputDiffers, err = (commands{sh}).inputDiffers(ctx, st.ID, s.Input); err != nil {
 			return nil, fmt.Errorf("start %s: the key is that of run %s, whose input can't be compared: %w", def.Name, st.ID, err)
 		}
 	}
@@ -50,12 +49,12 @@ func (c commands) start(ctx context.Context, def *machine.Definition, s *machine
 }
 
 // startStored waits until a start is stored.
-func (c commands) startStored(ctx context.Context, r *request) error {
+func (sh *shard) startStored(ctx context.Context, r *request) error {
 	select {
 	case <-r.done:
 		return r.err
-	case <-c.sh.done:
-		return c.sh.answerOf(r)
+	case <-sh.done:
+		return sh.answerOf(r)
 	case <-ctx.Done():
 	}
 	// The run may be stored or not. A second start with the same key finds out.
@@ -125,7 +124,7 @@ func (c commands) startCalled(ctx context.Context, s *start) (*startedRun, error
 			return &startedRun{ID: s.ID}, nil
 		}
 	}
-	return c.start(ctx, def, &machine.Start{
+	return c.sh.start(ctx, def, &machine.Start{
 		ID: id, Key: s.Key, Source: s.Source, Input: s.Input, At: s.At, In: s.In, Timeout: s.Timeout, Trace: s.Trace, Parent: parent,
 		Previous: origin, Origin: origin, Undos: s.Undos,
 	})

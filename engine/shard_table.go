@@ -109,7 +109,7 @@ func (st *shardTable) troubles() (list []Trouble) {
 	defer st.mu.Unlock()
 	list = slices.AppendSeq(list, maps.Values(st.wrong))
 	for _, sh := range st.opening {
-		list = append(list, ofShard(sh.number, sh.health.list())...)
+		list = append(list, ofShard(sh.number, sh.troubles())...)
 	}
 	return list
 }

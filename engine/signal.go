@@ -46,12 +46,18 @@ func Within(d time.Duration) AwaitOption {
 }
 
 // SignalOption is an option of [Engine.Signal].
-type SignalOption func(*signal) error
+type SignalOption func(*outgoingSignal) error
+
+// outgoingSignal is a signal to send.
+type outgoingSignal struct {
+	signal
+	once bool
+}
 
 // ID sets the id of a signal. Of two signals with the same id, a run gets only one. So a sender
 // that does not know whether a signal has arrived can send it again.
 func ID(id string) SignalOption {
-	return func(s *signal) error {
+	return func(s *outgoingSignal) error {
 		s.ID = id
 		return checkSignalID(id)
 	}
@@ -60,7 +66,7 @@ func ID(id string) SignalOption {
 // Once makes a signal an error whose id the run has got before: [ErrSignalUsed]. Without Once,
 // such a signal is accepted and ignored.
 func Once() SignalOption {
-	return func(s *signal) error {
+	return func(s *outgoingSignal) error {
 		s.once = true
 		return nil
 	}
@@ -68,11 +74,14 @@ func Once() SignalOption {
 
 // SentBy sets the name of the sender of a signal, for the history of the run.
 func SentBy(who string) SignalOption {
-	return func(s *signal) error {
+	return func(s *outgoingSignal) error {
 		s.By = strings.ReplaceAll(name(who), "\x00", "")
 		return nil
 	}
 }
+
+// RunKey identifies a run by its workflow and its [Key].
+type RunKey struct{ Workflow, Key string }
 
 // Signal sends a signal to a run of a flow. The payload is any value that encoding/json can
 // write; a json.RawMessage is used as it is. When Signal returns nil, the signal is stored, and
@@ -97,7 +106,7 @@ func (e *Engine) SignalKey(ctx context.Context, to RunKey, name string, payload 
 	if err != nil {
 		return err
 	}
-	run, err := e.router.keyed(ctx, to)
+	run, err := e.router.keyed(ctx, to.Workflow, to.Key)
 	if err != nil {
 		return fmt.Errorf("signal %s: %w", name, err)
 	}
@@ -106,11 +115,11 @@ func (e *Engine) SignalKey(ctx context.Context, to RunKey, name string, payload 
 
 // newSignal returns a signal with these options. It has an id, so that it can be sent again if a
 // process of the cluster does not answer.
-func newSignal(name string, payload any, most int, opts []SignalOption) (*signal, error) {
+func newSignal(name string, payload any, most int, opts []SignalOption) (*outgoingSignal, error) {
 	if err := workflow.CheckName(name); err != nil {
 		return nil, fmt.Errorf("signal: %w", err)
 	}
-	s := &signal{Name: name, ID: rand.Text()}
+	s := &outgoingSignal{signal: signal{Name: name, ID: rand.Text()}}
 	for _, opt := range opts {
 		if err := opt(s); err != nil {
 			return nil, fmt.Errorf("signal %s: %w", name, err)
@@ -136,13 +145,13 @@ func newSignal(name string, payload any, most int, opts []SignalOption) (*signal
 }
 
 // signal sends a signal to a run, or to the run that continues it.
-func (e *Engine) signal(ctx context.Context, run string, s *signal) error {
+func (e *Engine) signal(ctx context.Context, run string, s *outgoingSignal) error {
 	op := opSignal
 	if s.once {
 		op = opSignalOnce // which is not repeated: the second time would find the signal of the first
 	}
 	for {
-		a, err := e.of(ctx, run, &call{Op: op, Signal: s})
+		a, err := e.router.of(ctx, run, &call{Op: op, Signal: &s.signal})
 		if err != nil || len(a.IDs) == 0 {
 			return err
 		}

@@ -43,7 +43,7 @@ func (c commands) answer(ctx context.Context, asked *call) error {
 		if a.Words != "" {
 			by += ": " + a.Words
 		}
-		rec, _, err := t.State().Signal(&machine.Signal{Run: id, Name: identity, By: strings.ReplaceAll(c.sh.cfg.errorText(by), "\x00", ""), Data: text}, t.Now())
+		rec, _, err := t.State().Signal(&machine.Signal{Run: id, Name: identity, By: strings.ReplaceAll(c.sh.process.cfg.errorText(by), "\x00", ""), Data: text}, t.Now())
 		if err != nil {
 			return err
 		}
@@ -142,7 +142,7 @@ func (c commands) checkSignal(s *signal) error {
 	if s == nil {
 		return fmt.Errorf("%w: a signal without a name", errCall)
 	}
-	if err := errors.Join(workflow.CheckName(s.Name), checkSignalID(s.ID)); err != nil || !json.Valid(s.Data) || len(s.Data) > c.sh.cfg.MaxPayload || strings.Contains(s.By, "\x00") {
+	if err := errors.Join(workflow.CheckName(s.Name), checkSignalID(s.ID)); err != nil || !json.Valid(s.Data) || len(s.Data) > c.sh.process.cfg.MaxPayload || strings.Contains(s.By, "\x00") {
 		return fmt.Errorf("%w: signal %.200q with %d bytes: %w", errCall, s.Name, len(s.Data), cmp.Or(err, ErrInput))
 	}
 	return nil
@@ -156,8 +156,8 @@ func (c commands) recordSignal(t recorder, run machine.ID, s *signal, once bool)
 	}
 	sent := &machine.Signal{Run: run, Name: s.Name, ID: s.ID, By: s.By, Data: s.Data}
 	if ok && r.IsFlow() {
-		w := c.sh.handlers.Function(r.Def.Steps[0].Handler, r.Def.Name)
-		sent.Former = c.sh.handlers.EditsOf(w).EarlierNames(s.Name)
+		w := c.sh.process.handlers.Function(r.Def.Steps[0].Handler, r.Def.Name)
+		sent.Former = c.sh.process.handlers.EditsOf(w).EarlierNames(s.Name)
 	}
 	rec, known, err := t.State().Signal(sent, t.Now())
 	if err == nil && !known {

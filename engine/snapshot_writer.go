@@ -16,7 +16,6 @@ import (
 )
 
 const (
-	snapshotAfter = 64 << 20         // bytes of log that make a snapshot due, at least
 	manyMoved     = 100_000          // number of runs moved out of memory after which a garbage collection is started
 	movedAtOnce   = 5000             // runs that are moved out of memory in one step; the owner does nothing else meanwhile
 	framesAtOnce  = 32               // frames that the owner encodes in one step, at most

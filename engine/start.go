@@ -105,7 +105,7 @@ func (s Started) Wait(ctx context.Context) (*Info, error) { return s.e.Wait(ctx,
 // [Engine.Register] to replace it, or start the one that [Engine.Workflow] returns.
 func (e *Engine) Start(ctx context.Context, w *Workflow, input any, opts ...StartOption) (Started, error) {
 	core := coreOf(w)
-	if err := e.handlers.Admit(core); err != nil {
+	if err := e.process.handlers.Admit(core); err != nil {
 		return Started{}, fmt.Errorf("start: %w", err)
 	}
 	text, err := core.InputOf(input)

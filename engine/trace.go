@@ -51,7 +51,7 @@ func inject(ctx context.Context, p Propagator, log *slog.Logger) (text string) {
 // extract returns ctx with a stored trace context.
 func extract(ctx context.Context, p Propagator, text string) context.Context {
 	var trace map[string]string
-	if text == "" || p == nil || json.Unmarshal([]byte(text), &trace) != nil {
+	if text == "" || json.Unmarshal([]byte(text), &trace) != nil {
 		return ctx
 	}
 	return p.Extract(ctx, trace)

@@ -63,6 +63,12 @@ type (
 	// GaveUpReference says which parts of a [GaveUp] are read from the dead run.
 	GaveUpReference = info.GaveUpReference
 
+	// Event is a retry.Event with its sequence number in the event stream of the process.
+	Event = info.Event
+
+	// MemberReply is the answer of a member to [Operator.AskMembers].
+	MemberReply = info.MemberReply
+
 	// Filter says which runs [Engine.List] returns, and in which order.
 	Filter = info.Filter
 

@@ -1,6 +1,7 @@
 package info
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/tideover/tideover/engine/journal"
@@ -120,4 +121,11 @@ type ShardInfo struct {
 	Waiting  int       `json:"timers"`         // pending waits and deadlines
 	Behind   int       `json:"view_behind"`    // changed runs that are not in the view yet
 	Troubles []Trouble `json:"troubles,omitempty"`
+}
+
+// MemberReply is the answer of a member to engine.Operator.AskMembers.
+type MemberReply struct {
+	Member journal.Member
+	Reply  json.RawMessage // what its engine.Config.AnswerMember has returned
+	Err    error           // the error of that function, or why the member did not answer
 }
