@@ -18,9 +18,6 @@ func (op Operation) IsZero() bool { return op.Group == nil }
 // IsInline reports whether the goroutine of the function makes the attempts.
 func (op Operation) IsInline() bool { return op.Group != nil && op.inline }
 
-// IsUndo reports whether the operation undoes another one.
-func (op Operation) IsUndo() bool { return op.isUndo }
-
 // Name returns the name of the operation or of its map, without its kind and key.
 func (op Operation) Name() string { return machine.BaseName(machine.OpName(op.Group.Name)) }
 

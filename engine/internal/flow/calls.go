@@ -86,12 +86,6 @@ func (a *Calls) Waits(run machine.ID) bool {
 	return c != nil && c.waits()
 }
 
-// HasEnded reports whether the end of the call of a run was sent to the owner.
-func (a *Calls) HasEnded(run machine.ID) bool {
-	c := a.running[run]
-	return c != nil && c.ended.Load()
-}
-
 // Operation returns the operation that an attempt of a step is for, if the function of the run is waiting
 // for it.
 func (a *Calls) Operation(run machine.ID, step int) (op Operation, ok bool) {

@@ -52,13 +52,6 @@ func (m *opMap[V]) set(identity string, v V) {
 	m.many[identity] = v
 }
 
-func (m *opMap[V]) len() int {
-	if m.many != nil {
-		return len(m.many)
-	}
-	return m.used
-}
-
 // all yields the operations and their values, in no particular order.
 func (m *opMap[V]) all(yield func(string, V) bool) {
 	for identity, v := range m.many {
@@ -103,9 +96,6 @@ func (r *opResults) has(identity string) bool {
 
 // set sets the result of an operation that has ended since the call began.
 func (r *opResults) set(identity string, res *machine.OpResult) { r.own.set(identity, res) }
-
-// isEmpty reports whether no operation has ended.
-func (r *opResults) isEmpty() bool { return r.stored.IsEmpty() && r.own.len() == 0 }
 
 // all yields the operations and their results, in no particular order.
 func (r *opResults) all(yield func(string, *machine.OpResult) bool) {

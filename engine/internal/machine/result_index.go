@@ -173,9 +173,6 @@ func (x *ResultIndex) makeTable() {
 // last one.
 func (x *ResultIndex) slot(n uint64) uint64 { return n & uint64(len(x.table)-1) }
 
-// IsEmpty reports whether there are no results.
-func (x *ResultIndex) IsEmpty() bool { return len(x.encoded) == 0 }
-
 // Result decodes the result at a position. Its data shares the memory of the encoded results.
 func (x *ResultIndex) Result(i int) (o OpResult) {
 	o.read(&codec.Reader{Data: x.encoded[x.at[i]:]})

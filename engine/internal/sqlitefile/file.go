@@ -147,9 +147,6 @@ func (f *File) read(number uint32) ([]byte, error) {
 	return f.page, err
 }
 
-// PageSize returns the size of a page in bytes.
-func (f *File) PageSize() int { return f.size }
-
 // FilePages calls yield with the pages of the file that the write-ahead log does not replace. The data is
 // valid until yield returns.
 func (f *File) FilePages(yield func(number uint32, data []byte) error) error {

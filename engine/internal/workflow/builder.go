@@ -52,9 +52,6 @@ func (b *Builder) fail(part string, errs ...error) {
 	}
 }
 
-// Name returns the name of the workflow.
-func (b *Builder) Name() string { return b.w.Name() }
-
 // CallFunction adds a step that calls a Go function, with these types of its input and output.
 func (b *Builder) CallFunction(s *Options, in, out reflect.Type, h Handler) {
 	s.parsePolicy()
