@@ -21,9 +21,11 @@ import (
 var maxCircle = map[string]int{
 	"cmd/tideover/internal/cli": 23,
 	"cmd/tideover/internal/web": 10,
-	"engine":                    6,
+	"engine":                    0,
+	"engine/internal/cluster":   0,
 	"engine/internal/flow":      0,
 	"engine/internal/machine":   4,
+	"engine/internal/shard":     6,
 	"engine/jetstream":          0,
 	"gateway":                   27,
 }

@@ -242,7 +242,7 @@ func snapshotsThatFail(t *testing.T) {
 	w := one(t, func(_ context.Context, n int) (int, error) { return n, nil })
 	e := must(Open(t.Context(), Config{Log: log, Workflows: []*Workflow{w}, Logger: quiet(), snapshotAfter: 2000}))
 	snapshots := func() (names []string) {
-		for _, b := range must(e.shard().lease.Blobs(t.Context())) {
+		for _, b := range must(e.shard().Lease.Blobs(t.Context())) {
 			names = append(names, b.Name)
 		}
 		return names
@@ -306,7 +306,7 @@ func endedRunsSurviveAFailedSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	work("the log is cut off", func() bool {
-		first, _, err := e.shard().lease.Bounds(t.Context())
+		first, _, err := e.shard().Lease.Bounds(t.Context())
 		return err == nil && first > 1
 	})
 	if err := e.Close(t.Context()); err != nil {

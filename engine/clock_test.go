@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/shard"
 )
 
 // A turn may take long, for example because there are many runs. The time and the time since boot of
@@ -28,7 +29,7 @@ func TestASlowTurnIsNoJumpOfTheClock(t *testing.T) {
 			}))
 		}
 		e := open()
-		err := e.shard().do(t.Context(), func(turn recorder) error {
+		err := e.shard().Do(t.Context(), func(turn shard.Recorder) error {
 			time.Sleep(5 * time.Second)
 			turn.Record(machine.Record{Kind: machine.Purged})
 			return nil

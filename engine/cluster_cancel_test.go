@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tideover/tideover/engine/internal/shard"
 	"github.com/tideover/tideover/engine/journal/memlog"
 )
 
@@ -178,19 +179,19 @@ func testCancelOfLargeFamily(t *testing.T, s *memlog.Store, l *largeFamily, slot
 // in memory.
 func wantNothingLeft(t *testing.T, m *member) {
 	t.Helper()
-	for _, sh := range m.router.shards() {
+	for _, sh := range m.router.Shards() {
 		left := inOwner(t, sh, neededRuns)
 		if len(left) > 0 {
-			t.Errorf("shard %d needs %d runs, the first: %s", sh.number, len(left), left[0])
+			t.Errorf("shard %d needs %d runs, the first: %s", sh.Number, len(left), left[0])
 		}
 	}
-	if c := m.process.admission.Counts(); c.Attempts != m.cfg.Concurrency || c.Calls != m.cfg.maxFunctions || c.Running != 0 {
+	if c := m.process.Admission.Counts(); c.Attempts != m.cfg.Concurrency || c.Calls != m.cfg.maxFunctions || c.Running != 0 {
 		t.Errorf("%s has attempts or calls left: %+v", m.log.Member(), c)
 	}
 }
 
 // neededRuns returns the runs of a shard that it must keep in memory.
-func neededRuns(t recorder) (list []string) {
+func neededRuns(t shard.Recorder) (list []string) {
 	for _, r := range t.State().All() {
 		if r.IsNeeded() {
 			list = append(list, r.ID.String())

@@ -74,8 +74,8 @@ func (c *chaos) judge() {
 	t := c.t
 	outcomes, fails, told := map[string]int{}, map[string]int{}, map[string]int{}
 	for _, m := range c.members {
-		for _, sh := range m.router.shards() {
-			for entry, err := range sh.lease.Read(t.Context(), 1) {
+		for _, sh := range m.router.Shards() {
+			for entry, err := range sh.Lease.Read(t.Context(), 1) {
 				if err != nil {
 					t.Fatal(err)
 				}

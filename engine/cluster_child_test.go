@@ -143,9 +143,9 @@ func TestClusterChildrenAreCanceled(t *testing.T) {
 			t.Error("no child was started")
 		}
 		for _, m := range []*member{a, b} { // nothing is kept in memory for a family that is over
-			for _, sh := range m.router.shards() {
+			for _, sh := range m.router.Shards() {
 				for _, id := range inOwner(t, sh, neededRuns) {
-					t.Errorf("shard %d needs run %s", sh.number, id)
+					t.Errorf("shard %d needs run %s", sh.Number, id)
 				}
 			}
 		}
@@ -287,9 +287,9 @@ func TestClusterRetryOfAParentWaitsForOldMembers(t *testing.T) {
 			t.Errorf("the run is %s", info.State)
 		}
 		for _, m := range []*member{old, a} {
-			for _, sh := range m.router.shards() {
-				if got := formats(t, sh.lease); got[machine.ChildFormat] > 0 {
-					t.Errorf("shard %d has the formats %v", sh.number, got)
+			for _, sh := range m.router.Shards() {
+				if got := formats(t, sh.Lease); got[machine.ChildFormat] > 0 {
+					t.Errorf("shard %d has the formats %v", sh.Number, got)
 				}
 			}
 		}

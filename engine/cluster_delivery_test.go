@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/shard"
 	"github.com/tideover/tideover/engine/journal/memlog"
 )
 
@@ -54,15 +55,15 @@ type deliveryGate struct {
 
 // hold makes deliveries of the member that cancel or start a child wait for the gate.
 func (g *deliveryGate) hold(m *member, cancels, starts bool) {
-	m.process.peers = &gatedPeers{peers: m.process.peers, deliverBy: func(ctx context.Context, d *delivery, deliver func(context.Context, *delivery) error) error {
-		switch d.kind {
-		case cancelChild:
+	m.process.Peers = &gatedPeers{Peers: m.process.Peers, deliverBy: func(ctx context.Context, d *shard.Delivery, deliver func(context.Context, *shard.Delivery) error) error {
+		switch d.Kind {
+		case shard.CancelChild:
 			if cancels {
 				g.wait(ctx)
 			}
-		case startChild:
+		case shard.StartChild:
 			g.mu.Lock()
-			g.starts = append(g.starts, d.start.ID)
+			g.starts = append(g.starts, d.Start.ID)
 			g.mu.Unlock()
 			if starts {
 				g.wait(ctx)
@@ -74,12 +75,12 @@ func (g *deliveryGate) hold(m *member, cancels, starts bool) {
 
 // gatedPeers are peers whose deliveries a test changes.
 type gatedPeers struct {
-	peers
-	deliverBy func(ctx context.Context, d *delivery, deliver func(context.Context, *delivery) error) error
+	shard.Peers
+	deliverBy func(ctx context.Context, d *shard.Delivery, deliver func(context.Context, *shard.Delivery) error) error
 }
 
-func (p *gatedPeers) deliver(ctx context.Context, d *delivery) error {
-	return p.deliverBy(ctx, d, p.peers.deliver)
+func (p *gatedPeers) Deliver(ctx context.Context, d *shard.Delivery) error {
+	return p.deliverBy(ctx, d, p.Peers.Deliver)
 }
 
 // children returns the ids of the children that were started, with repetitions.
@@ -124,7 +125,7 @@ func TestManyDeliveriesNeedFewGoroutines(t *testing.T) {
 		stacks := make([]byte, 64<<20)
 		stacks = stacks[:runtime.Stack(stacks, true)]
 		// Other tests may have some at the same time.
-		if n := strings.Count(string(stacks), "created by github.com/tideover/tideover/engine.(*deliveryQueue).addWorker"); n < 32 || n > 5*64 {
+		if n := strings.Count(string(stacks), "created by github.com/tideover/tideover/engine/internal/shard.(*deliveryQueue).addWorker"); n < 32 || n > 5*64 {
 			t.Errorf("%d goroutines of deliveries", n)
 		}
 		close(gate.open)
@@ -266,25 +267,25 @@ func TestMembersRefuseMalformedCalls(t *testing.T) {
 			return must(json.Marshal(e))
 		}
 		other := machine.NewID(1, 2, 3).In(run.Slot())
-		childStart := func(change func(*start)) *call {
-			st := &start{ID: newRunID(shardOf(id)), Definition: child.core.Def.Text(), Input: []byte("1"), Again: true, Parent: &childOf{Run: id, Number: 1}, def: child.core.Def}
+		childStart := func(change func(*shard.Start)) *shard.Call {
+			st := &shard.Start{ID: newRunID(shardOf(id)), Definition: child.core.Def.Text(), Input: []byte("1"), Again: true, Parent: &shard.ChildOf{Run: id, Number: 1}, Def: child.core.Def}
 			change(st)
-			return &call{Op: opStartFlow, Start: st}
+			return &shard.Call{Op: shard.OpStartFlow, Start: st}
 		}
-		for name, c := range map[string]*call{
-			"the end of a child, not JSON":          {Op: opChildEnded, ID: id, Input: []byte(`{"Parent":`)},
-			"the end of a child of another run":     {Op: opChildEnded, ID: id, Input: end(func(e *machine.ChildEnd) { e.Parent.Run = other })},
-			"the end of a child that is too large":  {Op: opChildEnded, ID: id, Input: end(func(e *machine.ChildEnd) { e.Output = []byte(`"` + strings.Repeat("x", 1<<20) + `"`) })},
-			"the end of a child that is not JSON":   {Op: opChildEnded, ID: id, Input: end(func(e *machine.ChildEnd) { e.Output = []byte("wrong") })},
-			"the start of a child without a parent": childStart(func(s *start) { s.Parent.Run = "nothing" }),
-			"the start of a child of operation -1":  childStart(func(s *start) { s.Parent.Number = -1 }),
-			"a start without anything":              {Op: opStartFlow},
-			"a signal without a name":               {Op: opSignal, ID: id, Signal: &signal{ID: "x", Data: []byte("1")}},
-			"a signal that is not JSON":             {Op: opSignal, ID: id, Signal: &signal{Name: "go", ID: "x", Data: []byte("x")}},
-			"a call without a signal":               {Op: opSignal, ID: id},
-			"an answer that is not JSON":            {Op: opAnswer, ID: id, Step: "boss", Input: []byte("x")},
+		for name, c := range map[string]*shard.Call{
+			"the end of a child, not JSON":          {Op: shard.OpChildEnded, ID: id, Input: []byte(`{"Parent":`)},
+			"the end of a child of another run":     {Op: shard.OpChildEnded, ID: id, Input: end(func(e *machine.ChildEnd) { e.Parent.Run = other })},
+			"the end of a child that is too large":  {Op: shard.OpChildEnded, ID: id, Input: end(func(e *machine.ChildEnd) { e.Output = []byte(`"` + strings.Repeat("x", 1<<20) + `"`) })},
+			"the end of a child that is not JSON":   {Op: shard.OpChildEnded, ID: id, Input: end(func(e *machine.ChildEnd) { e.Output = []byte("wrong") })},
+			"the start of a child without a parent": childStart(func(s *shard.Start) { s.Parent.Run = "nothing" }),
+			"the start of a child of operation -1":  childStart(func(s *shard.Start) { s.Parent.Number = -1 }),
+			"a start without anything":              {Op: shard.OpStartFlow},
+			"a signal without a name":               {Op: shard.OpSignal, ID: id, Signal: &shard.Signal{ID: "x", Data: []byte("1")}},
+			"a signal that is not JSON":             {Op: shard.OpSignal, ID: id, Signal: &shard.Signal{Name: "go", ID: "x", Data: []byte("x")}},
+			"a call without a signal":               {Op: shard.OpSignal, ID: id},
+			"an answer that is not JSON":            {Op: shard.OpAnswer, ID: id, Step: "boss", Input: []byte("x")},
 		} {
-			if _, err := owner.performForOthers(t.Context(), c); !errors.Is(err, errCall) {
+			if _, err := owner.PerformForOthers(t.Context(), c); !errors.Is(err, shard.ErrCall) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -356,7 +357,7 @@ func TestTheInputOfAChildElsewhereIsRefusedLater(t *testing.T) {
 			settled(t, a)
 			gate.hold(a, false, !isStarted)
 			if isStarted { // the answer is lost
-				a.process.peers = &gatedPeers{peers: a.process.peers, deliverBy: func(ctx context.Context, d *delivery, deliver func(context.Context, *delivery) error) error {
+				a.process.Peers = &gatedPeers{Peers: a.process.Peers, deliverBy: func(ctx context.Context, d *shard.Delivery, deliver func(context.Context, *shard.Delivery) error) error {
 					err := deliver(ctx, d)
 					gate.wait(ctx)
 					return err
@@ -423,8 +424,8 @@ func testOtherShardsGetThrough(t *testing.T, s *memlog.Store, stuck int, fail fu
 	a := joined(t, s, "a", Config{Workflows: append(append(workflows, blocked...), starts, parent)})
 	settled(t, a)
 	var isOpen atomic.Bool
-	a.process.peers = &gatedPeers{peers: a.process.peers, deliverBy: func(ctx context.Context, d *delivery, deliver func(context.Context, *delivery) error) error {
-		if d.kind == startChild && d.shard <= stuck && !isOpen.Load() {
+	a.process.Peers = &gatedPeers{Peers: a.process.Peers, deliverBy: func(ctx context.Context, d *shard.Delivery, deliver func(context.Context, *shard.Delivery) error) error {
+		if d.Kind == shard.StartChild && d.Shard <= stuck && !isOpen.Load() {
 			return fail(ctx)
 		}
 		return deliver(ctx, d)

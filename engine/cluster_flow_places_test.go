@@ -102,7 +102,7 @@ func TestClusterEndedFunctionKeepsNoPlace(t *testing.T) {
 func wantFreePlaces(t *testing.T, e *Engine) {
 	t.Helper()
 	synctest.Wait()
-	if c, want := e.process.admission.Counts(), (admission.Counts{Attempts: e.cfg.Concurrency, Calls: e.cfg.maxFunctions}); c.Attempts != want.Attempts || c.Calls != want.Calls || c.Running != 0 || c.Isolated {
+	if c, want := e.process.Admission.Counts(), (admission.Counts{Attempts: e.cfg.Concurrency, Calls: e.cfg.maxFunctions}); c.Attempts != want.Attempts || c.Calls != want.Calls || c.Running != 0 || c.Isolated {
 		t.Errorf("the counts are %+v, want %+v", c, want)
 	}
 }

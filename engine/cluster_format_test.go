@@ -19,6 +19,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/shard"
 	"github.com/tideover/tideover/engine/internal/store"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/engine/journal/memlog"
@@ -250,7 +251,7 @@ func TestStepsAreStoredInTheFirstFormat(t *testing.T) {
 			waited(t, started(t, e, w, ""))
 		}
 		time.Sleep(10 * time.Minute)
-		if got := formats(t, e.shard().lease); got[1] < 10 || len(got) != 1 {
+		if got := formats(t, e.shard().Lease); got[1] < 10 || len(got) != 1 {
 			t.Errorf("an engine without flows has written formats %v", got)
 		}
 		_ = e.Close(t.Context())
@@ -272,7 +273,7 @@ func TestStepsAreStoredInTheFirstFormat(t *testing.T) {
 			waited(t, started(t, e, w, ""))
 		}
 		time.Sleep(10 * time.Minute) // until only a snapshot has the flow
-		got := formats(t, e.shard().lease)
+		got := formats(t, e.shard().Lease)
 		_ = e.Close(t.Context())
 		if got[2] == 0 {
 			t.Errorf("formats %v", got)
@@ -322,7 +323,7 @@ func TestClusterRefusesFlowsWhileAMemberIsOld(t *testing.T) {
 				refused("start of "+w.Name(), err)
 			}
 			// The owner checks too: this process may not know the old member yet.
-			_, err := a.router.at(t.Context(), i, &call{Op: opStartFlow, Start: &start{ID: newRunID(i), Definition: flow.core.Def.Text(), def: flow.core.Def}})
+			_, err := a.router.At(t.Context(), i, &shard.Call{Op: shard.OpStartFlow, Start: &shard.Start{ID: newRunID(i), Definition: flow.core.Def.Text(), Def: flow.core.Def}})
 			refused(fmt.Sprint("start in shard ", i), err)
 			if i := waited(t, started(t, a.Engine, steps, i, Key(fmt.Sprint(i)))); i.State != "succeeded" {
 				t.Errorf("a run of steps is %s", i.State)
@@ -377,8 +378,8 @@ func TestClusterOldMemberCantOpenShardsWithFlows(t *testing.T) {
 		old := joinedOld(t, s, "old", Config{})
 		time.Sleep(time.Minute)
 		assigned, _ := old.log.Assigned()
-		if len(assigned) == 0 || len(old.router.shards()) != 0 {
-			t.Fatalf("the old member has opened %d of %d shards", len(old.router.shards()), len(assigned))
+		if len(assigned) == 0 || len(old.router.Shards()) != 0 {
+			t.Fatalf("the old member has opened %d of %d shards", len(old.router.Shards()), len(assigned))
 		}
 		troubles := old.Troubles()
 		if len(troubles) != len(assigned) || !strings.Contains(troubles[0].Error, "stored by a newer version") {

@@ -263,7 +263,7 @@ func (c *life) judge() {
 		}
 	}
 	for i, m := range c.members {
-		if n := m.process.admission.Counts(); n.Attempts != 4 || n.Waiting > 0 {
+		if n := m.process.Admission.Counts(); n.Attempts != 4 || n.Waiting > 0 {
 			t.Errorf("member %d: %d places are free, %d shards wait", i, n.Attempts, n.Waiting)
 		}
 	}
@@ -297,19 +297,19 @@ func (c *life) autopsy(id string) {
 		if sh == nil {
 			continue
 		}
-		f, err := store.Fold(c.t.Context(), sh.lease)
+		f, err := store.Fold(c.t.Context(), sh.Lease)
 		if err != nil {
 			c.t.Logf("fold: %v", err)
 			return
 		}
 		_, there := f.Machine.Run(run)
-		first, last, _ := sh.lease.Bounds(c.t.Context())
-		c.t.Logf("shard %d of %s: in the state: %v; log %d..%d", sh.number, m.log.Member(), there, first, last)
-		for _, b := range must(sh.lease.Blobs(c.t.Context())) {
+		first, last, _ := sh.Lease.Bounds(c.t.Context())
+		c.t.Logf("shard %d of %s: in the state: %v; log %d..%d", sh.Number, m.log.Member(), there, first, last)
+		for _, b := range must(sh.Lease.Blobs(c.t.Context())) {
 			c.t.Logf("   blob %s %d", b.Name, b.Size)
 		}
 		for _, name := range f.Archives {
-			err := store.ReadArchive(c.t.Context(), sh.lease, name, f.Machine, func(r *machine.Run) error {
+			err := store.ReadArchive(c.t.Context(), sh.Lease, name, f.Machine, func(r *machine.Run) error {
 				if r.ID == run {
 					c.t.Logf("   in %s as %s, ended %v", name, r.State(), time.Unix(0, r.Ended))
 				}
@@ -319,7 +319,7 @@ func (c *life) autopsy(id string) {
 				c.t.Logf("   %s: %v", name, err)
 			}
 		}
-		for entry, err := range sh.lease.Read(c.t.Context(), first) {
+		for entry, err := range sh.Lease.Read(c.t.Context(), first) {
 			if err != nil {
 				break
 			}

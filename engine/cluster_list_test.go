@@ -13,12 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"zombiezen.com/go/sqlite"
-	"zombiezen.com/go/sqlite/sqlitex"
-
 	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/engine/journal/memlog"
 	"github.com/tideover/tideover/retry"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 )
 
 func TestClusterRunsHaveAHome(t *testing.T) {
@@ -143,7 +142,7 @@ func TestClusterListsHaveEachRunOnce(t *testing.T) {
 							t.Fatalf("%+v: %s is there twice", f, r.ID)
 						}
 						got[r.ID] = true
-						if f.Limit != 0 && last != nil && before(&f, r, last) && r.Created.UnixMilli() != last.Created.UnixMilli() {
+						if f.Limit != 0 && last != nil && comesBefore(&f, r, last) && r.Created.UnixMilli() != last.Created.UnixMilli() {
 							t.Errorf("%+v: %v/%v after %v/%v", f, r.Created, r.Next, last.Created, last.Next)
 						}
 						last = r
@@ -293,7 +292,7 @@ func TestClusterListWithoutOneView(t *testing.T) {
 			started(t, a.Engine, w, i, Key(fmt.Sprint(i)))
 		}
 		time.Sleep(5 * time.Second)
-		_ = must(b.router.shards()[0].View()).Close()
+		_ = must(b.router.Shards()[0].View()).Close()
 		page, err := a.List(t.Context(), Filter{})
 		if err != nil || len(page.Silent) != 1 {
 			t.Errorf("%d runs, silent %v, %v", len(page.Runs), page.Silent, err)
@@ -360,4 +359,16 @@ func wants(f *Filter, i *Info) bool {
 	return (len(f.States) == 0 || slices.Contains(f.States, i.State)) && (f.Workflow == "" || f.Workflow == i.Workflow) &&
 		!(f.Exclude != nil && (f.Exclude[0] == "alpha" && i.Workflow == "alpha" || f.Exclude[0] == "beta.*" && i.Workflow == "beta.x" || f.Exclude[0] == "*ma" && i.Workflow == "gamma")) &&
 		i.Attempts >= f.MinAttempts && (f.Order != "next" || i.Next != nil)
+}
+
+// comesBefore reports whether the run a comes before the run b in the order of the filter.
+func comesBefore(f *Filter, a, b *Info) bool {
+	switch {
+	case f.Order == "oldest":
+		return a.Created.Before(b.Created)
+	case f.Order == "next" && a.Next != nil && b.Next != nil:
+		return a.Next.Before(*b.Next)
+	default:
+		return b.Created.Before(a.Created)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/engine/internal/shard"
 	"github.com/tideover/tideover/engine/journal/memlog"
 )
 
@@ -40,7 +41,7 @@ func TestMembersAnswerEachOther(t *testing.T) {
 			}
 			return strings.Join(got, "; ")
 		}
-		if got := ask(`{"ask":1}`); got != `b "b"; old: `+errCall.Error() {
+		if got := ask(`{"ask":1}`); got != `b "b"; old: `+shard.ErrCall.Error() {
 			t.Errorf("the members answer %s", got)
 		}
 		if got := ask(`{}`); !strings.HasPrefix(got, "b: refused; ") {

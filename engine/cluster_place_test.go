@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/shard"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/engine/journal/memlog"
 	"github.com/tideover/tideover/engine/move"
@@ -113,8 +114,8 @@ func TestClusterScheduleThatMovesStaysPaused(t *testing.T) {
 					t.Fatal(err)
 				}
 				var changed atomic.Int32
-				b.calls.before.Store(new(func(c *call) error {
-					if c.Op == opSchedule && int(changed.Add(1)) > sent {
+				b.calls.before.Store(new(func(c *shard.Call) error {
+					if c.Op == shard.OpSchedule && int(changed.Add(1)) > sent {
 						return errors.New("no route")
 					}
 					return nil
@@ -167,8 +168,8 @@ func TestClusterScheduleIsPausedWhileItMoves(t *testing.T) {
 			check(t, plan(a, "wide"))
 			var sent atomic.Int32
 			var paused error
-			b.calls.before.Store(new(func(c *call) error {
-				if c.Op == opSchedule && sent.Add(1) == at+1 {
+			b.calls.before.Store(new(func(c *shard.Call) error {
+				if c.Op == shard.OpSchedule && sent.Add(1) == at+1 {
 					paused = a.PauseSchedule(t.Context(), name, "ann")
 				}
 				return nil
@@ -186,7 +187,7 @@ func TestClusterScheduleIsPausedWhileItMoves(t *testing.T) {
 			}
 			var holders []int
 			for n := range 8 {
-				if len(must(a.router.at(t.Context(), n, &call{Op: opSchedules})).Schedules) > 0 {
+				if len(must(a.router.At(t.Context(), n, &shard.Call{Op: shard.OpSchedules})).Schedules) > 0 {
 					holders = append(holders, n)
 				}
 			}

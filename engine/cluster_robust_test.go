@@ -19,7 +19,7 @@ import (
 )
 
 func snapshotsOf(m *member, shard int) (names []string) {
-	for _, b := range must(m.shardAt(shard).lease.Blobs(context.Background())) {
+	for _, b := range must(m.shardAt(shard).Lease.Blobs(context.Background())) {
 		if strings.HasPrefix(b.Name, "snapshot-") {
 			names = append(names, b.Name)
 		}
@@ -218,7 +218,7 @@ func TestClusterHotLoopKillsTheInnocent(t *testing.T) {
 func keyIn(m *member, n int) string {
 	for i := range 10_000 {
 		k := fmt.Sprint("k", n, ".", i)
-		if m.shardAt(machine.KeySlot(k)%m.router.count()) != nil {
+		if m.shardAt(machine.KeySlot(k)%m.router.Count()) != nil {
 			return k
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tideover/tideover/engine/internal/shard"
 	"github.com/tideover/tideover/engine/journal/memlog"
 	"github.com/tideover/tideover/retry"
 )
@@ -38,12 +39,12 @@ type clusterLog = memlog.Member
 // hookedLog is a log whose calls of other processes a test can see and keep back.
 type hookedLog struct {
 	*clusterLog
-	before atomic.Pointer[func(*call) error]
+	before atomic.Pointer[func(*shard.Call) error]
 }
 
 func (h *hookedLog) Call(ctx context.Context, n int, request []byte) ([]byte, error) {
 	if before := h.before.Load(); before != nil {
-		c := new(call)
+		c := new(shard.Call)
 		if err := errors.Join(json.Unmarshal(request, c), (*before)(c)); err != nil {
 			return nil, err
 		}
@@ -88,10 +89,10 @@ func settled(t *testing.T, members ...*member) {
 		n := 0
 		for _, m := range members {
 			if m.ownsAssigned() {
-				n += len(m.router.shards())
+				n += len(m.router.Shards())
 			}
 		}
-		if n == members[0].router.count() {
+		if n == members[0].router.Count() {
 			return
 		}
 		time.Sleep(100 * time.Millisecond)
@@ -103,8 +104,8 @@ func settled(t *testing.T, members ...*member) {
 // others.
 func (m *member) ownsAssigned() bool {
 	var own []int
-	for _, sh := range m.router.shards() {
-		own = append(own, sh.number)
+	for _, sh := range m.router.Shards() {
+		own = append(own, sh.Number)
 	}
 	slices.Sort(own)
 	assigned, _ := m.log.Assigned()
@@ -325,7 +326,7 @@ func TestClusterNamesTheShardsThatDoNotAnswer(t *testing.T) {
 		for i := range 50 {
 			waited(t, started(t, a.Engine, w, i, Key(fmt.Sprint(i))))
 		}
-		hidden := len(b.router.shards())
+		hidden := len(b.router.Shards())
 		b.log.Freeze()
 		page := must(a.List(t.Context(), Filter{}))
 		stats := must(a.Stats(t.Context()))

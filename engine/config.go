@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/tideover/tideover/engine/internal/shard"
+	"github.com/tideover/tideover/engine/internal/workflow"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/internal/boottime"
 	"github.com/tideover/tideover/retry"
@@ -133,7 +135,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.DeadRetention = cmp.Or(c.DeadRetention, 90*24*time.Hour)
 	c.MaxPayload = cmp.Or(c.MaxPayload, 256<<10)
 	c.Grace = cmp.Or(c.Grace, 10*time.Second)
-	c.maxFunctions = cmp.Or(c.maxFunctions, max(minFunctions, 4*c.Concurrency))
+	c.maxFunctions = cmp.Or(c.maxFunctions, max(shard.MinFunctions, 4*c.Concurrency))
 	c.maxCalls = cmp.Or(c.maxCalls, 4096)
 	c.snapshotAfter = cmp.Or(c.snapshotAfter, 64<<20)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
@@ -150,14 +152,28 @@ func (c Config) withDefaults() (Config, error) {
 }
 
 // settings returns the settings of the shards and the cluster.
-func (c *Config) settings() settings {
-	s := settings{
+func (c *Config) settings() shard.Settings {
+	s := shard.Settings{
 		Dir: c.Dir, Log: c.Log, AcceptLoss: c.AcceptLoss, Concurrency: c.Concurrency, Retention: c.Retention, DeadRetention: c.DeadRetention,
 		MaxPayload: c.MaxPayload, Grace: c.Grace, Logger: c.Logger, Redact: c.Redact, AnswerMember: c.AnswerMember, Rand: c.Rand,
-		snapshotAfter: c.snapshotAfter, maxFunctions: c.maxFunctions, maxCalls: c.maxCalls, wall: c.wall, uptime: c.uptime,
+		SnapshotAfter: c.snapshotAfter, MaxFunctions: c.maxFunctions, MaxCalls: c.maxCalls, Wall: c.wall, Uptime: c.uptime,
 	}
 	if c.Propagator != nil {
 		s.Extract = func(ctx context.Context, trace string) context.Context { return extract(ctx, c.Propagator, trace) }
 	}
 	return s
+}
+
+// register adds what the program has registered by its configuration.
+func register(r *workflow.Registry, cfg *Config) error {
+	handlers, functions := map[string]workflow.Handler{}, map[string]any{}
+	for name, h := range cfg.Handlers {
+		handlers[name] = workflow.Handler{Do: h}
+	}
+	for name, f := range cfg.Functions {
+		if functions[name] = f.core(); f == nil {
+			return fmt.Errorf("function %q: nil", name)
+		}
+	}
+	return r.Add(coresOf(cfg.Workflows), handlers, functions)
 }

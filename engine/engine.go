@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"iter"
 
+	"github.com/tideover/tideover/engine/internal/cluster"
 	"github.com/tideover/tideover/engine/internal/goroutine"
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/shard"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/engine/sqlitelog"
+	"github.com/tideover/tideover/retry"
 )
 
 // Engine runs workflows. Its methods may be called by several goroutines.
@@ -18,9 +21,9 @@ import (
 // changes runs, schedules and workflows. Each method checks its arguments and sends a call
 // to a shard through the router. The shards do the work.
 type Engine struct {
-	process process
+	process shard.Process
 	cfg     Config
-	router  router
+	router  cluster.Router
 	log     journal.Log
 
 	observing chan struct{} // closed when the observer has got all events; nil without an observer
@@ -36,13 +39,13 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
 	e := &Engine{cfg: cfg, done: make(chan struct{})}
-	e.process.init(cfg.settings(), goroutine.Of(ctx))
-	if err := register(&e.process.handlers, &cfg); err != nil {
+	e.process.Init(cfg.settings(), goroutine.Of(ctx))
+	if err := register(&e.process.Handlers, &cfg); err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
 	var events iter.Seq2[Event, uint64]
 	if cfg.Observer != nil { // before begin: the observer gets the events of attempts that were lost with the last process
-		events = e.process.hub.events(context.Background(), 0)
+		events = e.process.Hub.Events(context.Background(), 0)
 	}
 	if err := e.begin(ctx); err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
@@ -52,7 +55,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		go e.observe(events)
 	}
 	go e.run()
-	e.process.judge()
+	e.process.Judge()
 	return e, nil
 }
 
@@ -63,7 +66,7 @@ func (e *Engine) begin(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if err := e.router.open(ctx, &e.process, e.log); err != nil {
+	if err := e.router.Open(ctx, &e.process, e.log); err != nil {
 		return errors.Join(err, e.log.Close())
 	}
 	return nil
@@ -71,12 +74,35 @@ func (e *Engine) begin(ctx context.Context) (err error) {
 
 // run runs the shards until the engine stops, and closes the log and the event stream then.
 func (e *Engine) run() {
-	e.err = e.router.run()
+	e.err = e.router.Run()
 	if err := e.log.Close(); err != nil {
 		e.cfg.Logger.Error("can't close the log", "error", err)
 	}
-	e.process.hub.close()
+	e.process.Hub.Close()
 	close(e.done)
+}
+
+// observe calls the observer with each event of this process, until the stream ends.
+func (e *Engine) observe(events iter.Seq2[Event, uint64]) {
+	defer close(e.observing)
+	for ev, missed := range events {
+		if missed > 0 {
+			e.cfg.Logger.Warn("the observer was too slow", "events_missed", missed)
+		}
+		if ev.Member == "" {
+			e.show(ev.Event)
+		}
+	}
+}
+
+// show calls the observer with an event. It logs a panic of the observer.
+func (e *Engine) show(ev retry.Event) {
+	defer func() {
+		if p := recover(); p != nil {
+			e.cfg.Logger.Error("the observer panicked", "panic", p)
+		}
+	}()
+	e.cfg.Observer(ev)
 }
 
 // Close stops the engine: no attempt begins any more, and the contexts of running attempts
@@ -84,7 +110,7 @@ func (e *Engine) run() {
 // finished are made again when the engine is opened next, or soon by another process of
 // the cluster.
 func (e *Engine) Close(ctx context.Context) error {
-	e.router.close(ctx)
+	e.router.Close(ctx)
 	<-e.done
 	if e.observing != nil {
 		select {
@@ -118,7 +144,7 @@ func (e *Engine) Err() error {
 // call; attempts that were running then count as lost in it. The backup of a cluster is
 // one folder too, and [move.Move] makes a cluster of it again.
 func (e *Engine) Backup(ctx context.Context, dir string) error {
-	_, err := e.router.backup(ctx, dir, nil)
+	_, err := e.router.Backup(ctx, dir, nil)
 	return err
 }
 

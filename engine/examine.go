@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/shard"
 	"github.com/tideover/tideover/engine/internal/store"
 	"github.com/tideover/tideover/engine/internal/view"
 	"github.com/tideover/tideover/engine/journal"
@@ -29,7 +30,7 @@ func Examine(ctx context.Context, dir string, d Durability, deep bool) ([]journa
 		return []journal.Finding{{Severity: journal.Broken, What: loss.Loss.String(), Why: notStarted, Do: loss.Remedy()}}, nil
 	}
 	if err != nil {
-		return []journal.Finding{{Severity: journal.Broken, What: err.Error(), Why: notStarted, Do: restoreFolder}}, ctx.Err()
+		return []journal.Finding{{Severity: journal.Broken, What: err.Error(), Why: notStarted, Do: shard.RestoreFolder}}, ctx.Err()
 	}
 	defer log.Close()
 	x := examination{ctx: ctx, log: log}
@@ -69,7 +70,7 @@ func (x *examination) entries() {
 			}
 		}
 		if err != nil {
-			x.add(journal.Broken, restoreFolder, notStarted, "%v", err)
+			x.add(journal.Broken, shard.RestoreFolder, notStarted, "%v", err)
 			return
 		}
 	}
@@ -79,7 +80,7 @@ func (x *examination) entries() {
 func (x *examination) blobs(deep bool) {
 	first, snapshots, archives, err := store.List(x.ctx, x.log)
 	if err != nil {
-		x.add(journal.Broken, restoreFolder, notStarted, "%v", err)
+		x.add(journal.Broken, shard.RestoreFolder, notStarted, "%v", err)
 		return
 	}
 	readable := 0
@@ -89,12 +90,12 @@ func (x *examination) blobs(deep bool) {
 		case err == nil:
 			readable++
 		case !x.removed(err):
-			x.add(journal.Weak, restoreFolder+", if the server does not write a new snapshot", "if the other snapshot is damaged too, the server does not start",
+			x.add(journal.Weak, shard.RestoreFolder+", if the server does not write a new snapshot", "if the other snapshot is damaged too, the server does not start",
 				"snapshot %s: %v", b.Name, err)
 		}
 	}
 	if first > 1 && readable == 0 && !x.log.Live() {
-		x.add(journal.Broken, restoreFolder, notStarted, "the log begins at entry %d, and no snapshot leads up to it", first)
+		x.add(journal.Broken, shard.RestoreFolder, notStarted, "the log begins at entry %d, and no snapshot leads up to it", first)
 	}
 	for _, name := range archives {
 		// Without deep, only open it: that finds out whether it is there and has its size.
@@ -107,7 +108,7 @@ func (x *examination) blobs(deep bool) {
 			err = f.Close()
 		}
 		if err != nil && !x.removed(err) {
-			x.add(journal.Broken, restoreFolder, "finished runs are missing in lists when the view is built anew", "archive %s: %v", name, err)
+			x.add(journal.Broken, shard.RestoreFolder, "finished runs are missing in lists when the view is built anew", "archive %s: %v", name, err)
 		}
 	}
 }

@@ -6,11 +6,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tideover/tideover/engine/internal/shard"
 )
 
 // CallFunctions calls the functions of all runs that are suspended, as the end of a wait does.
 func (e *Engine) CallFunctions(ctx context.Context) error {
-	return e.shard().do(ctx, func(t recorder) error {
+	return e.shard().Do(ctx, func(t shard.Recorder) error {
 		for _, run := range t.State().All() {
 			if run.IsSuspended() {
 				t.State().CallAgain(run)
@@ -25,12 +27,12 @@ func (e *Engine) CallFunctions(ctx context.Context) error {
 func ForVirtualTime(cfg *Config) { cfg.uptime = func() (time.Duration, string) { return 0, "" } }
 
 // shard returns the first shard of the engine: the only one without a cluster.
-func (e *Engine) shard() *shard { return e.router.shards()[0] }
+func (e *Engine) shard() *shard.Shard { return e.router.Shards()[0] }
 
 // shardAt returns a shard of the engine; nil if another process has it.
-func (e *Engine) shardAt(number int) *shard {
-	for _, sh := range e.router.shards() {
-		if sh.number == number {
+func (e *Engine) shardAt(number int) *shard.Shard {
+	for _, sh := range e.router.Shards() {
+		if sh.Number == number {
 			return sh
 		}
 	}
@@ -38,9 +40,9 @@ func (e *Engine) shardAt(number int) *shard {
 }
 
 // inOwner has the owner of a shard call f, and returns its result.
-func inOwner[T any](t *testing.T, sh *shard, f func(recorder) T) (v T) {
+func inOwner[T any](t *testing.T, sh *shard.Shard, f func(shard.Recorder) T) (v T) {
 	t.Helper()
-	if err := sh.do(t.Context(), func(r recorder) error { v = f(r); return nil }); err != nil {
+	if err := sh.Do(t.Context(), func(r shard.Recorder) error { v = f(r); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	return v

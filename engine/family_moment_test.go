@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/shard"
 	"github.com/tideover/tideover/engine/journal/memlog"
 )
 
@@ -72,7 +73,7 @@ func TestCancelWhenTheFunctionHasReturned(t *testing.T) {
 			id := must(e.Start(t.Context(), w, 1)).ID
 			synctest.Wait()
 			run := must(machine.ParseID(id))
-			err := e.shard().do(t.Context(), func(t recorder) error {
+			err := e.shard().Do(t.Context(), func(t shard.Recorder) error {
 				close(release)
 				time.Sleep(time.Millisecond) // the function returns; the owner's goroutine is here, so the end of the call waits
 				rec, err := t.State().Cancel(run, "tester", t.Now())

@@ -18,6 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tideover/tideover/engine/internal/shard"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/engine/journal/memlog"
 	"github.com/tideover/tideover/internal/testfile"
@@ -93,7 +94,7 @@ func TestAChangeThatCannotBeStoredSaysWhy(t *testing.T) {
 		waited(t, run)
 		full := fmt.Errorf("disk: %w", journal.ErrFull)
 		log.fail.Store(&full)
-		ctx := StoreWithin(t.Context(), 10*time.Second)
+		ctx := shard.StoreWithin(t.Context(), 10*time.Second)
 		began := time.Now()
 		check := func(what string, err error, limit time.Duration) {
 			t.Helper()
@@ -474,7 +475,7 @@ func TestLogGoesWhenIdle(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		kept, last := 0, uint64(0)
-		for entry, err := range e.shard().lease.Read(t.Context(), must(first(e))) {
+		for entry, err := range e.shard().Lease.Read(t.Context(), must(first(e))) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -484,7 +485,7 @@ func TestLogGoesWhenIdle(t *testing.T) {
 			t.Errorf("%d bytes of log are kept after a minute in which nothing happened, of at most %d", kept, after)
 		}
 		time.Sleep(time.Hour / 2) // less than until a purge
-		if _, now, err := e.shard().lease.Bounds(t.Context()); err != nil || now > last+1 {
+		if _, now, err := e.shard().Lease.Bounds(t.Context()); err != nil || now > last+1 {
 			t.Errorf("the log ends at %d, %v, and ended at %d when nothing happened any more", now, err, last)
 		}
 	})
@@ -492,6 +493,6 @@ func TestLogGoesWhenIdle(t *testing.T) {
 
 // first returns the first entry of the log.
 func first(e *Engine) (uint64, error) {
-	first, _, err := e.shard().lease.Bounds(context.Background())
+	first, _, err := e.shard().Lease.Bounds(context.Background())
 	return first, err
 }

@@ -25,6 +25,15 @@ import (
 // returns, and only in the goroutine of the function. Each branch of [Branches] gets its own.
 type Flow struct{ f *flow.Flow }
 
+// FlowFunc is the function of flows that are described by data: see [CallFunction]. The output
+// must be JSON; nil means null.
+type FlowFunc func(f *Flow, input json.RawMessage) (output []byte, err error)
+
+// core returns what the rest of the engine knows of the function.
+func (do FlowFunc) core() flow.Function {
+	return func(f *flow.Flow, input json.RawMessage) ([]byte, error) { return do(&Flow{f}, input) }
+}
+
 // The errors of wrong uses of a [Flow]. A run whose function got one of them waits in state
 // needs-handler until code without the mistake is deployed, even if the function ignores the
 // error: the call of the function ends at its next operation.

@@ -66,7 +66,7 @@ func TestFanOutOfTenThousandIsRecorded(t *testing.T) {
 		t.Errorf("%d calls of the function and %d operations; want at most 3, and %d", calls, done, n)
 	}
 	recorded := map[string]string{}
-	stored, _ := must(store.Fold(t.Context(), e.shard().lease)).Machine.Run(must(machine.ParseID(run.ID))) // Info has only some of so many
+	stored, _ := must(store.Fold(t.Context(), e.shard().Lease)).Machine.Run(must(machine.ParseID(run.ID))) // Info has only some of so many
 	for res := range machine.ReadResults(stored.Flow().Results()) {
 		if name, item := strings.CutPrefix(res.Name, "item:"); item && res.Reason == 0 {
 			recorded[name] = string(res.Data)

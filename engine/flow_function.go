@@ -1,20 +1,6 @@
 package engine
 
-import (
-	"encoding/json"
-
-	"github.com/tideover/tideover/engine/internal/flow"
-	"github.com/tideover/tideover/engine/internal/workflow"
-)
-
-// FlowFunc is the function of flows that are described by data: see [CallFunction]. The output
-// must be JSON; nil means null.
-type FlowFunc func(f *Flow, input json.RawMessage) (output []byte, err error)
-
-// core returns what the rest of the engine knows of the function.
-func (do FlowFunc) core() flow.Function {
-	return func(f *flow.Flow, input json.RawMessage) ([]byte, error) { return do(&Flow{f}, input) }
-}
+import "github.com/tideover/tideover/engine/internal/workflow"
 
 // CallFunction makes the workflow a flow that is described by data: it calls a function of
 // [Config.Functions] by its name. The function gets the arguments as [Task.Args] of [Flow.Task];

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tideover/tideover/engine/internal/shard"
 	"github.com/tideover/tideover/engine/journal/memlog"
 )
 
@@ -104,7 +105,7 @@ func TestFlowFunctionsAtOnce(t *testing.T) {
 		var tries [12]atomic.Int32
 		var e *Engine
 		w := MustFlow("many", func(f *Flow, n int) (int, error) {
-			taken.note(int32(2 - e.process.admission.Counts().Calls))
+			taken.note(int32(2 - e.process.Admission.Counts().Calls))
 			_, err := Do(f, "op", func(context.Context) (int, error) {
 				if tries[n].Add(1) == 1 {
 					return 0, errors.New("not yet")
@@ -136,7 +137,7 @@ func TestFlowFunctionsAtOnce(t *testing.T) {
 		if took := time.Since(begin); took > 2*time.Hour {
 			t.Errorf("the runs took %v", took)
 		}
-		if free := e.process.admission.Counts().Calls; free != 2 {
+		if free := e.process.Admission.Counts().Calls; free != 2 {
 			t.Errorf("%d places of functions are free, want 2", free)
 		}
 	})
@@ -389,7 +390,7 @@ func TestFlowOperationsShareTheirDefinition(t *testing.T) {
 				t.Fatalf("%s: %s", i.State, i.Error)
 			}
 		}
-		n := inOwner(t, e.shard(), func(turn recorder) (n int) {
+		n := inOwner(t, e.shard(), func(turn shard.Recorder) (n int) {
 			for range turn.State().Definitions() {
 				n++
 			}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tideover/tideover/engine/internal/shard"
 )
 
 // A run is postponed or paused when its function, or an operation that ends, is about to begin the
@@ -70,7 +72,9 @@ func testBeforeTheNextOperation(t *testing.T, what string, interrupt func(ctx co
 
 				// One turn of the owner handles the command, and then what follows the release.
 				gate := make(chan struct{})
-				go func() { _ = e.router.shards()[0].do(context.Background(), func(recorder) error { <-gate; return nil }) }()
+				go func() {
+					_ = e.router.Shards()[0].Do(context.Background(), func(shard.Recorder) error { <-gate; return nil })
+				}()
 				synctest.Wait()
 				interrupted := make(chan error, 1)
 				go func() { interrupted <- interrupt(context.Background(), e, run.ID, at) }()

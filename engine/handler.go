@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tideover/tideover/engine/internal/shard"
 	"github.com/tideover/tideover/engine/internal/workflow"
 	"github.com/tideover/tideover/retry"
 )
@@ -40,8 +41,8 @@ func adapt[In, Out any](do func(context.Context, In) (Out, error)) workflow.Hand
 
 // TaskOf returns the task of a handler's context. It returns false for other contexts.
 func TaskOf(ctx context.Context) (*Task, bool) {
-	if a := attemptOf(ctx); a != nil {
-		return &a.task, true
+	if a := shard.AttemptOf(ctx); a != nil {
+		return &a.Task, true
 	}
 	return nil, false
 }
@@ -74,24 +75,24 @@ func Heartbeat(ctx context.Context) error { return Progress(ctx, nil) }
 // value that encoding/json can write; it is shown with the run. At most one value per
 // second is stored, and others are dropped.
 func Progress(ctx context.Context, progress any) error {
-	return report(ctx, func(a *attempt) error { return a.sendProgress(progress) })
+	return report(ctx, func(a *shard.Attempt) error { return a.SendProgress(progress) })
 }
 
 // SaveProgress is [Progress] for a value that must not be dropped. When SaveProgress
 // returns nil, the value is stored: the next attempt gets it as [Task.Progress] even if
 // this process is killed.
 func SaveProgress(ctx context.Context, progress any) error {
-	return report(ctx, func(a *attempt) error { return a.saveProgress(ctx, progress) })
+	return report(ctx, func(a *shard.Attempt) error { return a.SaveProgress(ctx, progress) })
 }
 
 // report restarts the heartbeat timeout of the context's attempt and calls do. It returns the
 // error of do, or else why the attempt should end.
-func report(ctx context.Context, do func(*attempt) error) error {
-	a := attemptOf(ctx)
+func report(ctx context.Context, do func(*shard.Attempt) error) error {
+	a := shard.AttemptOf(ctx)
 	if a == nil {
 		return fmt.Errorf("progress: %w", errNoTask)
 	}
-	a.keepAlive()
+	a.KeepAlive()
 	if err := do(a); err != nil {
 		return err
 	}

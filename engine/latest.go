@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/shard"
 	"github.com/tideover/tideover/engine/internal/workflow"
 )
 
@@ -66,7 +67,7 @@ func (e *Engine) RetryLatest(ctx context.Context, id string, o Latest, by string
 	if o.From != "" && o.Input != nil {
 		return Started{}, errors.New("retry with the current definition: a step to begin with and an input can't be combined, since another input changes all results")
 	}
-	a, err := e.router.of(ctx, id, &call{Op: opDefinition})
+	a, err := e.router.Of(ctx, id, &shard.Call{Op: shard.OpDefinition})
 	if err != nil {
 		return Started{}, err
 	}
@@ -74,11 +75,11 @@ func (e *Engine) RetryLatest(ctx context.Context, id string, o Latest, by string
 	if err != nil {
 		return Started{}, fmt.Errorf("retry with the current definition: run %s: %w", id, err)
 	}
-	w := e.process.handlers.Workflow(before.Name)
+	w := e.process.Handlers.Workflow(before.Name)
 	if w == nil {
 		return Started{}, fmt.Errorf("retry with the current definition: %w: workflow %q of run %s is not registered", ErrState, before.Name, id)
 	}
-	if err := e.router.checkFormat(w.Format()); err != nil {
+	if err := e.router.CheckFormat(w.Format()); err != nil {
 		return Started{}, fmt.Errorf("retry with the current definition: %w", err)
 	}
 	if before.Flow != w.Def.Flow {
@@ -102,7 +103,7 @@ func (e *Engine) RetryLatest(ctx context.Context, id string, o Latest, by string
 	if input, err = w.RepeatInput(given, a.Info, e.cfg.MaxPayload); err != nil {
 		return Started{}, fmt.Errorf("retry with the current definition: %w", err)
 	}
-	return e.started(e.router.of(ctx, id, &call{Op: opLatest, By: by, Keep: keep, Start: &start{Definition: w.Def.Text(), Input: input, def: w.Def}}))
+	return e.started(e.router.Of(ctx, id, &shard.Call{Op: shard.OpLatest, By: by, Keep: keep, Start: &shard.Start{Definition: w.Def.Text(), Input: input, Def: w.Def}}))
 }
 
 // retryFlow continues the dead run of a flow with the current definition. It is the same run:
@@ -111,7 +112,7 @@ func (e *Engine) retryFlow(ctx context.Context, id string, w *workflow.Workflow,
 	if from != "" {
 		return Started{}, fmt.Errorf("retry with the current definition: workflow %q is a function, which can't begin with one of its operations (%q)", w.Name(), from)
 	}
-	err := e.router.change(ctx, id, &call{Op: opRetry, By: by, Start: &start{Definition: w.Def.Text(), def: w.Def}})
+	err := e.router.Change(ctx, id, &shard.Call{Op: shard.OpRetry, By: by, Start: &shard.Start{Definition: w.Def.Text(), Def: w.Def}})
 	return Started{ID: id, e: e}, err
 }
 

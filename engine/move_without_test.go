@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/tideover/tideover/engine/internal/shard"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/engine/journal/memlog"
 	"github.com/tideover/tideover/engine/move"
@@ -38,7 +39,7 @@ func spreadRuns(t *testing.T, w *Workflow) (s *memlog.Store, at [4]int) {
 		waited(t, run)
 	}
 	for n := range at {
-		at[n] = int(must(a.router.at(t.Context(), n, &call{Op: opStats})).Stats.Workflows[0].Totals.Succeeded)
+		at[n] = int(must(a.router.At(t.Context(), n, &shard.Call{Op: shard.OpStats})).Stats.Workflows[0].Totals.Succeeded)
 	}
 	if err := a.Close(t.Context()); err != nil {
 		t.Fatal(err)

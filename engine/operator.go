@@ -7,12 +7,13 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"github.com/tideover/tideover/engine/internal/cluster"
 	"github.com/tideover/tideover/engine/move"
 )
 
 // Operator has what an operator asks about a process and its place in a cluster: see [Engine.Operator].
 type Operator struct {
-	router *router
+	router *cluster.Router
 	dir    string
 }
 
@@ -24,21 +25,21 @@ func (e *Engine) Operator() Operator { return Operator{&e.router, e.cfg.Dir} }
 // answers in the order of their names. It returns nothing if the engine is not part of a
 // cluster. A member of an older release answers with an error.
 func (o Operator) AskMembers(ctx context.Context, request json.RawMessage) ([]MemberReply, error) {
-	return o.router.askMembers(ctx, request)
+	return o.router.AskMembers(ctx, request)
 }
 
 // OwnStats is [Engine.Stats] of the shards that this process owns, and their number. Without
 // a cluster it returns the same as Stats, and 1. It is cheap, because it sends no requests
 // to other processes.
 func (o Operator) OwnStats(ctx context.Context) (s Stats, shards int, err error) {
-	return o.router.ownStats(ctx)
+	return o.router.OwnStats(ctx)
 }
 
 // BackupWithout is [Engine.Backup] for a cluster that has lost shards: it leaves out the
 // given shards. It fails if one of them can be read, or may become readable later. It
 // returns what was copied, but only for a cluster.
 func (o Operator) BackupWithout(ctx context.Context, dir string, shards []int) (copied move.Moved, err error) {
-	return o.router.backup(ctx, dir, shards)
+	return o.router.Backup(ctx, dir, shards)
 }
 
 // DiskUsage returns the size in bytes of each file in [Config.Dir], by its path relative
@@ -65,5 +66,5 @@ func (o Operator) DiskUsage() (map[string]int64, error) {
 // Cluster returns the members and shards of the cluster. ok is false if the engine is not
 // part of a cluster.
 func (e *Engine) Cluster(ctx context.Context) (info ClusterInfo, ok bool, err error) {
-	return e.router.clusterInfo(ctx)
+	return e.router.ClusterInfo(ctx)
 }

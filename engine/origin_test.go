@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/shard"
 	"github.com/tideover/tideover/engine/journal/memlog"
 	"github.com/tideover/tideover/retry"
 )
@@ -145,7 +146,7 @@ func TestTheOriginOfRunsOfAnEarlierVersion(t *testing.T) {
 		for range 2 {
 			// As that version did it.
 			old := &machine.Start{Input: []byte("false"), Previous: must(machine.ParseID(last)), Hash: w.core.Def.Hash()}
-			if err := e.shard().do(t.Context(), func(t recorder) error { _, _, err := t.StartRun(old, w.core.Def); return err }); err != nil {
+			if err := e.shard().Do(t.Context(), func(t shard.Recorder) error { _, _, err := t.StartRun(old, w.core.Def); return err }); err != nil {
 				t.Fatal(err)
 			}
 			i := must(e.Wait(t.Context(), old.ID.String()))

@@ -11,12 +11,14 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tideover/tideover/engine/internal/shard"
 )
 
 // coldRuns returns how many runs are cold.
 func coldRuns(t *testing.T, e *Engine) (n int) {
 	t.Helper()
-	if err := e.shard().do(context.Background(), func(turn recorder) error {
+	if err := e.shard().Do(context.Background(), func(turn shard.Recorder) error {
 		for _, r := range turn.State().All() {
 			if r.IsCold() {
 				n++

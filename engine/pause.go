@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/tideover/tideover/engine/internal/cluster"
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/shard"
 )
 
 // PauseWorkflow stops all runs of a workflow: no attempt of them begins until
@@ -17,16 +19,16 @@ import (
 // in [Engine.Cancel]. To pause a workflow that is paused changes nothing. If the name is unknown, the
 // error is [ErrUnknownWorkflow]. If it is [ErrAway], some shards have stored the pause: call it again.
 func (e *Engine) PauseWorkflow(ctx context.Context, name, by string) error {
-	if err := e.router.checkFormat(machine.PauseFormat); err != nil {
+	if err := e.router.CheckFormat(machine.PauseFormat); err != nil {
 		return fmt.Errorf("pause %s: %w", name, err)
 	}
-	return e.router.changeWorkflow(ctx, &call{Op: opPauseWorkflow, Workflow: name, By: by})
+	return e.router.ChangeWorkflow(ctx, &shard.Call{Op: shard.OpPauseWorkflow, Workflow: name, By: by})
 }
 
 // ResumeWorkflow ends the pause of a workflow. Attempts that have become due begin in the order of
 // their times, as many at once as the limits allow.
 func (e *Engine) ResumeWorkflow(ctx context.Context, name, by string) error {
-	return e.router.changeWorkflow(ctx, &call{Op: opResumeWorkflow, Workflow: name, By: by})
+	return e.router.ChangeWorkflow(ctx, &shard.Call{Op: shard.OpResumeWorkflow, Workflow: name, By: by})
 }
 
 // PausedWorkflows returns the pauses of workflows, by name. If shards do not answer, it returns those
@@ -34,7 +36,7 @@ func (e *Engine) ResumeWorkflow(ctx context.Context, name, by string) error {
 func (e *Engine) PausedWorkflows(ctx context.Context) (map[string]PausedWorkflow, error) {
 	s, err := e.Stats(ctx)
 	if err == nil && len(s.Silent) > 0 {
-		err = fmt.Errorf("paused workflows: %w", away(s.Silent))
+		err = fmt.Errorf("paused workflows: %w", cluster.Away(s.Silent))
 	}
 	paused := map[string]PausedWorkflow{}
 	for _, w := range s.Workflows {

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tideover/tideover/engine/internal/shard"
 	"github.com/tideover/tideover/engine/journal/memlog"
 	"github.com/tideover/tideover/retry"
 )
@@ -312,7 +313,7 @@ func TestPauseOfAFlow(t *testing.T) {
 		check(t, e.Signal(t.Context(), runs["signal"].ID, "go", "now"))
 		time.Sleep(time.Hour) // the sleep is over
 		did.want(t, "do1 signal1 sleep1")
-		if n := e.cfg.maxFunctions - e.process.admission.Counts().Calls; n != 0 {
+		if n := e.cfg.maxFunctions - e.process.Admission.Counts().Calls; n != 0 {
 			t.Errorf("%d calls of functions occupy places while nothing can begin", n)
 		}
 		for kind, run := range runs {
@@ -593,9 +594,9 @@ func TestClusterRefusesAPauseWhileAMemberIsOld(t *testing.T) {
 			t.Errorf("PauseWorkflow() = %v", err)
 		}
 		// The owner checks too: the process that sends the call may not know the old member yet.
-		for _, sh := range a.router.shards() {
-			if _, err := sh.perform(t.Context(), &call{Op: opPauseWorkflow, Workflow: "wide"}); !errors.Is(err, ErrOldMember) {
-				t.Errorf("shard %d: %v", sh.number, err)
+		for _, sh := range a.router.Shards() {
+			if _, err := sh.Perform(t.Context(), &shard.Call{Op: shard.OpPauseWorkflow, Workflow: "wide"}); !errors.Is(err, ErrOldMember) {
+				t.Errorf("shard %d: %v", sh.Number, err)
 			}
 		}
 		if pauseOf(t, a.Engine, "wide") != nil {

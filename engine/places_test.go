@@ -26,7 +26,7 @@ func (h *limitedHandler) handle(ctx context.Context, _ int) (int, error) {
 	h.mu.Lock()
 	h.running++
 	h.most = max(h.most, h.running)
-	h.ahead = h.ahead || h.m.process.admission.Counts().Attempts < 0
+	h.ahead = h.ahead || h.m.process.Admission.Counts().Attempts < 0
 	wait := h.wait
 	h.mu.Unlock()
 	select {
@@ -96,7 +96,7 @@ func TestQuickHandlersDoNotWaitForTheLog(t *testing.T) {
 		if h.most > 4 || h.done != 1000 {
 			t.Errorf("%d handlers ran at once, %d in all; want at most 4, and 1000 in all", h.most, h.done)
 		}
-		if n := h.m.process.admission.Counts(); n.Attempts != 4 || n.Handlers > 0 {
+		if n := h.m.process.Admission.Counts(); n.Attempts != 4 || n.Handlers > 0 {
 			t.Errorf("%d places are free, %d handlers run", n.Attempts, n.Handlers)
 		}
 	})
@@ -135,7 +135,7 @@ func TestAnAttemptThatWaitsForAHandlerIsCanceled(t *testing.T) {
 	together(t, func(t *testing.T, s *memlog.Store) {
 		h := &limitedHandler{wait: time.Minute}
 		w := slowStore(t, s, h)
-		a := admission.New(h.m.process.admission, nil, func(string, string) (int, int) { return 0, 0 })
+		a := admission.New(h.m.process.Admission, nil, func(string, string) (int, int) { return 0, 0 })
 		var tickets [4]admission.Ticket // of four handlers that run
 		for i := range tickets {
 			tickets[i], _ = a.Take(false)

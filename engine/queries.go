@@ -3,11 +3,16 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"iter"
+
+	"github.com/tideover/tideover/engine/info"
+	"github.com/tideover/tideover/engine/internal/shard"
+	"github.com/tideover/tideover/retry"
 )
 
 // Get returns a run with its whole history.
 func (e *Engine) Get(ctx context.Context, id string) (*Info, error) {
-	return e.router.read(ctx, id)
+	return e.router.Read(ctx, id)
 }
 
 // Wait waits until a run has ended. It returns no error for a run that is dead: see
@@ -18,56 +23,77 @@ func (e *Engine) Get(ctx context.Context, id string) (*Info, error) {
 // if the handlers call Wait with their own context. It is better to let the handler return,
 // and to start the rest of the work by [OnEnd].
 func (e *Engine) Wait(ctx context.Context, id string) (*Info, error) {
-	return e.router.wait(ctx, id)
+	return e.router.Wait(ctx, id)
 }
 
 // Find returns the ids of the runs whose id begins with the text or whose key is the text, at
 // most limit of them. If the text is a complete id, it returns that id and does not check that
 // the run exists.
 func (e *Engine) Find(ctx context.Context, text string, limit int) ([]string, error) {
-	return e.router.find(ctx, text, limit)
+	return e.router.Find(ctx, text, limit)
 }
 
 // List returns a page of the runs that match the filter. It reads the view, which is
 // slightly behind the log: see [Filter.Fresh].
 func (e *Engine) List(ctx context.Context, f Filter) (Page, error) {
-	return e.router.list(ctx, f)
+	return e.router.List(ctx, f)
 }
 
 // DeadGroups returns at most limit groups of dead runs that failed alike, the largest first.
 // It leaves out the workflows that match exclude, as [Filter.Exclude] does.
 func (e *Engine) DeadGroups(ctx context.Context, limit int, exclude ...string) (Groups, error) {
-	return e.router.deadGroups(ctx, limit, &call{Exclude: exclude})
+	return e.router.DeadGroups(ctx, limit, &shard.Call{Exclude: exclude})
 }
 
 // FreshDeadGroups is [Engine.DeadGroups] that waits, for at most a second, until the groups
 // include everything that was acknowledged before the call.
 func (e *Engine) FreshDeadGroups(ctx context.Context, limit int, exclude ...string) (Groups, error) {
-	return e.router.deadGroups(ctx, limit, &call{Exclude: exclude, Fresh: true})
+	return e.router.DeadGroups(ctx, limit, &shard.Call{Exclude: exclude, Fresh: true})
 }
 
 // Stats returns counts of runs, attempts and timers. Its cost does not depend on the number
 // of runs.
 func (e *Engine) Stats(ctx context.Context) (Stats, error) {
-	return e.router.stats(ctx)
+	return e.router.Stats(ctx)
 }
 
 // Troubles returns the current problems that keep this process from working, and the runs that wait
 // for other code, counted by reason: see [Trouble.Runs].
 func (e *Engine) Troubles() []Trouble {
-	return e.router.troubles()
+	return e.router.Troubles()
 }
 
 // Warnings returns problems that an operator should look at, although this process works: entries
 // that the log has lost in the last 30 days, schedules whose last start was refused, and functions of
 // flows that have neither called an operation nor returned for a minute.
 func (e *Engine) Warnings() []Trouble {
-	return e.router.warnings()
+	return e.router.Warnings()
 }
 
 // History returns the history of a run as JSON, for the package enginetest: its function Replay tells
 // whether new code would park the run. It has the run's data: input, results of operations, errors
 // and signals. Of definitions, it has no arguments of steps.
 func (e *Engine) History(ctx context.Context, id string) (json.RawMessage, error) {
-	return e.router.history(ctx, id)
+	return e.router.History(ctx, id)
 }
+
+// Tell adds an event that did not happen in the engine to the event stream, so that one
+// stream has all events of the process. The event is not stored.
+func (e *Engine) Tell(ev retry.Event) {
+	e.process.Hub.Publish([]retry.Event{ev}, "")
+}
+
+// Events yields the events after the one with sequence number after. 0 means all events
+// that are still in memory: none are kept before the first reader or observer. [NewEvents] means
+// only events that happen after the call. With each event it yields how many events before
+// it were missed because the reader was too slow. It ends when the context ends or the
+// engine stops. In a cluster it yields the events of all processes, but it may miss events
+// of other processes.
+func (e *Engine) Events(ctx context.Context, after uint64) iter.Seq2[Event, uint64] {
+	events := e.process.Hub.Events(ctx, after)
+	e.router.FollowEvents()
+	return events
+}
+
+// NewEvents is the argument of [Engine.Events] for only new events.
+const NewEvents = info.NewEvents

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/shard"
 	"github.com/tideover/tideover/engine/internal/workflow"
 )
 
@@ -87,5 +88,5 @@ func (e *Engine) Answer(ctx context.Context, run, name string, a Answer) error {
 	if err != nil {
 		return err
 	}
-	return e.router.change(ctx, run, &call{Op: opAnswer, Step: name, Input: text})
+	return e.router.Change(ctx, run, &shard.Call{Op: shard.OpAnswer, Step: name, Input: text})
 }

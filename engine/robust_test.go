@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tideover/tideover/engine/internal/shard"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/engine/journal/memlog"
 	"github.com/tideover/tideover/retry"
@@ -323,7 +324,7 @@ func TestTheClockIsSet(t *testing.T) {
 		s := started(t, e, w, 1)
 		set := func(d time.Duration) {
 			offset.Add(int64(d))
-			_ = e.shard().do(context.Background(), func(recorder) error { return nil }) // a look at the clock
+			_ = e.shard().Do(context.Background(), func(shard.Recorder) error { return nil }) // a look at the clock
 		}
 		time.Sleep(time.Second)
 		set(24 * time.Hour)

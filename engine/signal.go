@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/shard"
 	"github.com/tideover/tideover/engine/internal/workflow"
 )
 
@@ -50,7 +51,7 @@ type SignalOption func(*outgoingSignal) error
 
 // outgoingSignal is a signal to send.
 type outgoingSignal struct {
-	signal
+	shard.Signal
 	once bool
 }
 
@@ -59,7 +60,7 @@ type outgoingSignal struct {
 func ID(id string) SignalOption {
 	return func(s *outgoingSignal) error {
 		s.ID = id
-		return checkSignalID(id)
+		return shard.CheckSignalID(id)
 	}
 }
 
@@ -75,7 +76,7 @@ func Once() SignalOption {
 // SentBy sets the name of the sender of a signal, for the history of the run.
 func SentBy(who string) SignalOption {
 	return func(s *outgoingSignal) error {
-		s.By = strings.ReplaceAll(name(who), "\x00", "")
+		s.By = strings.ReplaceAll(shard.CallerName(who), "\x00", "")
 		return nil
 	}
 }
@@ -106,7 +107,7 @@ func (e *Engine) SignalKey(ctx context.Context, to RunKey, name string, payload 
 	if err != nil {
 		return err
 	}
-	run, err := e.router.keyed(ctx, to.Workflow, to.Key)
+	run, err := e.router.Keyed(ctx, to.Workflow, to.Key)
 	if err != nil {
 		return fmt.Errorf("signal %s: %w", name, err)
 	}
@@ -119,7 +120,7 @@ func newSignal(name string, payload any, most int, opts []SignalOption) (*outgoi
 	if err := workflow.CheckName(name); err != nil {
 		return nil, fmt.Errorf("signal: %w", err)
 	}
-	s := &outgoingSignal{signal: signal{Name: name, ID: rand.Text()}}
+	s := &outgoingSignal{Signal: shard.Signal{Name: name, ID: rand.Text()}}
 	for _, opt := range opts {
 		if err := opt(s); err != nil {
 			return nil, fmt.Errorf("signal %s: %w", name, err)
@@ -146,12 +147,12 @@ func newSignal(name string, payload any, most int, opts []SignalOption) (*outgoi
 
 // signal sends a signal to a run, or to the run that continues it.
 func (e *Engine) signal(ctx context.Context, run string, s *outgoingSignal) error {
-	op := opSignal
+	op := shard.OpSignal
 	if s.once {
-		op = opSignalOnce // which is not repeated: the second time would find the signal of the first
+		op = shard.OpSignalOnce // which is not repeated: the second time would find the signal of the first
 	}
 	for {
-		a, err := e.router.of(ctx, run, &call{Op: op, Signal: &s.signal})
+		a, err := e.router.Of(ctx, run, &shard.Call{Op: op, Signal: &s.Signal})
 		if err != nil || len(a.IDs) == 0 {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/shard"
 	"github.com/tideover/tideover/engine/internal/workflow"
 )
 
@@ -77,7 +78,7 @@ func RunTimeout(d time.Duration) StartOption {
 
 // Source sets who starts the run, for people who read its history.
 func Source(who string) StartOption {
-	return func(s *startSettings) error { s.source = name(who); return nil }
+	return func(s *startSettings) error { s.source = shard.CallerName(who); return nil }
 }
 
 // Started is the result of a start.
@@ -105,7 +106,7 @@ func (s Started) Wait(ctx context.Context) (*Info, error) { return s.e.Wait(ctx,
 // [Engine.Register] to replace it, or start the one that [Engine.Workflow] returns.
 func (e *Engine) Start(ctx context.Context, w *Workflow, input any, opts ...StartOption) (Started, error) {
 	core := coreOf(w)
-	if err := e.process.handlers.Admit(core); err != nil {
+	if err := e.process.Handlers.Admit(core); err != nil {
 		return Started{}, fmt.Errorf("start: %w", err)
 	}
 	text, err := core.InputOf(input)
@@ -118,13 +119,13 @@ func (e *Engine) Start(ctx context.Context, w *Workflow, input any, opts ...Star
 			return Started{}, fmt.Errorf("start %s: %w", w.Name(), err)
 		}
 	}
-	return e.started(e.router.start(ctx, core, &machine.Start{
+	return e.started(e.router.Start(ctx, core, &machine.Start{
 		Input: text, Key: s.key, Source: s.source, At: s.at, Timeout: s.timeout, Trace: inject(ctx, e.cfg.Propagator, e.cfg.Logger),
 	}, s.due))
 }
 
 // started returns the Started of an answer, with the engine that Started.Wait needs.
-func (e *Engine) started(a answer, err error) (Started, error) {
+func (e *Engine) started(a shard.Answer, err error) (Started, error) {
 	if err != nil {
 		return Started{}, err
 	}

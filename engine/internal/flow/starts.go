@@ -132,7 +132,7 @@ func (a *Calls) replaceFormer(t Turn, c *call, g *Group, parent machine.Parent, 
 	case g.child.refused[i] != nil:
 		refuse(inputRefused, g.child.refused[i])
 	default:
-		if err := t.Start(s, g.child.def); err != nil {
+		if _, _, err := t.StartRun(s, g.child.def); err != nil {
 			refuse("start", err)
 			return
 		}

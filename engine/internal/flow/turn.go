@@ -17,7 +17,10 @@ type Turn interface {
 	Record(rec machine.Record)
 	RecordStart(rec machine.Record, s *machine.Start, def *machine.Definition) // in one entry
 	Define(def *machine.Definition)
-	Start(s *machine.Start, def *machine.Definition) error
+
+	// StartRun records the start of a run, and its definition if that is new. If the key belongs to an
+	// earlier run, it returns the id of that run and true.
+	StartRun(s *machine.Start, def *machine.Definition) (id machine.ID, existing bool, err error)
 
 	// TakeNow takes a ticket for the first attempt of an operation that is called now, if it need not wait in a
 	// queue. Begin begins an attempt; the record with its beginning is recorded.

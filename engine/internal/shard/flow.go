@@ -1,0 +1,155 @@
+package shard
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/tideover/tideover/engine/internal/admission"
+	"github.com/tideover/tideover/engine/internal/flow"
+	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/workflow"
+	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/retry"
+)
+
+// flowSettings returns what the calls of functions need of the shard.
+func (sh *Shard) flowSettings() *flow.Settings {
+	_, isClustered := sh.process.Settings.Log.(journal.Cluster)
+	return &flow.Settings{
+		Host: sh, Registry: &sh.process.Handlers, Admission: sh.process.Admission, Replay: sh.process.replay, Watch: sh.process.watch, Running: &sh.attempts, Logger: sh.process.Settings.Logger,
+		Shard: sh.Number, Shards: sh.shards, IsClustered: isClustered, MaxPayload: sh.process.Settings.MaxPayload, Grace: sh.process.Settings.Grace,
+		Redact: sh.process.Settings.Redact, ErrorText: sh.process.Settings.errorText,
+	}
+}
+
+// Send implements [flow.Host].
+func (sh *Shard) Send(m *flow.Message, stopped <-chan struct{}) bool {
+	in := incoming{message: m}
+	select {
+	case sh.others <- in:
+		return true
+	default:
+	}
+	select {
+	case sh.others <- in:
+		return true
+	case <-stopped:
+	case <-sh.done:
+	}
+	return false
+}
+
+// CompleteInput implements [flow.Host].
+func (sh *Shard) CompleteInput(ctx context.Context, input json.RawMessage) (json.RawMessage, error) {
+	return completeInput(ctx, sh.process.Peers, input)
+}
+
+// ChildShard implements [flow.Host].
+func (sh *Shard) ChildShard(ctx context.Context, w *workflow.Workflow) (int, error) {
+	return retry.Value(ctx, deliveryPolicy, func(ctx context.Context) (int, error) { return sh.process.Peers.ChildShard(ctx, w) })
+}
+
+// FormerChild implements [flow.Host].
+func (sh *Shard) FormerChild(ctx context.Context, run machine.ID, op flow.OperationName) (former machine.FormerChild, previous machine.ID, err error) {
+	of, err := retry.Value(ctx, deliveryPolicy, func(ctx context.Context) (*FormerOf, error) {
+		of, err := sh.process.Peers.FormerChild(ctx, run.String(), op)
+		if err != nil && !canRepeat(err) {
+			err = retry.Permanent(err)
+		}
+		return of, err
+	})
+	if err != nil {
+		return former, previous, err
+	}
+	former.Undos = of.Undos
+	if of.Origin != "" {
+		former.Origin, err = machine.ParseID(of.Origin)
+	} else if of.Previous != "" {
+		previous, err = machine.ParseID(of.Previous)
+	}
+	return former, previous, err
+}
+
+// Stuck implements [flow.Host].
+func (sh *Shard) Stuck(machine.ID, int) { sh.stuck.now.Add(1) }
+
+// Returned implements [flow.Host].
+func (sh *Shard) Returned(run machine.ID, call int) {
+	sh.stuck.returned(stuckHandler{attemptKey{run, 0}, call})
+}
+
+// Now implements [flow.Turn], as the other methods do.
+func (t *turn) Now() int64 { return t.now }
+
+func (t *turn) State() *machine.Machine { return t.o.m }
+
+func (t *turn) Random() uint64 { return t.o.random() }
+
+func (t *turn) CheckFormat(format int) error { return t.o.sh.process.Peers.CheckFormat(format) }
+
+func (t *turn) Record(rec machine.Record) { t.must(&rec) }
+
+func (t *turn) Define(def *machine.Definition) { _ = t.define(def) } // an error stops the shard
+
+func (t *turn) ReadClock() {
+	if err := t.readClock(); err != nil {
+		t.o.sh.health.broken(err)
+	}
+}
+
+func (t *turn) NewID(key string) machine.ID {
+	return machine.NewID(t.now, t.o.random(), t.o.random()).In(t.o.slot(key))
+}
+
+func (t *turn) TakeNow(run *machine.Run, def *machine.Definition) (ticket admission.Ticket, ok bool) {
+	if t.o.stopping || t.IsFull() || !t.o.m.CanBegin(run, def) {
+		return ticket, false
+	}
+	return t.o.sh.dispatcher.admission.TakeNow(def)
+}
+
+func (t *turn) Begin(run *machine.Run, op flow.Operation, ticket admission.Ticket, rec machine.Record) {
+	t.o.sh.dispatcher.begin(run, rec.Step, stepCode{op: op}, ticket, &rec)
+}
+
+func (t *turn) StartElsewhere(c *flow.ChildElsewhere, done func(flow.Turn, error)) {
+	s := c.Start
+	t.Deliver(&Delivery{
+		Kind: StartChild, Shard: c.Shard, Run: s.ID, Refused: c.Refused,
+		Start: &Start{
+			ID: s.ID.String(), Definition: c.Def.Text(), Source: s.Source, Input: s.Input, Trace: s.Trace, Again: true,
+			Parent: &ChildOf{Run: s.Parent.Run.String(), Number: s.Parent.Number}, Origin: s.Origin.String(), Undos: s.Undos, Def: c.Def,
+		},
+		done: func(t Recorder, err error) { done(t, err) },
+	})
+}
+
+func (t *turn) Adopt(former machine.ID, parent machine.Parent, done func(flow.Turn, flow.AdoptedChild, error)) {
+	asked := &Delivery{Kind: AdoptChild, Shard: former.Slot() % t.o.sh.shards, Run: former, Parent: parent}
+	asked.done = func(t Recorder, err error) {
+		var got flow.AdoptedChild
+		if a := asked.Adopted; a != nil && err == nil {
+			got = flow.AdoptedChild{End: a.End, Undos: a.Undos}
+			got.Run, _ = machine.ParseID(a.Run) // the shard has formatted it
+		}
+		done(t, got, err)
+	}
+	t.Deliver(asked)
+}
+
+func (t *turn) Deliver(d *Delivery) { t.o.sh.deliveries.pending = append(t.o.sh.deliveries.pending, d) }
+
+func (t *turn) EndChild(end *machine.ChildEnd) { t.o.sh.family.endChild(t, end) }
+
+func (t *turn) ChildStarted(parent machine.Parent, child machine.Child) {
+	t.o.sh.family.childStarted(t, parent, child)
+}
+
+func (t *turn) CheckParked() {
+	t.o.sh.dispatcher.known = 0 // see unpark
+	t.o.sh.Wake()
+}
+
+func (t *turn) NoteStuck(run machine.ID, call int) {
+	t.o.sh.stuck.note(stuckHandler{attemptKey{run, 0}, call}, false)
+}

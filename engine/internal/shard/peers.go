@@ -1,0 +1,66 @@
+package shard
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/tideover/tideover/engine/info"
+	"github.com/tideover/tideover/engine/internal/flow"
+	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/workflow"
+)
+
+// Delivery tells another shard that a child begins, is canceled or has ended. It is repeated until it is done or the
+// shard is closed. The state of the shard has all deliveries: the next owner does them again.
+type Delivery struct {
+	Kind   deliveryKind
+	Shard  int            // the other one, as far as that is known
+	Run    machine.ID     // the child; of childHasEnded, the parent
+	Parent machine.Parent // of cancelChild and adoptChild: the operation that has the child
+
+	Start   *Start          // of startChild
+	Refused error           // of startChild, if the child can't be started with its input now: why
+	Former  machine.ID      // of cancelChild: the child that the operation had before, or run
+	By      string          // of cancelChild: who cancels it
+	End     json.RawMessage // of childHasEnded: a machine.ChildEnd
+
+	Adopted *adoption // the answer to adoptChild
+
+	// done is called by the owner with nil, or with an error that the other shard has decided.
+	done func(t Recorder, err error)
+
+	failures int           // how often the other shard could not be asked
+	delay    time.Duration // the last delay
+	due      time.Time     // when the delivery is to be repeated
+}
+
+// deliveryKind says what a delivery is about.
+type deliveryKind int
+
+const (
+	StartChild    deliveryKind = iota
+	CancelChild                // ErrNotFound is the only answer that the owner needs
+	ChildHasEnded              // tells the parent
+	AdoptChild                 // an operation that was called again waits for its former child
+)
+
+// Peers is what a shard needs of the other shards, in this process or in others.
+type Peers interface {
+	Deliver(ctx context.Context, d *Delivery) error                                        // brings a delivery to its shard
+	Read(ctx context.Context, run string) (*info.Info, error)                              // returns a run of any shard
+	FormerChild(ctx context.Context, run string, of flow.OperationName) (*FormerOf, error) // returns the child that another run had for an operation
+	ChildShard(ctx context.Context, w *workflow.Workflow) (int, error)                     // returns the shard of the children of a workflow; -1 means that of their parent
+	CheckFormat(format int) error                                                          // returns ErrOldMember if a member can't read it
+}
+
+// Recorder is what the parts of a shard use of a turn. It is below the parts, and the turn above them.
+type Recorder interface {
+	flow.Turn
+
+	// IsFull reports whether the entry is so large that no further attempt may begin.
+	IsFull() bool
+
+	// Deliver sends a message to another shard when the turn is stored.
+	Deliver(d *Delivery)
+}

@@ -1,0 +1,164 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tideover/tideover/engine/info"
+	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/view"
+	"github.com/tideover/tideover/engine/internal/workflow"
+)
+
+// longestWait is how long performForOthers waits for the end of a run before it answers.
+const longestWait = 20 * time.Second
+
+// Perform carries out a call and returns the answer.
+func (sh *Shard) Perform(ctx context.Context, asked *Call) (a Answer, err error) {
+	a, err = commands{sh}.read(ctx, asked)
+	return a, viewClosed(asked.Op, err)
+}
+
+// read carries out a call that reads runs and schedules, and passes others on.
+func (c commands) read(ctx context.Context, asked *Call) (a Answer, err error) {
+	q := queries(c)
+	switch id := asked.ID; asked.Op {
+	case OpGet:
+		a.Info, err = q.get(ctx, id)
+	case OpHistory:
+		a.History, err = q.history(ctx, id)
+	case OpHas:
+		_, err = q.load(ctx, id)
+	case OpWait:
+		err = q.wait(ctx, id)
+		a.Over = err == nil
+	case OpDefinition:
+		a.Definition, a.Info, err = q.definition(ctx, id)
+	case OpList:
+		if asked.Filter == nil {
+			return a, fmt.Errorf("%w: a list without a filter", ErrCall)
+		}
+		a, err = q.list(ctx, *asked.Filter)
+	case OpGroups:
+		if asked.Fresh {
+			q.refresh(ctx)
+		}
+		a.Groups, err = q.groups(ctx, asked.Limit, asked.Exclude)
+	case OpFind:
+		a.IDs, err = q.find(ctx, asked.Text, asked.Limit)
+	case OpStats:
+		a.Stats, err = c.sh.Stats(ctx)
+	case OpSchedules:
+		a.Schedules, err = ask(ctx, &c.sh.requests, func(Recorder) ([]info.Schedule, error) { return c.sh.scheduler.list(), nil })
+	case OpFormerChild:
+		a.Former, err = c.formerChild(ctx, asked)
+	case OpKeyed:
+		a.IDs, err = c.keyed(ctx, asked.Workflow, asked.Text)
+	default:
+		return c.begin(ctx, asked)
+	}
+	return a, err
+}
+
+// begin carries out a call that starts a run or changes a workflow or schedules, and passes others on.
+func (c commands) begin(ctx context.Context, asked *Call) (a Answer, err error) {
+	switch id, by := asked.ID, asked.By; asked.Op {
+	case opStart, OpStartFlow, OpStartAgain:
+		a.Started, err = c.startCalled(ctx, asked.Start)
+	case OpReplay:
+		a.Started, err = c.replay(ctx, id, asked.Input, by)
+	case OpRerun:
+		a.Started, err = c.rerun(ctx, id, asked.Step, by)
+	case OpLatest:
+		a.Started, err = c.retryLatest(ctx, asked)
+	case OpSchedule:
+		a.Schedules, err = c.setSchedules(ctx, asked)
+	case OpPauseSchedule, OpResumeSchedule:
+		err = c.sh.Do(ctx, func(t Recorder) error { return c.sh.scheduler.pause(t, asked) })
+	case OpPauseWorkflow, OpResumeWorkflow:
+		err = c.pauseWorkflow(ctx, asked)
+	case OpSignal, OpSignalOnce:
+		a.IDs, err = c.signal(ctx, id, asked.Signal, asked.Op == OpSignalOnce)
+	case OpAdopt:
+		a.Adopted, err = c.adopt(ctx, asked)
+	default:
+		err = c.changeRun(ctx, asked)
+	}
+	return a, err
+}
+
+// changeRun carries out a call that changes a run.
+func (c commands) changeRun(ctx context.Context, asked *Call) error {
+	switch asked.Op {
+	case OpCancel:
+		return c.change(ctx, asked, (*machine.Machine).Cancel)
+	case OpRetry:
+		return c.retry(ctx, asked)
+	case OpWake:
+		return c.changeSteps(ctx, asked, (*machine.Machine).Wake)
+	case OpPause:
+		return c.change(ctx, asked, (*machine.Machine).Hold)
+	case OpResume:
+		return c.change(ctx, asked, (*machine.Machine).Free)
+	case OpPostpone:
+		return c.changeSteps(ctx, asked, func(m *machine.Machine, run machine.ID, by string, now int64) ([]machine.Record, error) {
+			return m.Postpone(run, workflow.StoredTime(asked.Until), by, now)
+		})
+	case OpReset:
+		return c.change(ctx, asked, (*machine.Machine).Forgive)
+	case OpUndo:
+		return c.change(ctx, asked, (*machine.Machine).Undo)
+	case OpAbandon:
+		return c.change(ctx, asked, (*machine.Machine).Abandon)
+	case OpChildEnded:
+		return c.childEnded(ctx, asked)
+	case OpAnswer:
+		return c.answer(ctx, asked)
+	default:
+		return fmt.Errorf("%w: %q, which a newer version may know", ErrCall, asked.Op)
+	}
+}
+
+// setSchedules carries out opSchedule.
+func (c commands) setSchedules(ctx context.Context, asked *Call) ([]info.Schedule, error) {
+	kept := new([]info.Schedule)
+	err := c.sh.Do(ctx, func(t Recorder) error {
+		*kept = c.sh.scheduler.set(t, asked.Schedules, asked.Unpaused)
+		return nil
+	})
+	if err != nil {
+		return nil, err // the owner may still set kept
+	}
+	return *kept, nil
+}
+
+// viewClosed converts the error of a view that was closed while it was read: the shard has
+// stopped, and another process may own it now. For a repeatable operation the error is
+// notAccepted, so that the caller sends the call to that process.
+func viewClosed(o op, err error) error {
+	if !errors.Is(err, view.ErrClosed) {
+		return err
+	}
+	err = fmt.Errorf("%w: %w", ErrClosed, err)
+	if repeatable[o] {
+		return NotAccepted{err}
+	}
+	return err
+}
+
+// PerformForOthers is perform for calls that may come from other processes. It answers a wait
+// after longestWait even if the run has not ended; then the caller asks again.
+func (sh *Shard) PerformForOthers(ctx context.Context, asked *Call) (Answer, error) {
+	if asked.Op != OpWait {
+		return sh.Perform(ctx, asked)
+	}
+	ctx, cancel := context.WithTimeout(ctx, longestWait)
+	defer cancel()
+	a, err := sh.Perform(ctx, asked)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = nil
+	}
+	return a, err
+}

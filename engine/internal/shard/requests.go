@@ -1,0 +1,135 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tideover/tideover/engine/internal/flow"
+	"github.com/tideover/tideover/engine/internal/machine"
+)
+
+// requests is how other goroutines reach the owner of a shard.
+type requests struct {
+	starts chan incoming // starts of runs: they wait while the view is far behind
+	others chan incoming // other requests that change the state, and messages of functions
+	reads  chan incoming // requests that only read the state
+	stop   chan struct{} // closed when the shard is being closed: the owner ends in order
+	done   chan struct{} // closed when the owner has returned
+	err    error         // why the owner has returned; valid after done is closed
+	health *health
+}
+
+// incoming is what the owner handles next: a request, or a message of a function's goroutine.
+type incoming struct {
+	request *request
+	message *flow.Message
+}
+
+// request is a request to the owner: a start, the result of an attempt, or a function to call.
+type request struct {
+	start  *machine.Start // the start of a run with the definition def
+	def    *machine.Definition
+	result *machine.Result      // the end of an attempt
+	do     func(Recorder) error // a function that the owner calls, if start and result are nil
+	read   bool                 // do only reads the state
+	done   chan struct{}        // closed when the request is answered; nil if the sender does not wait
+	id     machine.ID           // answer to a start: the id of the run
+	err    error                // answer: why the request failed
+
+	existing  bool // answer to a start: the key belongs to the earlier run id
+	sameInput bool // answer to a start, if existing: the inputs are the same bytes
+}
+
+// Do has the owner call f, and waits until the changes that f records are stored. If the
+// context ends first, f may still be called later: then the caller must not read the
+// variables that f sets.
+func (q *requests) Do(ctx context.Context, f func(Recorder) error) error {
+	return q.send(ctx, q.others, &request{do: f, done: make(chan struct{})})
+}
+
+// ask has the owner call f, which only reads the state, and returns its result. The owner
+// answers also while it can't store anything.
+func ask[T any](ctx context.Context, q *requests, f func(Recorder) (T, error)) (v T, err error) {
+	answer := new(T) // not v: f may set it after ask has returned
+	err = q.send(ctx, q.reads, &request{read: true, done: make(chan struct{}), do: func(t Recorder) (err error) {
+		*answer, err = f(t)
+		return err
+	}})
+	if err == nil {
+		v = *answer
+	}
+	return v, err
+}
+
+// post sends a request to the owner, and does not wait for an answer. It does nothing if the owner
+// has stopped.
+func (q *requests) post(r *request) {
+	select {
+	case q.others <- incoming{request: r}:
+		return
+	default:
+	}
+	select {
+	case q.others <- incoming{request: r}:
+	case <-q.done:
+	}
+}
+
+func (q *requests) send(ctx context.Context, to chan incoming, r *request) error {
+	if !r.read {
+		var cancel context.CancelFunc
+		if ctx, cancel = q.health.limitStoring(ctx); ctx.Err() != nil {
+			cancel()
+			return context.Cause(ctx)
+		}
+		defer cancel()
+	}
+	select {
+	case to <- incoming{request: r}:
+	case <-q.done:
+		return NotAccepted{q.closedError()}
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	select {
+	case <-r.done:
+		return r.err
+	case <-q.done:
+		return q.answerOf(r)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// answerOf returns the error of a request when the shard has stopped: the answer if there
+// was one before, else that the shard is closed.
+func (q *requests) answerOf(r *request) error {
+	select {
+	case <-r.done:
+		return r.err
+	default:
+		return q.closedError()
+	}
+}
+
+// Done returns a channel that is closed when the shard has stopped.
+func (q *requests) Done() <-chan struct{} { return q.done }
+
+// Err returns why the shard has stopped; nil if it has not.
+func (q *requests) Err() error {
+	select {
+	case <-q.done:
+		return q.err
+	default:
+		return nil
+	}
+}
+
+// closedError returns the error of a request to a shard that has stopped.
+func (q *requests) closedError() error {
+	if q.err == nil || errors.Is(q.err, ErrClosed) {
+		return ErrClosed
+	}
+	return fmt.Errorf("%w: %w", ErrClosed, q.err)
+}

@@ -1,0 +1,124 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/workflow"
+)
+
+// Start starts a run in the shard.
+func (sh *Shard) Start(ctx context.Context, def *machine.Definition, s *machine.Start) (*startedRun, error) {
+	if err := CheckInput(def, s, sh.process.Settings.MaxPayload); err != nil {
+		return nil, err
+	}
+	if err := sh.process.Peers.CheckFormat(def.Format()); err != nil {
+		return nil, fmt.Errorf("start %s: %w", def.Name, err)
+	}
+	s.Hash = def.Hash()
+	r := &request{start: s, def: def, done: make(chan struct{})}
+	ctx, cancel := sh.health.limitStoring(ctx)
+	defer cancel()
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("start %s: %w", def.Name, context.Cause(ctx))
+	}
+	select {
+	case sh.starts <- incoming{request: r}:
+	case <-sh.stop:
+		return nil, NotAccepted{fmt.Errorf("start %s: %w", def.Name, ErrClosed)}
+	case <-sh.done:
+		return nil, NotAccepted{sh.closedError()}
+	case <-ctx.Done():
+		return nil, fmt.Errorf("start %s: %w", def.Name, context.Cause(ctx))
+	}
+	err := sh.startStored(ctx, r)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", def.Name, err)
+	}
+	st := &startedRun{ID: r.id.String(), Existing: r.existing}
+	if r.existing && !r.sameInput {
+		if st.InputDiffers, err = (commands{sh}).inputDiffers(ctx, st.ID, s.Input); err != nil {
+			return nil, fmt.Errorf("start %s: the key is that of run %s, whose input can't be compared: %w", def.Name, st.ID, err)
+		}
+	}
+	return st, nil
+}
+
+// startStored waits until a start is stored.
+func (sh *Shard) startStored(ctx context.Context, r *request) error {
+	select {
+	case <-r.done:
+		return r.err
+	case <-sh.done:
+		return sh.answerOf(r)
+	case <-ctx.Done():
+	}
+	// The run may be stored or not. A second start with the same key finds out.
+	err := context.Cause(ctx)
+	if !errors.Is(err, ErrNotStored) {
+		err = fmt.Errorf("%w before the start was known to be stored", err)
+	}
+	return err
+}
+
+// inputDiffers reports whether a stored run has another input. It reports false if the run
+// is not stored any more.
+func (c commands) inputDiffers(ctx context.Context, id string, input []byte) (bool, error) {
+	run, err := queries(c).load(ctx, id)
+	if errors.Is(err, machine.ErrUnknown) {
+		return false, nil // the key is still known, but the run was deleted
+	}
+	if err != nil {
+		return false, err
+	}
+	return !workflow.SameJSON(run.Input, input), nil
+}
+
+// CheckInput returns an error if the input of a start is too large.
+func CheckInput(def *machine.Definition, s *machine.Start, most int) error {
+	if err := workflow.CheckSize(len(s.Input), most); err != nil {
+		return fmt.Errorf("start %s: %w", def.Name, err)
+	}
+	return nil
+}
+
+// startCalled carries out opStart. If an earlier call has started the run already, it returns
+// that run.
+func (c commands) startCalled(ctx context.Context, s *Start) (*startedRun, error) {
+	if s == nil {
+		return nil, fmt.Errorf("%w: a start without a run", ErrCall)
+	}
+	remote := s.Def == nil
+	def, err := s.definition()
+	if err != nil {
+		return nil, err
+	}
+	id, err := machine.ParseID(s.ID)
+	if err != nil {
+		return nil, err
+	}
+	parent, err := s.Parent.parent()
+	if err != nil {
+		return nil, err
+	}
+	var origin machine.ID
+	if s.Origin != "" {
+		if origin, err = machine.ParseID(s.Origin); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrCall, err)
+		}
+	}
+	if s.Again || remote { // an earlier call may have started it
+		switch stored, err := queries(c).stored(ctx, id); {
+		case err != nil:
+			return nil, err
+		case stored:
+			return &startedRun{ID: s.ID}, nil
+		}
+	}
+	return c.sh.Start(ctx, def, &machine.Start{
+		ID: id, Key: s.Key, Source: s.Source, Input: s.Input, At: s.At, In: s.In, Timeout: s.Timeout, Trace: s.Trace, Parent: parent,
+		Previous: origin, Origin: origin, Undos: s.Undos,
+	})
+}
