@@ -11,7 +11,7 @@ import (
 	"github.com/tideover/tideover/engine/internal/shard"
 )
 
-// A handler that waits for another run keeps its place (see places) meanwhile. If waiting
+// A handler that waits for another run keeps its place meanwhile. If waiting
 // handlers have all places, and the runs that they wait for need one of these places, that is
 // a deadlock. Engine.Wait knows from its context which attempt calls it, so a deadlock is
 // detected exactly and not by a timeout. The function of a flow is no attempt: it can't continue

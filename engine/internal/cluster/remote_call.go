@@ -137,7 +137,7 @@ func (rc *remoteCalls) askOnce(ctx context.Context, number int, c *shard.Call) (
 }
 
 // reached converts the error of a shard that got a call. ErrClosed becomes shardUnreachable,
-// because the shard may have carried out the call before it stopped. notAccepted says that it
+// because the shard may have carried out the call before it stopped. NotAccepted says that it
 // has not, and stays.
 func reached(number int, err error) error {
 	if _, gone := errors.AsType[shard.NotAccepted](err); !gone && errors.Is(err, shard.ErrClosed) {
@@ -147,7 +147,7 @@ func reached(number int, err error) error {
 }
 
 // answerWith returns a function that answers calls of other processes by perform. It answers
-// errBusy if too many calls are being handled.
+// ErrBusy if too many calls are being handled.
 func (rc *remoteCalls) answerWith(perform func(context.Context, *shard.Call) (shard.Answer, error)) journal.Answer {
 	return func(request []byte, reply func([]byte)) {
 		c := new(shard.Call)
@@ -174,7 +174,7 @@ func (rc *remoteCalls) answerWith(perform func(context.Context, *shard.Call) (sh
 	}
 }
 
-// guarded calls perform, and returns a panic as errCall: a malformed request of another
+// guarded calls perform, and returns a panic as ErrCall: a malformed request of another
 // process must not end this one.
 func guarded(ctx context.Context, c *shard.Call, perform func(context.Context, *shard.Call) (shard.Answer, error)) (a shard.Answer, err error) {
 	defer func() {

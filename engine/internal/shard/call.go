@@ -14,6 +14,7 @@ import (
 // op is the name of an operation that a call asks for.
 type op string
 
+// The operations. Their names are sent between processes.
 const (
 	opStart      op = "start"
 	OpStartFlow  op = "start-flow"  // start of a workflow as code, which an older release rejects

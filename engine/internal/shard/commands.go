@@ -241,7 +241,7 @@ func (c commands) retryLatest(ctx context.Context, asked *Call) (*startedRun, er
 	})
 }
 
-// pauseWorkflow carries out opPauseWorkflow and opResumeWorkflow in a shard.
+// pauseWorkflow carries out OpPauseWorkflow and OpResumeWorkflow in a shard.
 func (c commands) pauseWorkflow(ctx context.Context, asked *Call) error {
 	pause := asked.Op == OpPauseWorkflow
 	if pause {

@@ -9,7 +9,7 @@ import (
 	"github.com/tideover/tideover/engine/internal/machine"
 )
 
-// childEnded carries out opChildEnded.
+// childEnded carries out OpChildEnded.
 func (c commands) childEnded(ctx context.Context, asked *Call) error {
 	end := new(machine.ChildEnd)
 	if err := json.Unmarshal(asked.Input, end); err != nil {
@@ -27,7 +27,7 @@ func (c commands) childEnded(ctx context.Context, asked *Call) error {
 	})
 }
 
-// adopt carries out opAdopt: the operation of the call waits for the run, or for the one that has
+// adopt carries out OpAdopt: the operation of the call waits for the run, or for the one that has
 // replaced or continued it. A dead run is retried.
 func (c commands) adopt(ctx context.Context, asked *Call) (*adoption, error) {
 	if asked.Start == nil {
@@ -66,7 +66,7 @@ func (c commands) adopt(ctx context.Context, asked *Call) (*adoption, error) {
 	}
 }
 
-// formerChild carries out opFormerChild: it returns the child that a run had for an operation.
+// formerChild carries out OpFormerChild: it returns the child that a run had for an operation.
 func (c commands) formerChild(ctx context.Context, asked *Call) (*FormerOf, error) {
 	run, err := queries(c).load(ctx, asked.ID)
 	if err != nil {

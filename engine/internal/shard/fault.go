@@ -11,7 +11,7 @@ import (
 
 // fault is an error as it is sent from one process to another.
 type fault struct {
-	Kind string `json:"kind,omitempty"` // a key of faults, or "untaken" for notAccepted; "" for other errors
+	Kind string `json:"kind,omitempty"` // a key of faults, or "untaken" for NotAccepted; "" for other errors
 	Text string `json:"text"`
 }
 

@@ -8,19 +8,8 @@ import (
 	"github.com/tideover/tideover/engine/internal/flow"
 	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/engine/internal/workflow"
-	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/retry"
 )
-
-// flowSettings returns what the calls of functions need of the shard.
-func (sh *Shard) flowSettings() *flow.Settings {
-	_, isClustered := sh.process.Settings.Log.(journal.Cluster)
-	return &flow.Settings{
-		Host: sh, Registry: &sh.process.Handlers, Admission: sh.process.Admission, Replay: sh.process.replay, Watch: sh.process.watch, Running: &sh.attempts, Logger: sh.process.Settings.Logger,
-		Shard: sh.Number, Shards: sh.shards, IsClustered: isClustered, MaxPayload: sh.process.Settings.MaxPayload, Grace: sh.process.Settings.Grace,
-		Redact: sh.process.Settings.Redact, ErrorText: sh.process.Settings.errorText,
-	}
-}
 
 // Send implements [flow.Host].
 func (sh *Shard) Send(m *flow.Message, stopped <-chan struct{}) bool {
@@ -95,10 +84,6 @@ func (t *turn) ReadClock() {
 	if err := t.readClock(); err != nil {
 		t.o.sh.health.broken(err)
 	}
-}
-
-func (t *turn) NewID(key string) machine.ID {
-	return machine.NewID(t.now, t.o.random(), t.o.random()).In(t.o.slot(key))
 }
 
 func (t *turn) TakeNow(run *machine.Run, def *machine.Definition) (ticket admission.Ticket, ok bool) {

@@ -65,6 +65,7 @@ func (h *Hub) wake() {
 	h.changed = make(chan struct{})
 }
 
+// Close ends the stream.
 func (h *Hub) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -92,6 +93,7 @@ func (h *Hub) after(seq uint64, most int) (list []info.Event, missed uint64, mor
 	return list, missed, h.changed, h.closed
 }
 
+// Events yields the events after a sequence number, and before each how many were missed.
 func (h *Hub) Events(ctx context.Context, after uint64) iter.Seq2[info.Event, uint64] {
 	h.wanted.Store(true)
 	if after == info.NewEvents {

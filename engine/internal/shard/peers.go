@@ -38,6 +38,7 @@ type Delivery struct {
 // deliveryKind says what a delivery is about.
 type deliveryKind int
 
+// The kinds of deliveries.
 const (
 	StartChild    deliveryKind = iota
 	CancelChild                // ErrNotFound is the only answer that the owner needs

@@ -12,7 +12,7 @@ import (
 	"github.com/tideover/tideover/engine/internal/workflow"
 )
 
-// longestWait is how long performForOthers waits for the end of a run before it answers.
+// longestWait is how long PerformForOthers waits for the end of a run before it answers.
 const longestWait = 20 * time.Second
 
 // Perform carries out a call and returns the answer.
@@ -121,7 +121,7 @@ func (c commands) changeRun(ctx context.Context, asked *Call) error {
 	}
 }
 
-// setSchedules carries out opSchedule.
+// setSchedules carries out OpSchedule.
 func (c commands) setSchedules(ctx context.Context, asked *Call) ([]info.Schedule, error) {
 	kept := new([]info.Schedule)
 	err := c.sh.Do(ctx, func(t Recorder) error {
@@ -136,7 +136,7 @@ func (c commands) setSchedules(ctx context.Context, asked *Call) ([]info.Schedul
 
 // viewClosed converts the error of a view that was closed while it was read: the shard has
 // stopped, and another process may own it now. For a repeatable operation the error is
-// notAccepted, so that the caller sends the call to that process.
+// NotAccepted, so that the caller sends the call to that process.
 func viewClosed(o op, err error) error {
 	if !errors.Is(err, view.ErrClosed) {
 		return err

@@ -215,6 +215,11 @@ func (t *turn) StartRun(s *machine.Start, def *machine.Definition) (id machine.I
 	return s.ID, false, nil
 }
 
+// NewID returns an id for a run with the key.
+func (t *turn) NewID(key string) machine.ID {
+	return machine.NewID(t.now, t.o.random(), t.o.random()).In(t.o.slot(key))
+}
+
 // startRequested handles the request of a start. For a known key it compares the inputs
 // byte by byte, if the run is in memory: most such starts are repetitions, and need no
 // comparison as JSON.

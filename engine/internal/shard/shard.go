@@ -84,6 +84,16 @@ func New(p *Process, number, shards int, dir string) *Shard {
 	return sh
 }
 
+// flowSettings returns what the calls of functions need of the shard.
+func (sh *Shard) flowSettings() *flow.Settings {
+	_, isClustered := sh.process.Settings.Log.(journal.Cluster)
+	return &flow.Settings{
+		Host: sh, Registry: &sh.process.Handlers, Admission: sh.process.Admission, Replay: sh.process.replay, Watch: sh.process.watch, Running: &sh.attempts, Logger: sh.process.Settings.Logger,
+		Shard: sh.Number, Shards: sh.shards, IsClustered: isClustered, MaxPayload: sh.process.Settings.MaxPayload, Grace: sh.process.Settings.Grace,
+		Redact: sh.process.Settings.Redact, ErrorText: sh.process.Settings.errorText,
+	}
+}
+
 // Open takes the lease of the shard, restores the state, and records that this process owns
 // the shard now.
 func (sh *Shard) Open(ctx context.Context, log journal.Log) (err error) {

@@ -84,7 +84,7 @@ func CheckInput(def *machine.Definition, s *machine.Start, most int) error {
 	return nil
 }
 
-// startCalled carries out opStart. If an earlier call has started the run already, it returns
+// startCalled carries out OpStart. If an earlier call has started the run already, it returns
 // that run.
 func (c commands) startCalled(ctx context.Context, s *Start) (*startedRun, error) {
 	if s == nil {

@@ -165,6 +165,7 @@ type Pace struct {
 	State  retry.State
 }
 
+// Next returns the delay after another failure.
 func (p *Pace) Next(err error, random uint64) time.Duration {
 	p.State.Attempt++
 	d := retry.Decide(p.Policy, p.State, retry.OutcomeOf(err), retry.Gates{}, random)
