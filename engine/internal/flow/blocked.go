@@ -19,16 +19,15 @@ const (
 // for long: it waits for something that is not an operation, or computes. It holds its run up, and
 // nothing else shows that. isChecked is false if it was called before a short time ago.
 func (a *Calls) Blocked() (list []info.Trouble, isChecked bool) {
-	now := time.Now()
-	gap := now.Sub(a.checked)
+	gap := a.now.Sub(a.checked)
 	if gap < blockedCheckEvery {
 		return nil, false
 	}
-	if a.checked = now; gap > 2*blockedAfter {
+	if a.checked = a.now; gap > 2*blockedAfter {
 		return nil, false // the owner could not store: functions may wait for it
 	}
 	for id, c := range a.running {
-		since := now.Sub(c.since)
+		since := a.now.Sub(c.since)
 		if c.waits() || c.ended.Load() || since < blockedAfter {
 			c.blocked = false
 			continue

@@ -20,6 +20,7 @@ type Calls struct {
 	stops    []stop  // to carry out when the turn is stored
 	parked   parkedRuns
 	waits    signalWaits
+	now      time.Time // when the turn began
 	checked  time.Time // when Blocked looked for blocked functions last
 }
 

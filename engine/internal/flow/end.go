@@ -61,9 +61,18 @@ func (a *Calls) recordEnd(t Turn, c *call, run *machine.Run) {
 // finish records the result of a call.
 func finish(t Turn, c *call) {
 	c.end.result.Run, c.end.result.Attempt = c.run, c.number
-	if rec, ok := t.State().Finish(c.end.result, t.Now(), t.Random()); ok {
+	if rec, ok := Finish(t, c.end.result); ok {
 		t.Record(rec)
 	}
+}
+
+// Finish returns the record of the result of an attempt or a call. These may have ended after the turn began,
+// and the wait after a failure must not begin before its end.
+func Finish(t Turn, r *machine.Result) (rec machine.Record, ok bool) {
+	if !r.Succeeded() {
+		t.ReadClock()
+	}
+	return t.State().Finish(r, t.Now(), t.Random())
 }
 
 // continueAs ends the run, and starts another run with the input. If the workflow is not known any

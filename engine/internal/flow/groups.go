@@ -2,7 +2,6 @@ package flow
 
 import (
 	"slices"
-	"time"
 
 	"github.com/tideover/tideover/engine/internal/admission"
 	"github.com/tideover/tideover/engine/internal/machine"
@@ -46,7 +45,7 @@ func (a *Calls) continueGroup(t Turn, c *call, g *Group) {
 	}
 	if g.running == 0 {
 		c.groups.remove(g)
-		c.since = time.Now()
+		c.since = a.now
 		g.end()
 		return
 	}

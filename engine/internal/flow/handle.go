@@ -29,7 +29,7 @@ func (a *Calls) Begin(t Turn, run *machine.Run, w *workflow.Workflow, ticket adm
 	c.undoing.Store(run.Flow().IsUndoing())
 	c.undoable.Store(int32(run.Flow().Undoable()))
 	c.size.Store(int64(size))
-	c.since = time.Now()
+	c.since = a.now
 	c.isProbe = isProbe
 	a.running[run.ID] = c
 	a.begun = append(a.begun, c)
@@ -53,7 +53,7 @@ func (a *Calls) Handle(t Turn, m *Message) {
 	case opRecorded:
 		if !run.Flow().IsUndoing() {
 			callOp(t, run, m.op)
-			c.since = time.Now()
+			c.since = a.now
 			c.size.Add(int64(len(m.op.Data)))
 		}
 	case branchEnded:
@@ -68,6 +68,9 @@ func (a *Calls) Handle(t Turn, m *Message) {
 	default:
 	}
 }
+
+// BeginTurn is told the time when a turn begins.
+func (a *Calls) BeginTurn(now time.Time) { a.now = now }
 
 // Stop stops the call of a run when the turn is stored.
 func (a *Calls) Stop(run machine.ID, cause error) {

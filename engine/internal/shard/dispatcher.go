@@ -386,7 +386,7 @@ func (d *dispatcher) conclude(t Recorder, r *machine.Result) {
 			d.calls.LeaveStuck(t, a.op)
 		}
 	}
-	if rec, ok := d.state.m.Finish(r, t.Now(), t.Random()); ok {
+	if rec, ok := flow.Finish(t, r); ok {
 		t.Record(rec)
 		if run, ok := d.state.m.Run(r.Run); ok && run.IsFlow() {
 			d.calls.OpEnded(t, run, &rec)

@@ -214,6 +214,7 @@ func nextRequest(first, second, starts chan incoming) incoming {
 func (o *owner) beginTurn() error {
 	now, jumped := o.clock.now()
 	o.turn.now = now
+	o.sh.dispatcher.calls.BeginTurn(o.clock.mono)
 	o.turn.open()
 	return o.recordJump(jumped)
 }
