@@ -30,33 +30,56 @@ const (
 // returns false.
 func words(text string, f func(string) bool) bool {
 	text = text[:min(len(text), maxText)]
-	start, lower := -1, true // of the current word
 	for i := 0; i < len(text); {
-		c, size, inWord := text[i], 1, true
-		if c >= utf8.RuneSelf {
-			size, inWord = wordRune(text[i:])
-			lower = false
-		} else {
-			upper := 'A' <= c && c <= 'Z'
-			inWord, lower = upper || isLowerOrDigit(c), lower && !upper
-		}
-		if inWord && start < 0 {
-			start = i
-		}
-		if !inWord && start >= 0 {
-			if !f(normalize(text[start:i], lower)) {
-				return false
+		start, lower, size := i, true, 1
+	word:
+		for ; i < len(text); i += size {
+			switch size = 1; classes[text[i]] {
+			case lowerOrDigit:
+			case upper:
+				lower = false
+			case ofRune:
+				var inWord bool
+				if size, inWord = wordRune(text[i:]); !inWord {
+					break word
+				}
+				lower = false
+			default:
+				break word
 			}
-			start = -1
 		}
-		if i += size; start < 0 {
-			lower = true
+		if i > start && !f(normalize(text[start:i], lower)) {
+			return false
 		}
+		i += size // a separator
 	}
-	return start < 0 || f(normalize(text[start:], lower))
+	return true
 }
 
-func isLowerOrDigit(c byte) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' }
+// class is what a byte of a text is in a word.
+type class byte
+
+const (
+	separator class = iota
+	lowerOrDigit
+	upper
+	ofRune // not ASCII
+)
+
+// classes has the class of each byte.
+var classes = func() (list [256]class) {
+	for c := range list {
+		switch {
+		case 'a' <= c && c <= 'z' || '0' <= c && c <= '9':
+			list[c] = lowerOrDigit
+		case 'A' <= c && c <= 'Z':
+			list[c] = upper
+		case c >= utf8.RuneSelf:
+			list[c] = ofRune
+		}
+	}
+	return list
+}()
 
 // wordRune returns the size of the first character of a text, and whether it is in words.
 func wordRune(text string) (size int, inWord bool) {
