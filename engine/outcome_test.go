@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/journal/memlog"
+	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -104,4 +105,39 @@ func TestARunThatDiesAtTheStartIsToldOf(t *testing.T) {
 			t.Errorf("attempts and totals were %s, want that lost ones do not count", got)
 		}
 	})
+}
+
+// The wait after a failure begins at its record: this is never before the attempt, or the call of a function,
+// has ended, although many ends are handled in one turn.
+func TestAWaitBeginsAfterTheFailure(t *testing.T) {
+	t.Parallel()
+	const runs = 5000
+	var returned sync.Map // the last time of a run's code, by run
+	fail := func(run string) error {
+		returned.Store(run, time.Now())
+		return errors.New("no truck")
+	}
+	policy := Policy("fixed(1h) attempts=2")
+	step := must(NewWorkflow("step", Step("fail", func(ctx context.Context, _ int) (int, error) {
+		task, _ := TaskOf(ctx)
+		return 0, fail(task.Run)
+	}, policy)))
+	function := MustFlow("function", func(f *Flow, _ int) (int, error) { return 0, fail(f.Run()) }, Function(policy))
+	e := must(Open(t.Context(), Config{Log: new(memlog.Store).Open(), Workflows: []*Workflow{step, function}, Logger: quiet()}))
+	defer e.Close(context.Background())
+	var starts sync.WaitGroup
+	for i := range runs {
+		starts.Go(func() { must(e.Start(t.Context(), []*Workflow{step, function}[i%2], i)) })
+	}
+	starts.Wait()
+	for run, at := range returned.Range {
+		var first AttemptInfo
+		testwait.Until(t, "the failure is recorded", func() bool {
+			first = must(e.Get(t.Context(), run.(string))).Steps[0].Attempts[0]
+			return first.Ended != nil
+		})
+		if first.Ended.Before(at.(time.Time)) {
+			t.Errorf("a failure is recorded at %v, and its code returned at %v", first.Ended, at)
+		}
+	}
 }
