@@ -83,36 +83,6 @@ var (
 	storedFields = template.Fields{First: []string{"input", "steps", "run", "schedule", "item", "index", "result"}}
 )
 
-// scope returns the data for the templates of a step. If a step that it needs has no
-// result, scope returns an error; for on-give-up it uses an empty result with exit code -1.
-func (s *Step) scope(d Data) (*template.Scope, error) {
-	steps := map[string]any{}
-	for _, id := range s.After {
-		if v, ok := d.Values[id]; ok {
-			steps[id] = v
-			continue
-		}
-		r, ok := d.Steps[id]
-		if !ok && !s.GiveUp {
-			return nil, fmt.Errorf("step %q: there is no result of step %q, which it needs", s.ID, id)
-		}
-		if !ok {
-			r.Exit = -1
-		}
-		steps[id] = r.value()
-	}
-	sc := d.scope()
-	sc.Root["input"], sc.Root["steps"] = normal(d.Input), steps
-	if d.Item != nil {
-		sc.Root["item"], sc.Root["index"] = normal(d.Item.Value), d.Item.Index
-	}
-	if d.Result != nil {
-		sc.Root["result"] = d.Result
-	}
-	sc.Steps, sc.Dir = steps, s.Base
-	return sc, nil
-}
-
 // value returns the result as templates see it.
 func (r StepResult) value() map[string]any {
 	return map[string]any{

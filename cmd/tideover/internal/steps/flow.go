@@ -98,12 +98,16 @@ func (c *flowRun) step(f *engine.Flow, s *Step) error {
 		d.Values[id] = c.values[id]
 	}
 	if s.When != nil {
-		v, err := s.evaluate(s.When, d, "when")
+		r, err := s.renderer(d)
+		if err != nil {
+			return err
+		}
+		v, err := r.value(s.When, "when")
 		if err != nil {
 			return err
 		}
 		if !template.IsTrue(v) {
-			c.values[s.ID], c.results[s.ID] = s.skipped(), json.RawMessage("null")
+			c.values[s.ID], c.results[s.ID] = s.shape().skipped(), json.RawMessage("null")
 			if s.ForEach != nil {
 				c.results[s.ID] = json.RawMessage("[]")
 			}
@@ -115,21 +119,8 @@ func (c *flowRun) step(f *engine.Flow, s *Step) error {
 		return s.explain(err)
 	}
 	c.results[s.ID] = text
-	c.values[s.ID], err = s.value(text)
+	c.values[s.ID], err = s.shape().value(text)
 	return err
-}
-
-// evaluate returns the value of a text of the step.
-func (s *Step) evaluate(t *template.Text, d Data, name string) (any, error) {
-	sc, err := s.scope(d)
-	if err != nil {
-		return nil, err
-	}
-	v, err := t.Value(sc)
-	if err != nil {
-		return nil, s.failure("%s: %w", name, err)
-	}
-	return v, nil
 }
 
 // stepError is the error of an operation in the words of the file. It unwraps to the original
@@ -185,92 +176,6 @@ func inWordsOfFile(err error) error {
 	return err
 }
 
-// skipped returns the value of a step that was skipped.
-func (s *Step) skipped() any {
-	if s.ForEach != nil {
-		return []any{}
-	}
-	v := s.empty()
-	v["skipped"] = true
-	return v
-}
-
-// empty returns the fields of the step's result, or of one of its items, without values.
-func (s *Step) empty() map[string]any {
-	v := map[string]any{}
-	for _, name := range s.itemFields() {
-		v[name] = "" // a text
-	}
-	for name, empty := range map[string]any{"output": nil, "exit": 0, "status": 0, "truncated": false, "timed_out": false} {
-		if _, has := v[name]; has {
-			v[name] = empty
-		}
-	}
-	return v
-}
-
-// value returns the stored result of the step as templates see it.
-func (s *Step) value(text json.RawMessage) (any, error) {
-	if s.ForEach == nil {
-		return s.itemValue(text)
-	}
-	var items []json.RawMessage
-	if err := json.Unmarshal(text, &items); err != nil {
-		return nil, fmt.Errorf("result of %q: %w", s.ID, err)
-	}
-	list := make([]any, len(items))
-	for i, item := range items {
-		var err error
-		if list[i], err = s.itemValue(item); err != nil {
-			return nil, err
-		}
-	}
-	return list, nil
-}
-
-// itemValue is value for a step without for-each, or for one of its items.
-func (s *Step) itemValue(text json.RawMessage) (map[string]any, error) {
-	v := map[string]any{}
-	var err error
-	switch s.Kind() {
-	case "run", "http":
-		var r StepResult
-		r, err = stepResult(text)
-		v = r.value()
-	case "approve":
-		var a engine.Answer
-		err = json.Unmarshal(text, &a)
-		v["choice"], v["by"], v["words"], v["timed_out"] = a.Choice, a.By, a.Words, a.By == ""
-	case "wait-for":
-		var r received
-		err = json.Unmarshal(text, &r)
-		v["output"], v["timed_out"] = nil, r.TimedOut
-		if err == nil {
-			v["output"], err = decode(r.Output)
-		}
-	case "workflow":
-		v["output"], err = decode(text)
-	default:
-		v["output"] = nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("result of %q: %w", s.ID, err)
-	}
-	if s.When != nil && s.ForEach == nil {
-		v["skipped"] = false
-	}
-	if out, has := v["output"]; has {
-		v["output"] = normal(out)
-	}
-	return v, nil
-}
-
-// received is the result of a step that waits for a signal.
-type received struct {
-	Output   json.RawMessage `json:"output"`
-	TimedOut bool            `json:"timed_out,omitempty"`
-}
-
 // perform executes the operation of a step, and returns its result.
 func (c *flowRun) perform(f *engine.Flow, s *Step, d Data) (json.RawMessage, error) {
 	switch s.Kind() {
@@ -313,7 +218,11 @@ func (c *flowRun) action(f *engine.Flow, s *Step, d Data) (json.RawMessage, erro
 		undo := func(ctx context.Context, result *json.RawMessage) error { return r.undo(ctx, s, d, result) }
 		return engine.DoUndo(f, s.ID, do, undo, s.attempts(), engine.UndoPolicy(s.Undo.Policy.String()))
 	}
-	items, err := s.items(d)
+	texts, err := s.renderer(d)
+	if err != nil {
+		return nil, err
+	}
+	items, err := texts.items()
 	if err != nil {
 		return nil, err
 	}
@@ -348,37 +257,6 @@ func list(results []json.RawMessage, err error) (json.RawMessage, error) {
 	return append(text, ']'), nil
 }
 
-// items returns the items of for-each.
-func (s *Step) items(d Data) ([]Item, error) {
-	sc, err := s.scope(d)
-	if err != nil {
-		return nil, err
-	}
-	v, err := renderTree(s.ForEach, sc, (*template.Text).Value)
-	if err != nil {
-		return nil, s.failure("for-each: %w", err)
-	}
-	if v == nil {
-		return nil, nil
-	}
-	values, ok := v.([]any)
-	if !ok {
-		what := "a map"
-		switch v.(type) {
-		case string:
-			what = "a text; if a step printed it as JSON, use .output instead of .stdout"
-		case bool, int, int64, float64, json.Number:
-			what = "a single value"
-		}
-		return nil, s.failure("for-each: the value is not a list, but %s", what)
-	}
-	items := make([]Item, len(values))
-	for i, e := range values {
-		items[i] = Item{i, e}
-	}
-	return items, nil
-}
-
 // operate makes an attempt of a command or a request.
 func (r *Runner) operate(ctx context.Context, s *Step, d Data) (json.RawMessage, error) {
 	t, _ := engine.TaskOf(ctx)
@@ -410,7 +288,11 @@ func (r *Runner) undo(ctx context.Context, s *Step, d Data, result *json.RawMess
 }
 
 func (c *flowRun) sleep(f *engine.Flow, s *Step, d Data) error {
-	v, err := s.evaluate(s.Sleep, d, "sleep")
+	r, err := s.renderer(d)
+	if err != nil {
+		return err
+	}
+	v, err := r.value(s.Sleep, "sleep")
 	if err != nil {
 		return err
 	}
@@ -440,11 +322,11 @@ func (c *flowRun) waitFor(f *engine.Flow, s *Step) (json.RawMessage, error) {
 
 func (c *flowRun) approve(f *engine.Flow, s *Step, d Data) (json.RawMessage, error) {
 	a := s.Approve
-	sc, err := s.scope(d)
+	r, err := s.renderer(d)
 	if err != nil {
 		return nil, err
 	}
-	text, err := a.Question.Render(sc)
+	text, err := a.Question.Render(r.scope)
 	if err != nil {
 		return nil, s.failure("approve: %w", err)
 	}
@@ -480,19 +362,23 @@ func rejection(a engine.Answer) string {
 func (c *flowRun) child(f *engine.Flow, s *Step, d Data) (json.RawMessage, error) {
 	w := engine.Registered(s.Workflow)
 	if s.ForEach == nil {
-		input, err := s.childInput(d)
+		input, err := childInput(s, d)
 		if err != nil {
 			return nil, err
 		}
 		return engine.Child[json.RawMessage](f, s.ID, w, input)
 	}
-	items, err := s.items(d)
+	texts, err := s.renderer(d)
+	if err != nil {
+		return nil, err
+	}
+	items, err := texts.items()
 	if err != nil {
 		return nil, err
 	}
 	inputs := make([]json.RawMessage, len(items))
 	for i, item := range items {
-		if inputs[i], err = s.childInput(d.with(item)); err != nil {
+		if inputs[i], err = childInput(s, d.with(item)); err != nil {
 			return nil, err
 		}
 	}
@@ -512,12 +398,12 @@ func (r *Runner) labels(items []Item) engine.ItemsOption {
 }
 
 // childInput returns the input of a child as JSON.
-func (s *Step) childInput(d Data) (json.RawMessage, error) {
-	sc, err := s.scope(d)
+func childInput(s *Step, d Data) (json.RawMessage, error) {
+	r, err := s.renderer(d)
 	if err != nil {
 		return nil, err
 	}
-	v, err := renderTree(s.Input, sc, (*template.Text).Value)
+	v, err := renderTree(s.Input, r.scope, (*template.Text).Value)
 	if err != nil {
 		return nil, s.failure("input: %w", err)
 	}

@@ -2,7 +2,6 @@ package steps
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -41,29 +40,6 @@ type Approve struct {
 	Continue bool   // the run continues if the answer is reject; otherwise it fails
 }
 
-// Kind returns the kind of a step: the name of the key that says what it does. It is "" if the step
-// does nothing.
-func (s *Step) Kind() string {
-	switch {
-	case len(s.Texts.Run) > 0:
-		return "run"
-	case s.Method != "" && s.Texts.URL != nil:
-		return "http"
-	case s.Sleep != nil:
-		return "sleep"
-	case s.WaitFor != nil:
-		return "wait-for"
-	case s.Approve != nil:
-		return "approve"
-	case s.Workflow != "":
-		return "workflow"
-	}
-	return ""
-}
-
-// isAction reports whether the step is a command or a request.
-func (s *Step) isAction() bool { return len(s.Texts.Run) > 0 || s.Method != "" }
-
 // IsFlow reports whether the workflow runs as a flow of the engine, because a step needs that.
 func (w *Workflow) IsFlow() bool {
 	for _, s := range w.Steps {
@@ -72,34 +48,6 @@ func (w *Workflow) IsFlow() bool {
 		}
 	}
 	return false
-}
-
-// ResultFields returns the fields of the step's result, for templates. It is nil for a step whose
-// result is a list.
-func (s *Step) ResultFields() (fields []string) {
-	if s.ForEach != nil {
-		return nil
-	}
-	fields = s.itemFields()
-	if s.When != nil {
-		fields = append(fields, "skipped")
-	}
-	return fields
-}
-
-// itemFields returns the fields of the step's result, or of one of its items, apart from skipped.
-func (s *Step) itemFields() []string {
-	switch s.Kind() {
-	case "run", "http":
-		return []string{"stdout", "stderr", "output", "exit", "status", "truncated"}
-	case "wait-for":
-		return []string{"output", "timed_out"}
-	case "approve":
-		return []string{"choice", "by", "words", "timed_out"}
-	case "workflow", "sleep":
-		return []string{"output"}
-	}
-	return nil
 }
 
 // storedForm is the stored JSON of a Form. Fields may be added but not changed.
@@ -198,22 +146,6 @@ func (p *storedTexts) tree(name string, v any) any {
 	default:
 		return v
 	}
-}
-
-// checkKind returns an error if a stored step has no kind, or more than one.
-func (s *Step) checkKind() error {
-	n := 0
-	for _, is := range []bool{
-		len(s.Texts.Run) > 0, s.Texts.URL != nil && s.Method != "", s.Sleep != nil, s.WaitFor != nil, s.Approve != nil, s.Workflow != "",
-	} {
-		if is {
-			n++
-		}
-	}
-	if n != 1 {
-		return errors.New("it is neither a command nor a request nor another known kind of step")
-	}
-	return nil
 }
 
 // flowSpec is the definition of a flow, as it is stored with its runs.

@@ -2,6 +2,7 @@ package steps
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -22,13 +23,13 @@ func (e EnvVar) Pair() string { return e.Name + "=" + e.Value.Reveal() }
 
 // Argv renders the command and its arguments.
 func (s *Step) Argv(d Data) ([]string, error) {
-	sc, err := s.scope(d)
+	r, err := s.renderer(d)
 	if err != nil {
 		return nil, err
 	}
 	argv := make([]string, len(s.Texts.Run))
 	for i, t := range s.Texts.Run {
-		if argv[i], err = s.part(t, sc, fmt.Sprintf("run[%d]", i), "\x00"); err != nil {
+		if argv[i], err = r.part(t, fmt.Sprintf("run[%d]", i), "\x00"); err != nil {
 			return nil, err
 		}
 	}
@@ -40,13 +41,13 @@ func (s *Step) Argv(d Data) ([]string, error) {
 
 // Env renders the variables that the step sets, sorted by name.
 func (s *Step) Env(d Data) ([]EnvVar, error) {
-	sc, err := s.scope(d)
+	r, err := s.renderer(d)
 	if err != nil {
 		return nil, err
 	}
 	vars := make([]EnvVar, len(s.Texts.Env))
 	for i, e := range s.Texts.Env {
-		value, err := s.part(e.Text, sc, "env."+e.Name, "\x00")
+		value, err := r.part(e.Text, "env."+e.Name, "\x00")
 		if err != nil {
 			return nil, err
 		}
@@ -57,11 +58,11 @@ func (s *Step) Env(d Data) ([]EnvVar, error) {
 
 // Stdin renders the standard input of the command.
 func (s *Step) Stdin(d Data) (string, error) {
-	sc, err := s.scope(d)
+	r, err := s.renderer(d)
 	if err != nil {
 		return "", err
 	}
-	return s.part(s.Texts.Stdin, sc, "stdin", "")
+	return r.part(s.Texts.Stdin, "stdin", "")
 }
 
 // Request returns a new request for an attempt of a step. Its URL and headers may contain
@@ -75,14 +76,14 @@ func (s *Step) Request(ctx context.Context, d Data) (*http.Request, error) {
 // newRequest is Request that also returns the URL as it was rendered. Secrets are recognised in that
 // text, but perhaps not in the URL of the request, whose characters may be escaped.
 func (s *Step) newRequest(ctx context.Context, d Data) (req *http.Request, target string, err error) {
-	sc, err := s.scope(d)
+	r, err := s.renderer(d)
 	if err != nil {
 		return nil, "", err
 	}
 	if s.Provider != "" {
-		target, err = s.Texts.URL.RenderPath(sc)
+		target, err = s.Texts.URL.RenderPath(r.scope)
 	} else {
-		target, err = s.Texts.URL.RenderURL(sc, d.AllowHosts)
+		target, err = s.Texts.URL.RenderURL(r.scope, d.AllowHosts)
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("step %q: http.%s: the value of %q: %w", s.ID, strings.ToLower(s.Method), s.Texts.URL.Source(), err)
@@ -90,7 +91,7 @@ func (s *Step) newRequest(ctx context.Context, d Data) (req *http.Request, targe
 	if msg := s.TargetProblem(target); msg != "" { // checked before net/http does, whose error would quote the URL with its secrets
 		return nil, "", fmt.Errorf("step %q: http.%s: the value of %q %s", s.ID, strings.ToLower(s.Method), s.Texts.URL.Source(), msg)
 	}
-	body, err := s.part(s.Texts.Body, sc, "http.body", "")
+	body, err := r.part(s.Texts.Body, "http.body", "")
 	if err != nil {
 		return nil, "", err
 	}
@@ -101,12 +102,12 @@ func (s *Step) newRequest(ctx context.Context, d Data) (req *http.Request, targe
 	}
 	for _, h := range s.Texts.Headers {
 		if http.CanonicalHeaderKey(h.Name) == "Host" {
-			if req.Host, err = h.Text.RenderHost(sc, req.URL, d.AllowHosts); err != nil {
+			if req.Host, err = h.Text.RenderHost(r.scope, req.URL, d.AllowHosts); err != nil {
 				return nil, "", fmt.Errorf("step %q: http.headers.%s: the value of %q: %w", s.ID, h.Name, h.Text.Source(), err)
 			}
 			continue
 		}
-		value, err := s.part(h.Text, sc, "http.headers."+h.Name, "\x00\r\n")
+		value, err := r.part(h.Text, "http.headers."+h.Name, "\x00\r\n")
 		if err != nil {
 			return nil, "", err
 		}
@@ -115,15 +116,87 @@ func (s *Step) newRequest(ctx context.Context, d Data) (req *http.Request, targe
 	return req, target, nil
 }
 
+// renderer renders the texts of a step.
+type renderer struct {
+	step  *Step
+	scope *template.Scope
+}
+
+// renderer returns what renders the texts of the step with the data. If a step that it needs has no
+// result, it returns an error; for on-give-up it uses an empty result with exit code -1.
+func (s *Step) renderer(d Data) (*renderer, error) {
+	steps := map[string]any{}
+	for _, id := range s.After {
+		if v, ok := d.Values[id]; ok {
+			steps[id] = v
+			continue
+		}
+		r, ok := d.Steps[id]
+		if !ok && !s.GiveUp {
+			return nil, fmt.Errorf("step %q: there is no result of step %q, which it needs", s.ID, id)
+		}
+		if !ok {
+			r.Exit = -1
+		}
+		steps[id] = r.value()
+	}
+	sc := d.scope()
+	sc.Root["input"], sc.Root["steps"] = normal(d.Input), steps
+	if d.Item != nil {
+		sc.Root["item"], sc.Root["index"] = normal(d.Item.Value), d.Item.Index
+	}
+	if d.Result != nil {
+		sc.Root["result"] = d.Result
+	}
+	sc.Steps, sc.Dir = steps, s.Base
+	return &renderer{s, sc}, nil
+}
+
 // part renders one text. A result with a character of refuse is an error. name is the
 // place of the text in errors.
-func (s *Step) part(t *template.Text, sc *template.Scope, name, refuse string) (string, error) {
-	out, err := t.Render(sc)
+func (r *renderer) part(t *template.Text, name, refuse string) (string, error) {
+	out, err := t.Render(r.scope)
 	if err == nil && refuse != "" && strings.ContainsAny(out, refuse) {
 		err = errors.New("the rendered text has a character that is not allowed here, such as a NUL byte or a line break")
 	}
 	if err != nil {
-		return "", fmt.Errorf("step %q: %s: %w", s.ID, name, err)
+		return "", fmt.Errorf("step %q: %s: %w", r.step.ID, name, err)
 	}
 	return out, nil
+}
+
+// value returns the value of a text. name is its place in errors.
+func (r *renderer) value(t *template.Text, name string) (any, error) {
+	v, err := t.Value(r.scope)
+	if err != nil {
+		return nil, r.step.failure("%s: %w", name, err)
+	}
+	return v, nil
+}
+
+// items returns the items of for-each.
+func (r *renderer) items() ([]Item, error) {
+	v, err := renderTree(r.step.ForEach, r.scope, (*template.Text).Value)
+	if err != nil {
+		return nil, r.step.failure("for-each: %w", err)
+	}
+	if v == nil {
+		return nil, nil
+	}
+	values, ok := v.([]any)
+	if !ok {
+		what := "a map"
+		switch v.(type) {
+		case string:
+			what = "a text; if a step printed it as JSON, use .output instead of .stdout"
+		case bool, int, int64, float64, json.Number:
+			what = "a single value"
+		}
+		return nil, r.step.failure("for-each: the value is not a list, but %s", what)
+	}
+	items := make([]Item, len(values))
+	for i, e := range values {
+		items[i] = Item{i, e}
+	}
+	return items, nil
 }

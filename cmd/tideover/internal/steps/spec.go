@@ -1,6 +1,7 @@
 package steps
 
 import (
+	"errors"
 	"net/url"
 	"strings"
 	"time"
@@ -66,6 +67,61 @@ type Texts struct {
 	URL     *template.Text
 	Headers []template.NamedText // sorted by name
 	Body    *template.Text
+}
+
+// Kind returns the kind of a step: the name of the key that says what it does. It is "" if the step
+// does nothing.
+func (s *Step) Kind() string {
+	switch {
+	case len(s.Texts.Run) > 0:
+		return "run"
+	case s.Method != "" && s.Texts.URL != nil:
+		return "http"
+	case s.Sleep != nil:
+		return "sleep"
+	case s.WaitFor != nil:
+		return "wait-for"
+	case s.Approve != nil:
+		return "approve"
+	case s.Workflow != "":
+		return "workflow"
+	}
+	return ""
+}
+
+// isAction reports whether the step is a command or a request.
+func (s *Step) isAction() bool { return len(s.Texts.Run) > 0 || s.Method != "" }
+
+// checkKind returns an error if a stored step has no kind, or more than one.
+func (s *Step) checkKind() error {
+	n := 0
+	for _, is := range []bool{
+		len(s.Texts.Run) > 0, s.Texts.URL != nil && s.Method != "", s.Sleep != nil, s.WaitFor != nil, s.Approve != nil, s.Workflow != "",
+	} {
+		if is {
+			n++
+		}
+	}
+	if n != 1 {
+		return errors.New("it is neither a command nor a request nor another known kind of step")
+	}
+	return nil
+}
+
+// ResultFields returns the fields of the step's result, for templates. It is nil for a step whose
+// result is a list.
+func (s *Step) ResultFields() []string { return s.shape().fields() }
+
+// shape returns how the result of the step looks.
+func (s *Step) shape() *shape {
+	r := &shape{id: s.ID, kind: s.Kind(), isList: s.ForEach != nil, isConditional: s.When != nil}
+	if s.WaitFor != nil {
+		r.event = s.WaitFor.Event
+	}
+	if s.Approve != nil {
+		r.choice = s.Approve.Default
+	}
+	return r
 }
 
 // IsHTTP reports whether the step is a request and not a command.

@@ -36,11 +36,15 @@ func TestAStoredStepKeepsLargeNumbers(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := Data{}
-	items, err := s.items(d)
+	r, err := s.renderer(d)
 	if err != nil {
 		t.Fatal(err)
 	}
-	input, err := s.childInput(d.with(items[0]))
+	items, err := r.items()
+	if err != nil {
+		t.Fatal(err)
+	}
+	input, err := childInput(s, d.with(items[0]))
 	if err != nil {
 		t.Fatal(err)
 	}
