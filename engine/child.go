@@ -23,7 +23,7 @@ func Child[Out any](f *Flow, name string, w *Workflow, input any, opts ...ChildO
 		return v, err
 	}
 	defer f.f.Leave()
-	g := o.Child()
+	g := o.One(nil)
 	if err := f.f.PerformChildren(g, o, coreOf(w), []any{input}); err != nil {
 		return v, err
 	}
@@ -49,7 +49,7 @@ func Children[In, Out any](f *Flow, name string, w *Workflow, inputs []In, opts 
 	if err := f.f.CheckItems(&o, texts); err != nil {
 		return nil, err
 	}
-	g := o.Children(len(inputs))
+	g := o.Each(len(inputs), nil)
 	if err := f.f.PerformChildren(g, o, coreOf(w), items); err != nil {
 		return nil, err
 	}

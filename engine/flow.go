@@ -183,7 +183,7 @@ var optionMemory = sync.Pool{New: func() any { return new(workflow.Options) }}
 // callOperation checks the call of an operation: its name and options, and that the flow is used as
 // it must be. After success the caller must call Leave.
 func callOperation[O anyOption](f *Flow, kind, name string, opts []O) (o flow.Called, err error) {
-	if err := f.f.Enter(kind, name); err != nil {
+	if err := f.f.Enter(name); err != nil {
 		return o, err
 	}
 	b := optionMemory.Get().(*workflow.Options)

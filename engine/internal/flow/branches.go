@@ -16,9 +16,6 @@ const maxBranches = 1000
 // Branches executes n branches side by side, of which at returns each, and returns when all have ended.
 func (f *Flow) Branches(n int, at func(i int) *Branch) error {
 	if err := f.enter(); err != nil {
-		if errors.Is(err, ErrFlowOver) {
-			return fmt.Errorf("branches: %w", err)
-		}
 		return f.call.noteWrong(fmt.Errorf("branches: %w", err))
 	}
 	defer f.Leave()
@@ -134,7 +131,7 @@ func (s *branchSet) run() error {
 	sched.release()
 	<-f.wake
 	f.inner = nil
-	if value, text := sched.failure(); text != "" {
+	if value, text, _ := sched.failure(); text != "" {
 		f.over.Store(true)
 		if value == nil {
 			value = text

@@ -4,9 +4,9 @@ import (
 	"iter"
 	"maps"
 	"math"
+	"slices"
 	"time"
 
-	"github.com/tideover/tideover/engine/internal/admission"
 	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/engine/internal/workflow"
 )
@@ -19,9 +19,9 @@ type Calls struct {
 	begun    []*call // to begin when the turn is stored
 	stops    []stop  // to carry out when the turn is stored
 	parked   parkedRuns
-	waits    signalWaits
-	now      time.Time // when the turn began
-	checked  time.Time // when Blocked looked for blocked functions last
+	waits    []signalWait // calls that wait for a signal, ordered by time: see staysForSignal
+	now      time.Time    // when the turn began
+	checked  time.Time    // when Blocked looked for blocked functions last
 }
 
 // stop is a call to stop with a cause.
@@ -54,13 +54,6 @@ type parkedCount struct {
 	since time.Time
 }
 
-// signalWaits has the calls of functions that wait for a signal. A signal may come soon. So such a
-// call is suspended after suspendAfter only, unless many other functions are running.
-type signalWaits struct {
-	shared *admission.Shared
-	list   []signalWait // ordered by time
-}
-
 // signalWait is a call that waits for a signal, and the time when it is to be suspended. If
 // call.signalUntil is another time, the call has got the signal.
 type signalWait struct {
@@ -70,7 +63,7 @@ type signalWait struct {
 
 func New(s *Settings) Calls {
 	return Calls{
-		settings: s, running: map[machine.ID]*call{}, waits: signalWaits{shared: s.Admission},
+		settings: s, running: map[machine.ID]*call{},
 		parked: parkedRuns{runs: map[machine.ID]parkedCall{}, reasons: map[parkReason]*parkedCount{}},
 	}
 }
@@ -121,7 +114,7 @@ func (a *Calls) drop(c *call, cause error) {
 func (a *Calls) forget(c *call) {
 	delete(a.running, c.run)
 	c.ticket.Lend() // for good
-	for g := range c.groups.all {
+	for _, g := range slices.Backward(c.groups) {
 		select {
 		case attempt := <-g.attempts: // the goroutine of the function has ended before it began
 			if attempt != nil {
@@ -136,14 +129,14 @@ func (a *Calls) forget(c *call) {
 // begun. The result of an operation may have been delivered to one of them, which continues already:
 // then the operation has not ended yet.
 func (c *call) waits() bool {
-	return c.groups.count > 0 && c.groups.count >= int(c.leaves.Load())
+	return len(c.groups) > 0 && len(c.groups) >= int(c.leaves.Load())
 }
 
 // awaited returns how many operations must end before the function or one of its branches can
 // continue.
 func (c *call) awaited() int {
 	least := math.MaxInt32
-	for g := range c.groups.all {
+	for _, g := range c.groups {
 		n := g.running
 		if g.next < g.n && !g.stops() {
 			n = 1 // the next operation of the map can begin then

@@ -10,14 +10,6 @@ import (
 	"github.com/tideover/tideover/engine/internal/workflow"
 )
 
-// Child returns the group of an operation that starts a child.
-func (o *Called) Child() *Group { return &Group{Name: o.Identity, n: 1, parallel: 1} }
-
-// Children returns the group of n operations that start children.
-func (o *Called) Children(n int) *Group {
-	return &Group{Name: o.Identity, n: n, parallel: o.parallel, isMap: true}
-}
-
 // PerformChildren is Perform for operations that start children.
 func (f *Flow) PerformChildren(g *Group, o Called, w *workflow.Workflow, inputs []any) error {
 	c := f.call

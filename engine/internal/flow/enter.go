@@ -101,15 +101,13 @@ func (c *call) exitToUndo() {
 
 // leaveIfQuit ends the goroutine of a branch if the goroutines of all branches must end.
 func (f *Flow) leaveIfQuit() {
-	c := f.call
-	sched := c.branches.Load()
-	if !sched.hasQuit() {
-		return
+	switch _, text, hasQuit := f.call.branches.Load().failure(); {
+	case !hasQuit:
+	case text == "":
+		f.call.exit()
+	default:
+		f.leave(broken)
 	}
-	if _, text := sched.failure(); text == "" {
-		c.exit()
-	}
-	f.leave(broken)
 }
 
 // leave ends the goroutine of a branch.

@@ -51,39 +51,6 @@ func (s *operations) numbers(yield func(int) bool) {
 // stops reports whether no operation begins any more that was not called before.
 func (g *Group) stops() bool { return g.failed && !g.All || g.halted.Load() }
 
-func (l *groupList) add(g *Group) {
-	if g.listAfter = l.first; l.first != nil {
-		l.first.listBefore = g
-	}
-	l.first = g
-	l.count++
-}
-
-// remove removes a group that is in the list.
-func (l *groupList) remove(g *Group) {
-	if g.listBefore != nil {
-		g.listBefore.listAfter = g.listAfter
-	} else {
-		l.first = g.listAfter
-	}
-	if g.listAfter != nil {
-		g.listAfter.listBefore = g.listBefore
-	}
-	g.listBefore, g.listAfter = nil, nil
-	l.count--
-}
-
-// all yields the groups. The loop may remove the one that it has got.
-func (l *groupList) all(yield func(*Group) bool) {
-	for g := l.first; g != nil; {
-		next := g.listAfter
-		if !yield(g) {
-			return
-		}
-		g = next
-	}
-}
-
 // identity returns the identity of an operation of the group.
 func (g *Group) identity(i int) string {
 	if !g.isMap {

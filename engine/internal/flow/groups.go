@@ -17,7 +17,7 @@ func (a *Calls) startGroup(t Turn, c *call, g *Group) {
 		// before its call.
 		t.ReadClock()
 	}
-	c.groups.add(g)
+	c.groups = append(c.groups, g)
 	c.signalUntil = 0
 	a.continueGroup(t, c, g)
 }
@@ -44,7 +44,8 @@ func (a *Calls) continueGroup(t Turn, c *call, g *Group) {
 		}
 	}
 	if g.running == 0 {
-		c.groups.remove(g)
+		k := slices.Index(c.groups, g)
+		c.groups = slices.Delete(c.groups, k, k+1)
 		c.since = a.now
 		g.end()
 		return
@@ -161,7 +162,7 @@ func (a *Calls) BeginUndo(t Turn, run *machine.Run) {
 			op.setResult(op.index, storedResult(run, number, op.identity(op.index)))
 		}
 	}
-	for g := range c.groups.all {
+	for _, g := range slices.Backward(c.groups) { // the loop may remove the group
 		if a.running[run.ID] == c { // else it is suspended
 			a.continueGroup(t, c, g)
 		}

@@ -25,6 +25,7 @@ func (a *Calls) Begin(t Turn, run *machine.Run, w *workflow.Workflow, ticket adm
 	if run.HasEnded() {
 		c.history = slices.Clip(run.History)
 	}
+	c.groups = c.oneGroup[:0]
 	c.leaves.Store(1)
 	c.undoing.Store(run.Flow().IsUndoing())
 	c.undoable.Store(int32(run.Flow().Undoable()))

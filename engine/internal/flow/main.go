@@ -28,11 +28,11 @@ func (c *call) main() {
 		if !returned {
 			end.result = &machine.Result{Failed: true, Error: "the function ended its goroutine (runtime.Goexit)"}
 		}
-		_, failure := c.branches.Load().failure()
+		_, failure, hasQuit := c.branches.Load().failure()
 		switch {
 		case c.exiting.Load():
 			end = c.stopEnd()
-		case failure != "" && c.undoing.Load() && c.branches.Load().hasQuit():
+		case failure != "" && c.undoing.Load() && hasQuit:
 			// Operations of other branches must end before they are undone.
 			end = callEnd{result: &machine.Result{Release: true, Error: ErrUndoing.Error()}}
 		default:

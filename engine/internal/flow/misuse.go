@@ -47,8 +47,11 @@ func (c *call) firstWrong() error {
 	return c.wrong
 }
 
-// noteWrong notes a wrong use of the flow, and returns it.
+// noteWrong notes a wrong use of the flow, and returns it. After the end of the call, it only returns it.
 func (c *call) noteWrong(err error) error {
+	if errors.Is(err, ErrFlowOver) {
+		return err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.wrong = cmp.Or(c.wrong, err)

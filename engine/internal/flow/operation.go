@@ -3,7 +3,6 @@ package flow
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -20,16 +19,11 @@ const WithUndo = "+undo"
 
 // Enter checks that the flow may be used for an operation now. It ends the goroutine if the call is stopped, or the
 // flow was used wrongly before. After success the caller must call Leave, unless Operation returns an error.
-func (f *Flow) Enter(kind, name string) error {
-	err := f.enter()
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, ErrFlowOver):
-		return fmt.Errorf("operation %s: %w", name, err)
+func (f *Flow) Enter(name string) error {
+	if err := f.enter(); err != nil {
+		return f.call.noteWrong(fmt.Errorf("operation %s: %w", name, err))
 	}
-	kind, _ = strings.CutSuffix(kind, WithUndo)
-	return f.Misuse(kind+":"+name, err)
+	return nil
 }
 
 // Leave says that the operation is over.
@@ -70,12 +64,12 @@ func (f *Flow) Operation(b *workflow.Options, kind, name string, options int) (o
 
 const defaultParallel = 16
 
-// One returns the group of an operation with attempts.
+// One returns the group of one operation. do makes its attempts; nil if it has none.
 func (o *Called) One(do func(context.Context, int) ([]byte, error)) *Group {
 	return &Group{Name: o.Identity, def: o.def, n: 1, parallel: 1, do: do}
 }
 
-// Each returns the group of n operations with attempts.
+// Each is One for n operations.
 func (o *Called) Each(n int, do func(context.Context, int) ([]byte, error)) *Group {
 	return &Group{Name: o.Identity, def: o.def, n: n, parallel: o.parallel, isMap: true, do: do}
 }

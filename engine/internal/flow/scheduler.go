@@ -127,23 +127,13 @@ func (s *scheduler) areInside(f *Flow) bool {
 }
 
 // failure returns the panic of a branch that has ended the function, and a text that describes it; "" if
-// there is none.
-func (s *scheduler) failure() (value any, text string) {
+// there is none. hasQuit says that the goroutines of all branches had to end. Operations of branches may still
+// be running then.
+func (s *scheduler) failure() (value any, text string, hasQuit bool) {
 	if s == nil {
-		return nil, ""
+		return nil, "", false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.value, s.text
-}
-
-// hasQuit reports whether the goroutines of all branches had to end. Operations of branches may
-// still be running then.
-func (s *scheduler) hasQuit() bool {
-	if s == nil {
-		return false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed
+	return s.value, s.text, s.closed
 }

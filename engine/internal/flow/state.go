@@ -149,12 +149,13 @@ type call struct {
 	since    time.Time  // when the function was called, or its last operation ended
 	blocked  bool       // there is a warning that the function is blocked
 	stopping bool       // it is being stopped: it begins no operation any more
-	groups   groupList  // operations that the function and its branches wait for
+	groups   []*Group   // operations that the function and its branches wait for; the last ones come first
+	oneGroup [1]*Group  // memory for groups
 	ops      operations // operations of the groups that have not ended
 
 	isProbe     bool  // it was called only because the code may have changed: see callChanged
 	starting    int   // children that are being started in other shards
-	signalUntil int64 // see signalWaits; 0 if the call does not wait for a signal
+	signalUntil int64 // see staysForSignal; 0 if the call does not wait for a signal
 }
 
 // state is the state of a call of a function, which all its flows share.
@@ -311,8 +312,6 @@ type Group struct {
 	next    int // index of the next operation to begin
 	running int // operations that have begun and have not ended
 	failed  bool
-
-	listBefore, listAfter *Group // neighbors in groupList
 }
 
 // Called is an operation that the function calls.
@@ -351,10 +350,4 @@ type operations struct {
 	number int // number of item; 0 for none
 	item   Operation
 	others map[int]Operation
-}
-
-// groupList has the groups of operations that a call waits for.
-type groupList struct {
-	first *Group
-	count int
 }

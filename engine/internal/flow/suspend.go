@@ -2,6 +2,7 @@ package flow
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
@@ -36,7 +37,7 @@ func (a *Calls) waitsLong(c *call, run *machine.Run, number int, now int64) bool
 	s := run.Step(number)
 	op, _ := c.ops.get(number)
 	switch {
-	case op.isAwait && !c.isProbe && a.waits.stay(c, now), s == nil:
+	case op.isAwait && !c.isProbe && a.staysForSignal(c, now), s == nil:
 		return false
 	case s.Status == machine.Blocked: // it waits for a signal without a limit, or for a child
 		return true
@@ -74,36 +75,34 @@ func (a *Calls) LeaveStuck(t Turn, op Operation) {
 	}
 }
 
-// stay reports whether a signal may still come soon, so that the call is not suspended.
-func (l *signalWaits) stay(c *call, now int64) bool {
+// staysForSignal reports whether the signal that a call waits for may still come soon. So the call is suspended
+// after SuspendAfter only, unless many other functions are running.
+func (a *Calls) staysForSignal(c *call, now int64) bool {
 	switch {
 	case c.signalUntil != 0:
 		return now < c.signalUntil
-	case l.shared.FewCalls():
+	case a.settings.Admission.FewCalls():
 		return false
 	}
 	c.signalUntil = now + int64(SuspendAfter)
-	l.list = append(l.list, signalWait{c, c.signalUntil})
+	a.waits = append(a.waits, signalWait{c, c.signalUntil})
 	return true
 }
 
-// nextDue returns when the next call is to be suspended.
-func (l *signalWaits) nextDue() int64 {
-	if len(l.list) == 0 {
+// NextDue returns when SuspendDue must be called next, in Unix nanoseconds.
+func (a *Calls) NextDue() int64 {
+	if len(a.waits) == 0 {
 		return math.MaxInt64
 	}
-	return l.list[0].until
+	return a.waits[0].until
 }
-
-// NextDue returns when SuspendDue must be called next, in Unix nanoseconds.
-func (a *Calls) NextDue() int64 { return a.waits.nextDue() }
 
 // SuspendDue suspends the calls that have waited for a signal for long enough.
 func (a *Calls) SuspendDue(t Turn) {
-	for l, now := &a.waits, t.Now(); l.nextDue() <= now; {
-		c := l.list[0]
-		l.list[0] = signalWait{}
-		l.list = l.list[1:]
+	for now := t.Now(); a.NextDue() <= now; {
+		c := a.waits[0]
+		a.waits[0] = signalWait{}
+		a.waits = a.waits[1:]
 		run, ok := t.State().Run(c.run)
 		if ok && a.running[c.run] == c.call && c.signalUntil == c.until && run.Outcome == machine.Undecided {
 			a.suspendIdle(t, c.call, run)
@@ -130,7 +129,7 @@ func (a *Calls) isHeldBack(g *Group) bool {
 // heldBack returns the names of the operations that the function waits for and that are held back;
 // nil if there are none.
 func (a *Calls) heldBack(c *call) (names []string) {
-	for g := range c.groups.all {
+	for _, g := range slices.Backward(c.groups) {
 		switch {
 		case !a.isHeldBack(g):
 		case g.isUndo:
