@@ -24,10 +24,10 @@ func Child[Out any](f *Flow, name string, w *Workflow, input any, opts ...ChildO
 	}
 	defer f.f.Leave()
 	g := o.One(nil)
-	if err := f.f.PerformChildren(g, o, coreOf(w), []any{input}); err != nil {
+	if err := f.f.PrepareChildren(g, o, coreOf(w), []any{input}); err != nil {
 		return v, err
 	}
-	return decoded[Out](&g.Results[0])
+	return perform[Out](f, g)
 }
 
 // Children starts a child for each input, [Parallel] of them side by side, and returns their
@@ -50,10 +50,10 @@ func Children[In, Out any](f *Flow, name string, w *Workflow, inputs []In, opts 
 		return nil, err
 	}
 	g := o.Each(len(inputs), nil)
-	if err := f.f.PerformChildren(g, o, coreOf(w), items); err != nil {
+	if err := f.f.PrepareChildren(g, o, coreOf(w), items); err != nil {
 		return nil, err
 	}
-	return mapResults[Out](g)
+	return performAll[Out](f, g)
 }
 
 // Detached says that a child continues if the run that has started it ends: see [Child].

@@ -12,6 +12,7 @@ import (
 	"github.com/tideover/tideover/engine/internal/shard"
 	"github.com/tideover/tideover/engine/internal/workflow"
 	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/engine/sqlitelog"
 	"github.com/tideover/tideover/internal/boottime"
 	"github.com/tideover/tideover/retry"
 )
@@ -104,8 +105,8 @@ type Durability int
 
 // The values of Durability.
 const (
-	Full Durability = iota // written and synced to disk: survives a power failure
-	OS                     // written to the operating system: survives the end of the process
+	Full = Durability(sqlitelog.Full) // written and synced to disk: survives a power failure
+	OS   = Durability(sqlitelog.OS)   // written to the operating system: survives the end of the process
 )
 
 const maxPayload = 512 << 10

@@ -62,7 +62,10 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 // begin opens the log and its shards.
 func (e *Engine) begin(ctx context.Context) (err error) {
 	if e.log = e.cfg.Log; e.log == nil {
-		if e.log, err = openFolder(ctx, e.cfg); err != nil {
+		e.log, err = sqlitelog.Open(ctx, sqlitelog.Config{
+			Dir: e.cfg.Dir, Durability: sqlitelog.Durability(e.cfg.Durability), AcceptLoss: e.cfg.AcceptLoss, CheckEntry: machine.CheckEntry,
+		})
+		if err != nil {
 			return err
 		}
 	}
@@ -146,13 +149,4 @@ func (e *Engine) Err() error {
 func (e *Engine) Backup(ctx context.Context, dir string) error {
 	_, err := e.router.Backup(ctx, dir, nil)
 	return err
-}
-
-// openFolder opens the log in the folder cfg.Dir.
-func openFolder(ctx context.Context, cfg Config) (journal.Log, error) {
-	mode := sqlitelog.Full
-	if cfg.Durability == OS {
-		mode = sqlitelog.OS
-	}
-	return sqlitelog.Open(ctx, sqlitelog.Config{Dir: cfg.Dir, Durability: mode, AcceptLoss: cfg.AcceptLoss, CheckEntry: machine.CheckEntry})
 }

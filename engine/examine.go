@@ -21,11 +21,7 @@ const notStarted = "the server does not start with it"
 // wrong with them. deep also reads the archives and the view. It changes nothing. An engine may use the
 // folder meanwhile.
 func Examine(ctx context.Context, dir string, d Durability, deep bool) ([]journal.Finding, error) {
-	mode := sqlitelog.Full
-	if d == OS {
-		mode = sqlitelog.OS
-	}
-	log, err := sqlitelog.OpenReader(dir, mode)
+	log, err := sqlitelog.OpenReader(dir, sqlitelog.Durability(d))
 	if loss, ok := errors.AsType[*journal.LossError](err); ok {
 		return []journal.Finding{{Severity: journal.Broken, What: loss.Loss.String(), Why: notStarted, Do: loss.Remedy()}}, nil
 	}

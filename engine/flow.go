@@ -92,30 +92,9 @@ func flowPart[In, Out any](do func(*Flow, In) (Out, error)) Part {
 	return func(b *builder) {
 		var function any
 		if do != nil {
-			function = functionOf(do).core()
+			function = FlowFunc(typed("function", do)).core()
 		}
 		b.core.SetFlow(reflect.TypeFor[In](), reflect.TypeFor[Out](), function)
-	}
-}
-
-// functionOf makes a FlowFunc from a function with typed input and output.
-func functionOf[In, Out any](do func(*Flow, In) (Out, error)) FlowFunc {
-	return func(f *Flow, input json.RawMessage) ([]byte, error) {
-		var in In
-		if len(input) > 0 {
-			if err := json.Unmarshal(input, &in); err != nil {
-				return nil, fmt.Errorf("input of the run: %w", err)
-			}
-		}
-		out, err := do(f, in)
-		if err != nil {
-			return nil, err
-		}
-		text, err := json.Marshal(out)
-		if err != nil {
-			return nil, fmt.Errorf("output of the function: %w", err)
-		}
-		return text, nil
 	}
 }
 
@@ -124,9 +103,7 @@ func functionOf[In, Out any](do func(*Flow, In) (Out, error)) FlowFunc {
 // died, and [Version] is what [Flow.Version] returns in runs that start from now on.
 func Function(opts ...FunctionOption) Part {
 	return func(b *builder) {
-		if s := b.core.FunctionOptions(); s != nil {
-			b.core.SetFunctionOptions(apply(s, opts))
-		}
+		b.core.ChangeFunction(func(s *workflow.Options) { apply(s, opts) })
 	}
 }
 
@@ -134,9 +111,7 @@ func Function(opts ...FunctionOption) Part {
 // options of an operation itself come after them.
 func Operations(opts ...AttemptOption) Part {
 	return func(b *builder) {
-		if s := b.core.OperationDefaults(); s != nil {
-			b.core.SetOperationDefaults(apply(s, opts))
-		}
+		b.core.ChangeOperations(func(s *workflow.Options) { apply(s, opts) })
 	}
 }
 
@@ -207,7 +182,11 @@ func Do[T any](f *Flow, name string, do func(context.Context) (T, error), opts .
 	if f.f.Stored(&o) {
 		return resultOf[T](&o)
 	}
-	g := o.One(func(ctx context.Context, _ int) ([]byte, error) { return encoded(do(ctx)) })
+	return perform[T](f, o.One(func(ctx context.Context, _ int) ([]byte, error) { return encoded(do(ctx)) }))
+}
+
+// perform executes an operation, and returns what it returns.
+func perform[T any](f *Flow, g *flow.Group) (v T, err error) {
 	if err := f.f.Perform(g); err != nil {
 		return v, err
 	}
@@ -298,10 +277,7 @@ func Map[T, R any](f *Flow, name string, items []T, do func(context.Context, T) 
 		return nil, err
 	}
 	defer f.f.Leave()
-	if err := f.f.Perform(g); err != nil {
-		return nil, err
-	}
-	return mapResults[R](g)
+	return performAll[R](f, g)
 }
 
 // Outcome is the outcome of one operation of a [Collect].
@@ -362,8 +338,11 @@ func mapOutcomes[R any](g *flow.Group) []Outcome[R] {
 	return outcomes
 }
 
-// mapResults returns the results of the operations of a group, and a [*MapError] if some failed.
-func mapResults[R any](g *flow.Group) ([]R, error) {
+// performAll executes the operations of a group, and returns their results, and a [*MapError] if some failed.
+func performAll[R any](f *Flow, g *flow.Group) ([]R, error) {
+	if err := f.f.Perform(g); err != nil {
+		return nil, err
+	}
 	results := make([]R, len(g.Results))
 	failed := map[int]*OpError{}
 	for i, o := range mapOutcomes[R](g) {
@@ -454,7 +433,7 @@ func SetTag(f *Flow, name, value string) error { return f.f.SetTag(name, value) 
 // run, and not the chain: it begins with the start of the run. [Engine.Wait] waits for the last
 // run of the chain. A branch of [Branches] can't use it.
 //
-// The new run can't undo flow.Calleds of this one. If this run has called operations of [DoUndo] or
+// The new run can't undo operations of this one. If this run has called operations of [DoUndo] or
 // [MapUndo], it waits in state needs-handler with their names, unless [KeepDone] gives up their
 // undos.
 func Again(f *Flow, input any, opts ...AgainOption) error {

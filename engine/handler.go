@@ -20,23 +20,29 @@ func adapt[In, Out any](do func(context.Context, In) (Out, error)) workflow.Hand
 	if do == nil {
 		return workflow.Handler{}
 	}
-	return workflow.Handler{IsJSON: true, Do: func(ctx context.Context, t *Task) ([]byte, error) {
+	call := typed("step", do)
+	return workflow.Handler{IsJSON: true, Do: func(ctx context.Context, t *Task) ([]byte, error) { return call(ctx, t.Input) }}
+}
+
+// typed makes a function of JSON from the function of a step or a flow, which is called with a context or a Flow.
+func typed[With, In, Out any](what string, do func(With, In) (Out, error)) func(With, json.RawMessage) ([]byte, error) {
+	return func(with With, input json.RawMessage) ([]byte, error) {
 		var in In
-		if len(t.Input) > 0 {
-			if err := json.Unmarshal(t.Input, &in); err != nil {
+		if len(input) > 0 {
+			if err := json.Unmarshal(input, &in); err != nil {
 				return nil, retry.Permanent(fmt.Errorf("input of the run: %w", err))
 			}
 		}
-		out, err := do(ctx, in)
+		out, err := do(with, in)
 		if err != nil {
 			return nil, err
 		}
 		text, err := json.Marshal(out)
 		if err != nil {
-			return nil, retry.Permanent(fmt.Errorf("output of the step: %w", err))
+			return nil, retry.Permanent(fmt.Errorf("output of the %s: %w", what, err))
 		}
 		return text, nil
-	}}
+	}
 }
 
 // TaskOf returns the task of a handler's context. It returns false for other contexts.

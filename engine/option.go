@@ -39,7 +39,6 @@ type (
 	DoOption interface {
 		MapOption
 		DoUndoOption
-		forDo()
 	}
 
 	// DoUndoOption is an option of [DoUndo].
@@ -82,7 +81,6 @@ type (
 	AttemptOption interface {
 		CallOption
 		DoOption
-		forAttempt()
 	}
 
 	// RetryOption is an [AttemptOption] that also fits where no attempt has a limit of its own.
@@ -103,7 +101,6 @@ type (
 		DoOption
 		AwaitOption
 		ChildOption
-		forKey()
 	}
 )
 
@@ -119,18 +116,15 @@ func (option) forCall()     {}
 func (option) forDeclared() {}
 func (option) forBranch()   {}
 func (option) forFunction() {}
-func (option) forDo()       {}
 func (option) forDoUndo()   {}
 func (option) forMap()      {}
 func (option) forMapUndo()  {}
 func (option) forAwait()    {}
 func (option) forChild()    {}
 func (option) forChildren() {}
-func (option) forAttempt()  {}
-func (option) forKey()      {}
 
 // Attempts makes one option of several, for programs that get them from elsewhere: it fits [Operations],
-// and also [Step], [Do], [Map] and whatever else has attempts.
+// and also [Step], [Do], [Map] and all else that has attempts.
 func Attempts(opts ...AttemptOption) AttemptOption {
 	return option(func(s *workflow.Options) { apply(s, opts) })
 }

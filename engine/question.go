@@ -40,11 +40,7 @@ func Ask(f *Flow, name string, q Question, opts ...AwaitOption) (a Answer, err e
 	if err != nil {
 		return a, err
 	}
-	g := o.Await(text)
-	if err := f.f.Perform(g); err != nil {
-		return a, err
-	}
-	a, err = decoded[Answer](&g.Results[0])
+	a, err = perform[Answer](f, o.Await(text))
 	if errors.Is(err, ErrNoEvent) && q.Default != "" {
 		return Answer{Choice: q.Default}, nil
 	}

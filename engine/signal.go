@@ -29,11 +29,7 @@ func Await[T any](f *Flow, name string, opts ...AwaitOption) (v T, err error) {
 	if f.f.Stored(&o) {
 		return resultOf[T](&o)
 	}
-	g := o.Await(nil)
-	if err := f.f.Perform(g); err != nil {
-		return v, err
-	}
-	return decoded[T](&g.Results[0])
+	return perform[T](f, o.Await(nil))
 }
 
 // Within limits how long [Await] waits for its signal. Without it there is no limit.

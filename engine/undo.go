@@ -28,20 +28,10 @@ func DoUndo[T any](f *Flow, name string, do func(context.Context) (T, error), un
 	}
 	defer f.f.Leave()
 	g := o.One(func(ctx context.Context, _ int) ([]byte, error) { return encoded(do(ctx)) })
-	err = f.f.CanUndo(g, o, undo == nil, func(ctx context.Context, _ int, stored []byte) error {
-		v, err := storedValue[T](stored)
-		if err != nil {
-			return err
-		}
-		return undo(ctx, v)
-	})
-	if err != nil {
+	if err := canUndo(f, g, o, undo == nil, func(ctx context.Context, _ int, v *T) error { return undo(ctx, v) }); err != nil {
 		return v, err
 	}
-	if err := f.f.Perform(g); err != nil {
-		return v, err
-	}
-	return decoded[T](&g.Results[0])
+	return perform[T](f, g)
 }
 
 // MapUndo is [Map] for operations that can be undone: see [DoUndo]. The undos of one MapUndo are
@@ -52,20 +42,10 @@ func MapUndo[T, R any](f *Flow, name string, items []T, do func(context.Context,
 		return nil, err
 	}
 	defer f.f.Leave()
-	err = f.f.CanUndo(g, o, undo == nil, func(ctx context.Context, i int, stored []byte) error {
-		v, err := storedValue[R](stored)
-		if err != nil {
-			return err
-		}
-		return undo(ctx, items[i], v)
-	})
-	if err != nil {
+	if err := canUndo(f, g, o, undo == nil, func(ctx context.Context, i int, v *R) error { return undo(ctx, items[i], v) }); err != nil {
 		return nil, err
 	}
-	if err := f.f.Perform(g); err != nil {
-		return nil, err
-	}
-	return mapResults[R](g)
+	return performAll[R](f, g)
 }
 
 // UndoPolicy sets the retry policy of the undo of an operation, in its text form: see [DoUndo].
@@ -79,14 +59,16 @@ func UndoPolicy(text string) DoUndoOption {
 	})
 }
 
-// storedValue returns a stored result; nil if there is none.
-func storedValue[T any](stored []byte) (*T, error) {
-	if stored == nil {
-		return nil, nil
-	}
-	v := new(T)
-	if err := json.Unmarshal(stored, v); err != nil {
-		return nil, retry.Permanent(fmt.Errorf("the stored result of the operation can't be read as %T: %w", *v, err))
-	}
-	return v, nil
+// canUndo notes how the operations of a group are undone. undo gets the stored result; nil if there is none.
+func canUndo[T any](f *Flow, g *flow.Group, o flow.Called, isNil bool, undo func(context.Context, int, *T) error) error {
+	return f.f.CanUndo(g, o, isNil, func(ctx context.Context, i int, stored []byte) error {
+		if stored == nil {
+			return undo(ctx, i, nil)
+		}
+		v := new(T)
+		if err := json.Unmarshal(stored, v); err != nil {
+			return retry.Permanent(fmt.Errorf("the stored result of the operation can't be read as %T: %w", *v, err))
+		}
+		return undo(ctx, i, v)
+	})
 }

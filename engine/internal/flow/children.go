@@ -10,8 +10,8 @@ import (
 	"github.com/tideover/tideover/engine/internal/workflow"
 )
 
-// PerformChildren is Perform for operations that start children.
-func (f *Flow) PerformChildren(g *Group, o Called, w *workflow.Workflow, inputs []any) error {
+// PrepareChildren says which children the operations of a group start. It must be called before Perform.
+func (f *Flow) PrepareChildren(g *Group, o Called, w *workflow.Workflow, inputs []any) error {
 	c := f.call
 	if w == nil {
 		return f.Misuse(o.Identity, errors.New("the workflow is nil"))
@@ -24,7 +24,7 @@ func (f *Flow) PerformChildren(g *Group, o Called, w *workflow.Workflow, inputs 
 	g.child = &childStarts{def: asked.Def, inputs: make([]json.RawMessage, len(inputs)), detached: o.detached, shard: -1, refused: map[int]error{}, former: map[int]machine.FormerChild{}}
 	if w == nil {
 		g.child.missing = true
-		return f.performStarted(g)
+		return f.checkStarted(g)
 	}
 	g.child.def = w.Def
 	if c.settings.IsClustered {
@@ -50,10 +50,7 @@ func (f *Flow) PerformChildren(g *Group, o Called, w *workflow.Workflow, inputs 
 			return &info.OpError{Name: machine.OpName(g.identity(i)), Code: inputRefused, Text: err.Error()}
 		}
 	}
-	if err := f.setFormer(g); err != nil {
-		return err
-	}
-	return f.Perform(g)
+	return f.setFormer(g)
 }
 
 // inputRefused is the code of an operation whose child can't be started with its input.
@@ -68,9 +65,9 @@ func (f *Flow) isStarted(g *Group, i int) bool {
 	return f.ended.has(identity) || pending && g.child.shard < 0 && !again
 }
 
-// performStarted is perform for children whose workflow is not registered. If one has to be
-// started, the run waits until the workflow is registered.
-func (f *Flow) performStarted(g *Group) error {
+// checkStarted returns an error if a child has to be started, whose workflow is not registered: the run waits
+// until it is.
+func (f *Flow) checkStarted(g *Group) error {
 	for i := range g.n {
 		identity := g.identity(i)
 		_, pending := f.pending[identity]
@@ -78,7 +75,7 @@ func (f *Flow) performStarted(g *Group) error {
 			return f.Misuse(g.Name, &missingWorkflowError{g.child.def.Name})
 		}
 	}
-	return f.Perform(g)
+	return nil
 }
 
 // placeChildren determines the shard of the children. In a cluster, all runs of a workflow with a

@@ -114,38 +114,28 @@ func (b *Builder) SetFlowByName(function string, args any) {
 	b.addStep(s)
 }
 
-// FunctionOptions returns the options of the function of a flow, to be changed and passed to
-// [Builder.SetFunctionOptions]. It returns nil, and notes an error, if the workflow has no function.
-func (b *Builder) FunctionOptions() *Options {
+// ChangeFunction changes the options of the function of a flow.
+func (b *Builder) ChangeFunction(change func(*Options)) {
 	if !b.w.Def.Flow {
 		b.fail("function", errors.New("only a workflow that NewFlow makes has one"))
-		return nil
+		return
 	}
-	return &Options{Step: b.w.Def.Steps[0]}
-}
-
-// SetFunctionOptions sets the options of the function of a flow.
-func (b *Builder) SetFunctionOptions(s *Options) {
+	s := &Options{Step: b.w.Def.Steps[0]}
+	change(s)
 	s.parsePolicy()
 	b.fail("function", s.errs...)
 	b.w.Def.Steps[0], b.w.Def.Version = s.Step, s.Version
 }
 
-// OperationDefaults returns the options that all operations of a flow have so far, to be changed and
-// passed to [Builder.SetOperationDefaults]. It returns nil, and notes an error, if the workflow has no
-// operations.
-func (b *Builder) OperationDefaults() *Options {
+// ChangeOperations changes the options that all operations of a flow have.
+func (b *Builder) ChangeOperations(change func(*Options)) {
 	if !b.w.Def.Flow {
 		b.fail("operations", errors.New("only a workflow that NewFlow makes has them"))
-		return nil
+		return
 	}
 	s := b.w.opDefaults
-	return &s
-}
-
-// SetOperationDefaults sets the options that all operations of a flow have.
-func (b *Builder) SetOperationDefaults(s *Options) {
-	b.w.opDefaults = *s
+	change(&s)
+	b.w.opDefaults = s
 	b.w.opDefaults.errs = nil
 	s.parsePolicy()
 	b.fail("operations", s.errs...)
