@@ -222,7 +222,7 @@ func (a *Attempt) report(r *machine.Result) {
 	a.ticket.Leave()
 	a.reported.Store(true)
 	a.request.result = r
-	a.host.requests.post(&a.request)
+	a.host.requests.put(incoming{request: &a.request}, nil)
 	if !a.op.IsZero() && r.Succeeded() {
 		a.op.Deliver(a.key.step, r.Output)
 	}
@@ -270,11 +270,7 @@ func (a *Attempt) SendProgress(progress any) error {
 	if err != nil {
 		return fmt.Errorf("progress: %w", err)
 	}
-	select {
-	case a.host.requests.others <- incoming{request: &request{do: func(t Recorder) error { a.recordProgress(t, text); return nil }}}:
-	case <-a.host.requests.done:
-	case <-a.ctx.Done():
-	}
+	a.host.requests.post(func(t Recorder) { a.recordProgress(t, text) }, a.ctx.Done())
 	return nil
 }
 
@@ -316,6 +312,12 @@ func (a *Attempt) memo(err error) []byte {
 type stepCode struct {
 	handler workflow.Handler
 	op      flow.Operation
+}
+
+// dueCode is what begins when a step is due: an attempt of the step, or a call of the function of a flow.
+type dueCode struct {
+	stepCode
+	function *workflow.Workflow
 }
 
 // timedOutInQueue returns a handler that only fails. It replaces the handler of a step whose

@@ -214,14 +214,8 @@ func (g *waitGraph) stuck() (list []*waitingAttempt) {
 			}
 		}
 	}
-	for _, a := range g.attempts {
-		if a.stuck {
-			list = append(list, a)
-		}
-	}
-	slices.SortFunc(list, func(a, b *waitingAttempt) int {
-		return strings.Compare(a.String(), b.String())
-	})
+	list = slices.DeleteFunc(slices.Collect(maps.Values(g.attempts)), func(a *waitingAttempt) bool { return !a.stuck })
+	slices.SortFunc(list, func(a, b *waitingAttempt) int { return strings.Compare(a.String(), b.String()) })
 	return list
 }
 
@@ -251,14 +245,12 @@ func (g *waitGraph) canGoOn(id machine.ID) bool {
 
 // missing says which limit keeps a queued step from beginning, and why; "" if there is none.
 func (g *waitGraph) missing(r *waitedRun, step queuedStep) string {
-	text := ""
-	if step.isFunction {
-		text = g.missingFunction()
-	} else {
-		text = g.missingPlace(limitKey{r.shard, r.workflow, step.name})
-	}
-	if text != "" {
-		return text
+	if !step.isFunction {
+		if text := g.missingPlace(limitKey{r.shard, r.workflow, step.name}); text != "" {
+			return text
+		}
+	} else if g.functionsFull && !slices.ContainsFunc(g.called, g.canGoOn) {
+		return fmt.Sprintf("all %d calls of functions that the process makes at once (4 times its concurrency, at least %d) are taken by functions that wait", g.functions, MinFunctions)
 	}
 	l := g.runLimits[limitKey{shard: r.shard, workflow: r.workflow}]
 	if l == nil || r.hasPlace || len(l.runs) < l.active || slices.ContainsFunc(l.runs, g.canGoOn) {
@@ -267,33 +259,26 @@ func (g *waitGraph) missing(r *waitedRun, step queuedStep) string {
 	return fmt.Sprintf("all %d runs of workflow %s that may be in progress (its limit of runs) are taken by attempts that wait", l.limit, r.workflow)
 }
 
-// missingFunction is missing for the function of a flow, without the limit of runs.
-func (g *waitGraph) missingFunction() string {
-	if !g.functionsFull || slices.ContainsFunc(g.called, g.canGoOn) {
-		return ""
-	}
-	return fmt.Sprintf("all %d calls of functions that the process makes at once (4 times its concurrency, at least %d) are taken by functions that wait", g.functions, MinFunctions)
-}
-
 // missingPlace is missing for an attempt, without the limit of runs.
 func (g *waitGraph) missingPlace(key limitKey) string {
-	all := func(of func(*waitingAttempt) bool) (n int, stuck bool) {
-		for _, a := range g.attempts {
-			if of(a) {
-				if n++; !a.stuck {
-					return n, false
-				}
+	ofStep, othersOfStep, others := 0, 0, 0 // attempts of the step, and those that are not stuck
+	for _, a := range g.attempts {
+		if a.limitKey == key {
+			ofStep++
+		}
+		if !a.stuck {
+			others++
+			if a.limitKey == key {
+				othersOfStep++
 			}
 		}
-		return n, true
 	}
-	if n, stuck := all(func(*waitingAttempt) bool { return true }); g.full && stuck && n >= g.places {
+	limit := g.stepLimits[key]
+	switch {
+	case g.full && others == 0 && len(g.attempts) >= g.places:
 		return fmt.Sprintf("all %d places of the process (concurrency) are taken by attempts that wait", g.places)
-	}
-	if limit := g.stepLimits[key]; limit > 0 {
-		if n, stuck := all(func(a *waitingAttempt) bool { return a.limitKey == key }); stuck && n >= limit {
-			return fmt.Sprintf("all %d places of step %s/%s (its concurrency) are taken by attempts that wait", limit, key.workflow, key.step)
-		}
+	case limit > 0 && othersOfStep == 0 && ofStep >= limit:
+		return fmt.Sprintf("all %d places of step %s/%s (its concurrency) are taken by attempts that wait", limit, key.workflow, key.step)
 	}
 	return ""
 }

@@ -59,8 +59,8 @@ func (d *dispatcher) dispatchSuspects(t Recorder) {
 		if reason != admission.Begin {
 			return
 		}
-		begin, missing := d.launcher(t, run, step)
-		if begin == nil {
+		code, missing := d.codeOf(t, run, step)
+		if missing != nil {
 			missing()
 			continue
 		}
@@ -69,7 +69,7 @@ func (d *dispatcher) dispatchSuspects(t Recorder) {
 			return
 		}
 		rec := machine.BeginAttempt(run, step, t.Now())
-		begin(ticket, &rec)
+		d.launch(t, run, step, code, ticket, &rec)
 	}
 }
 
@@ -83,8 +83,8 @@ func (d *dispatcher) dispatchAlone(t Recorder) {
 		d.more = true // try again in the next turn
 		return
 	}
-	begin, missing := d.launcher(t, run, step)
-	if begin == nil {
+	code, missing := d.codeOf(t, run, step)
+	if missing != nil {
 		missing()
 		return
 	}
@@ -97,7 +97,7 @@ func (d *dispatcher) dispatchAlone(t Recorder) {
 	if alone {
 		rec.Isolate(lasts)
 	}
-	d.admission.BeganAlone(begin(ticket, &rec), lasts)
+	d.admission.BeganAlone(d.launch(t, run, step, code, ticket, &rec), lasts)
 	d.process.Settings.Logger.Warn("the process died in the last attempts of a step: its next attempt begins, and no other attempt begins for a while",
 		"run", run.ID, "step", run.StepName(step), "lost", machine.Losses(run, step), "alone", alone, "for", lasts)
 }
@@ -106,27 +106,6 @@ func (d *dispatcher) dispatchAlone(t Recorder) {
 // may still be registered.
 func (d *dispatcher) isReady(run *machine.Run, step int) bool {
 	return !d.state.isRegistering() || d.process.Handlers.HasCode(run, step)
-}
-
-// launcher returns a function that begins an attempt of a step, or calls the function of a flow, and
-// returns where its ticket is. If it is nil, missing handles that the code is missing.
-func (d *dispatcher) launcher(t Recorder, run *machine.Run, step int) (begin func(admission.Ticket, *machine.Record) *admission.Ticket, missing func() bool) {
-	if run.IsFunction(step) {
-		w := d.process.Handlers.Function(run.StepDef(0).Handler, run.Def.Name)
-		if w == nil {
-			return nil, func() bool { return d.parkStep(t, run, 0) }
-		}
-		return func(ticket admission.Ticket, rec *machine.Record) *admission.Ticket {
-			return d.callFunction(t, run, w, ticket, rec)
-		}, nil
-	}
-	code, missing := d.codeOf(t, run, step)
-	if missing != nil {
-		return nil, missing
-	}
-	return func(ticket admission.Ticket, rec *machine.Record) *admission.Ticket {
-		return &d.launch(t, run, step, code, ticket, rec).ticket
-	}, nil
 }
 
 func (d *dispatcher) dispatchQueues(t Recorder) {
@@ -153,14 +132,11 @@ func (d *dispatcher) dispatchFrom(t Recorder, q *machine.Queue) bool {
 	if reason != admission.Begin {
 		return false
 	}
-	if run.IsFunction(step) {
-		return d.dispatchFunction(t, run)
-	}
 	code, missing := d.codeOf(t, run, step)
 	if missing != nil {
 		return missing()
 	}
-	ticket, reason := d.admission.Take(false)
+	ticket, reason := d.admission.Take(run.IsFunction(step))
 	if reason != admission.Begin {
 		return false
 	}
@@ -169,47 +145,35 @@ func (d *dispatcher) dispatchFrom(t Recorder, q *machine.Queue) bool {
 	return true
 }
 
-// codeOf returns the code of an attempt of a step. If there is none, missing is not nil and handles that: it
+// codeOf returns the code of a step. If there is none, missing is not nil and handles that: it
 // returns whether the step has left its queue.
-func (d *dispatcher) codeOf(t Recorder, run *machine.Run, step int) (code stepCode, missing func() bool) {
-	if !run.IsFlow() {
-		if code.handler = d.process.Handlers.Handler(run.StepDef(step).Handler); code.handler.Do == nil {
-			missing = func() bool { return d.parkStep(t, run, step) }
+func (d *dispatcher) codeOf(t Recorder, run *machine.Run, step int) (code dueCode, missing func() bool) {
+	ok := false
+	switch {
+	case run.IsFunction(step):
+		code.function = d.functionOf(run)
+		ok = code.function != nil
+	case !run.IsFlow():
+		code.handler = d.process.Handlers.Handler(run.StepDef(step).Handler)
+		ok = code.handler.Do != nil
+	default:
+		if code.op, ok = d.calls.Operation(run.ID, step); !ok { // no function is waiting for it
+			return code, func() bool {
+				d.state.m.Withdraw(run, step)
+				d.state.m.CallAgain(run)
+				return true
+			}
 		}
-		return code, missing
 	}
-	op, ok := d.calls.Operation(run.ID, step)
-	if !ok { // no function is waiting for it
-		missing = func() bool {
-			d.state.m.Withdraw(run, step)
-			d.state.m.CallAgain(run)
-			return true
-		}
+	if !ok {
+		missing = func() bool { return d.parkStep(t, run, step) }
 	}
-	return stepCode{op: op}, missing
+	return code, missing
 }
 
-// callFunction records that the function of a run is called. It returns where its ticket is.
-func (d *dispatcher) callFunction(t Recorder, run *machine.Run, w *workflow.Workflow, ticket admission.Ticket, rec *machine.Record) *admission.Ticket {
-	isProbe := d.probes[run.ID]
-	delete(d.probes, run.ID)
-	return d.calls.Begin(t, run, w, ticket, *rec, isProbe)
-}
-
-// dispatchFunction begins a call of the function of a run. It returns whether the function has
-// left its queue.
-func (d *dispatcher) dispatchFunction(t Recorder, run *machine.Run) bool {
-	w := d.process.Handlers.Function(run.Def.Steps[0].Handler, run.Def.Name)
-	if w == nil {
-		return d.parkStep(t, run, 0)
-	}
-	ticket, reason := d.admission.Take(true)
-	if reason != admission.Begin {
-		return false
-	}
-	rec := machine.BeginAttempt(run, 0, t.Now())
-	d.callFunction(t, run, w, ticket, &rec)
-	return true
+// functionOf returns the workflow with the function of a flow; nil if it is not registered.
+func (d *dispatcher) functionOf(run *machine.Run) *workflow.Workflow {
+	return d.process.Handlers.Function(run.Def.Steps[0].Handler, run.Def.Name)
 }
 
 // heldSteps returns why steps of the run that are due have not begun, of the first ones.
@@ -238,8 +202,7 @@ func (d *dispatcher) parkStep(t Recorder, run *machine.Run, step int) bool {
 	if log := d.process.replay; log != nil {
 		log.Report(replay.Verdict{Parked: missingHandler(run, step)})
 	}
-	rec := machine.Park(run, step, t.Now())
-	t.Record(rec)
+	t.Record(machine.Park(run, step, t.Now()))
 	return true
 }
 
@@ -296,8 +259,7 @@ func (d *dispatcher) callChanged() {
 // waitsInChanged reports whether the run waits in an operation that its function has removed, or has
 // renamed to that of a signal which the run has got, as far as that is known.
 func (d *dispatcher) waitsInChanged(run *machine.Run) bool {
-	w := d.process.Handlers.Function(run.Def.Steps[0].Handler, run.Def.Name)
-	said := d.process.Handlers.EditsOf(w)
+	said := d.process.Handlers.EditsOf(d.functionOf(run))
 	if len(said.Removed)+len(said.Renamed) == 0 {
 		return false
 	}
@@ -318,13 +280,19 @@ func (d *dispatcher) resumed(run *machine.Run) {
 	}
 }
 
-// launch records that an attempt begins. The handler is called when the record is stored.
-func (d *dispatcher) launch(t Recorder, run *machine.Run, step int, code stepCode, ticket admission.Ticket, rec *machine.Record) *Attempt {
+// launch records that an attempt of a step begins, or that the function of a flow is called. Its code is called
+// when the record is stored. launch returns where the ticket is.
+func (d *dispatcher) launch(t Recorder, run *machine.Run, step int, code dueCode, ticket admission.Ticket, rec *machine.Record) *admission.Ticket {
+	if code.function != nil {
+		isProbe := d.probes[run.ID]
+		delete(d.probes, run.ID)
+		return d.calls.Begin(t, run, code.function, ticket, *rec, isProbe)
+	}
 	t.Record(*rec)
-	return d.begin(run, step, code, ticket, rec)
+	return &d.begin(run, step, code.stepCode, ticket, rec).ticket
 }
 
-// begin is launch for an attempt whose beginning is recorded.
+// begin begins an attempt whose beginning is recorded, when the record is stored.
 func (d *dispatcher) begin(run *machine.Run, step int, code stepCode, ticket admission.Ticket, rec *machine.Record) *Attempt {
 	def, state := run.StepDef(step), run.Step(step)
 	a := &Attempt{

@@ -49,8 +49,7 @@ func (b *eventBatch) note(rec *machine.Record, run *machine.Run, step eventStep)
 		batch: b, rec: *rec, run: run, step: step,
 		common: retry.Event{Time: time.Unix(0, rec.At), Name: run.Def.Name, Run: rec.Run.String()},
 	}
-	n.ofStep()
-	n.ofRun()
+	n.ofRecord()
 	n.ofEnd()
 }
 
@@ -78,16 +77,24 @@ func (n *eventNote) inStep(kind retry.EventKind) *retry.Event {
 	return p
 }
 
-// ofStep adds the event of a record about a step or an attempt of it. A call of a function is no attempt.
-func (n *eventNote) ofStep() {
+// eventKinds has the events of the records that always have the same one.
+var eventKinds = map[machine.Kind]retry.EventKind{
+	machine.Begun: retry.AttemptStarted, machine.Done: retry.Succeeded, machine.Parked: retry.NeedsHandler, machine.Woken: retry.Resumed,
+	machine.Cancel: retry.Canceled, machine.Retry: retry.Resumed, machine.Freed: retry.Resumed, machine.Held: retry.Paused, machine.Undoing: retry.Undoing,
+}
+
+// ofRecord adds the events of a record about the run, a step or an attempt. A call of a function is no attempt.
+func (n *eventNote) ofRecord() {
 	switch rec := &n.rec; rec.Kind {
-	case machine.Begun:
+	case machine.Started:
+		n.add(retry.RunStarted).Note = n.run.Source()
+	case machine.Cancel, machine.Retry, machine.Freed, machine.Held, machine.Undoing:
+		n.add(eventKinds[rec.Kind]).Note = rec.Text
+	case machine.Parked, machine.Woken:
+		n.inStep(eventKinds[rec.Kind]).Note = rec.Text
+	case machine.Begun, machine.Done:
 		if !n.run.IsFunction(rec.Step) {
-			n.inStep(retry.AttemptStarted)
-		}
-	case machine.Done:
-		if !n.run.IsFunction(rec.Step) {
-			n.inStep(retry.Succeeded)
+			n.inStep(eventKinds[rec.Kind])
 		}
 	case machine.Failed:
 		n.inStep(retry.AttemptFailed).Err = errors.New(rec.Text)
@@ -99,10 +106,6 @@ func (n *eventNote) ofStep() {
 		n.verdict()
 	case machine.Progress:
 		n.inStep(retry.Progressed).Note = string(rec.Data)
-	case machine.Parked:
-		n.inStep(retry.NeedsHandler).Note = rec.Text
-	case machine.Woken:
-		n.inStep(retry.Resumed).Note = rec.Text
 	case machine.Signaled:
 		n.inStep(retry.Signaled).Note = describe.SignalNote(rec)
 	case machine.Called:
@@ -127,23 +130,6 @@ func (n *eventNote) ofCall() {
 		if rec.Due != 0 {
 			p.Until = time.Unix(0, rec.Due)
 		}
-	}
-}
-
-// ofRun adds the event of a record about the run as a whole.
-func (n *eventNote) ofRun() {
-	switch rec := &n.rec; rec.Kind {
-	case machine.Started:
-		n.add(retry.RunStarted).Note = n.run.Source()
-	case machine.Cancel:
-		n.add(retry.Canceled).Note = rec.Text
-	case machine.Retry, machine.Freed:
-		n.add(retry.Resumed).Note = rec.Text
-	case machine.Held:
-		n.add(retry.Paused).Note = rec.Text
-	case machine.Undoing:
-		n.add(retry.Undoing).Note = rec.Text
-	default:
 	}
 }
 

@@ -96,8 +96,7 @@ func (f *families) tellParent(t Recorder, run *machine.Run) {
 	end := f.endOfChild(run)
 	if _, here := t.State().Run(end.Parent.Run); here {
 		f.endChild(t, end)
-		rec := machine.TellParent(run, t.Now())
-		t.Record(rec)
+		t.Record(machine.TellParent(run, t.Now()))
 		return
 	}
 	text, err := json.Marshal(end)
@@ -113,8 +112,7 @@ func (f *families) tellParent(t Recorder, run *machine.Run) {
 				f.settings.Logger.Error("the end of a run can't be told to its parent", "run", id, "parent", end.Parent.Run, "error", err)
 			}
 			if run, ok := t.State().Run(id); ok && !run.Parent().Told {
-				rec := machine.TellParent(run, t.Now())
-				t.Record(rec)
+				t.Record(machine.TellParent(run, t.Now()))
 			}
 		},
 	})
@@ -164,8 +162,7 @@ func (f *families) adopt(t Recorder, run *machine.Run, parent machine.Parent, by
 	case run.Outcome != machine.Undecided:
 		return f.formerEnd(run, parent, a)
 	}
-	rec := machine.AdoptRun(run, parent, t.Now())
-	t.Record(rec)
+	t.Record(machine.AdoptRun(run, parent, t.Now()))
 	a.Run = run.ID.String()
 	return next, nil
 }

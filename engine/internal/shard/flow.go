@@ -13,19 +13,7 @@ import (
 
 // Send implements [flow.Host].
 func (sh *Shard) Send(m *flow.Message, stopped <-chan struct{}) bool {
-	in := incoming{message: m}
-	select {
-	case sh.others <- in:
-		return true
-	default:
-	}
-	select {
-	case sh.others <- in:
-		return true
-	case <-stopped:
-	case <-sh.done:
-	}
-	return false
+	return sh.put(incoming{message: m}, stopped)
 }
 
 // CompleteInput implements [flow.Host].
@@ -81,9 +69,9 @@ func (t *turn) Record(rec machine.Record) { t.must(&rec) }
 func (t *turn) Define(def *machine.Definition) { _ = t.define(def) } // an error stops the shard
 
 func (t *turn) ReadClock() {
-	if err := t.readClock(); err != nil {
-		t.o.sh.health.broken(err)
-	}
+	now, jumped := t.o.clock.now()
+	t.now = now
+	t.o.sh.health.broken(t.o.recordJump(jumped))
 }
 
 func (t *turn) TakeNow(run *machine.Run, def *machine.Definition) (ticket admission.Ticket, ok bool) {

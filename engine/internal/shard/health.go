@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -157,14 +158,15 @@ func (h *health) lose(t info.Trouble) {
 	h.losses = append(h.losses, t)
 }
 
-// broken notes an internal error: a record contradicts the state. The owner stops before
+// broken notes an internal error, unless it is nil: a record contradicts the state. The owner stops before
 // it stores the turn in which that happened.
 func (h *health) broken(err error) {
+	if err == nil {
+		return
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.wrong == nil {
-		h.wrong = fmt.Errorf("this is an error of tideover: %w", err)
-	}
+	h.wrong = cmp.Or(h.wrong, fmt.Errorf("this is an error of tideover: %w", err))
 }
 
 func (h *health) fatal() error {

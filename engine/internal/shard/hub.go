@@ -12,12 +12,10 @@ import (
 )
 
 const (
-	followBatch = 256             // most events of this process in one answer to another one
-	FollowWait  = 2 * time.Second // how long such an answer waits for a first event
+	backlog    = 8192            // how many events are kept in memory for slow and late readers
+	readAtOnce = 256             // most events that a reader gets at once
+	FollowWait = 2 * time.Second // how long an answer to another process waits for a first event
 )
-
-// backlog is how many events are kept in memory for slow and late readers.
-const backlog = 8192
 
 // Hub delivers events to readers. It never waits for a reader: a reader that is too slow
 // misses events, and gets the number of missed events.
@@ -73,10 +71,10 @@ func (h *Hub) Close() {
 	h.wake()
 }
 
-// after returns up to most events after a sequence number, how many events in between are not
+// after returns events after a sequence number, how many events in between are not
 // kept any more, a channel that is closed when there are more events, and whether the stream
 // has ended.
-func (h *Hub) after(seq uint64, most int) (list []info.Event, missed uint64, more <-chan struct{}, closed bool) {
+func (h *Hub) after(seq uint64) (list []info.Event, missed uint64, more <-chan struct{}, closed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	first := h.seq - uint64(len(h.ring)) + 1
@@ -87,7 +85,7 @@ func (h *Hub) after(seq uint64, most int) (list []info.Event, missed uint64, mor
 		missed = first - 1 - seq
 		seq = first - 1
 	}
-	for s := seq + 1; s <= h.seq && len(list) < most; s++ {
+	for s := seq + 1; s <= h.seq && len(list) < readAtOnce; s++ {
 		list = append(list, h.ring[(s-1)%backlog])
 	}
 	return list, missed, h.changed, h.closed
@@ -103,25 +101,28 @@ func (h *Hub) Events(ctx context.Context, after uint64) iter.Seq2[info.Event, ui
 	}
 	return func(yield func(info.Event, uint64) bool) {
 		after := after
-		for {
-			list, missed, more, closed := h.after(after, 256)
+		for list, missed := h.next(ctx, after); len(list) > 0; list, missed = h.next(ctx, after) {
 			for _, ev := range list {
 				if !yield(ev, missed) {
 					return
 				}
 				missed, after = 0, ev.Seq
 			}
-			if len(list) > 0 {
-				continue
-			}
-			if closed {
-				return
-			}
-			select {
-			case <-more:
-			case <-ctx.Done():
-				return
-			}
+		}
+	}
+}
+
+// next is after, and waits for an event if there is none. If it returns none, the stream or the context has ended.
+func (h *Hub) next(ctx context.Context, seq uint64) (list []info.Event, missed uint64) {
+	for {
+		list, missed, more, closed := h.after(seq)
+		if len(list) > 0 || closed {
+			return list, missed
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return nil, 0
 		}
 	}
 }
@@ -141,28 +142,18 @@ func (h *Hub) RemoteEvents(ctx context.Context, after uint64) *RemoteEvents {
 		defer h.mu.Unlock()
 		return &RemoteEvents{After: h.seq}
 	}
-	wait := time.NewTimer(FollowWait)
-	defer wait.Stop()
+	ctx, cancel := context.WithTimeout(ctx, FollowWait)
+	defer cancel()
 	out := &RemoteEvents{After: after}
-	for {
-		list, _, more, closed := h.after(out.After, followBatch)
+	for list, _ := h.next(ctx, after); len(list) > 0; list, _ = h.next(ctx, out.After) {
 		for _, ev := range list {
-			if out.After = ev.Seq; ev.Member == "" {
+			if out.After = ev.Seq; ev.Member == "" { // the caller asks other processes for their events itself
 				out.Events = append(out.Events, ev.Event)
 			}
 		}
-		if len(out.Events) > 0 || closed {
-			return out
-		}
-		if len(list) > 0 {
-			continue // events of other processes: the caller asks those processes itself
-		}
-		select {
-		case <-more:
-		case <-wait.C:
-			return out
-		case <-ctx.Done():
-			return out
+		if len(out.Events) > 0 {
+			break
 		}
 	}
+	return out
 }

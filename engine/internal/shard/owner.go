@@ -192,22 +192,14 @@ func (o *owner) makeTurn(first incoming, starts chan incoming) error {
 // nextRequest returns a pending request, from first before second and from starts last; empty if there
 // is none. A select of one channel takes a fraction of the time of a select of several.
 func nextRequest(first, second, starts chan incoming) incoming {
-	select {
-	case in := <-first:
-		return in
-	default:
+	for _, from := range [...]chan incoming{first, second, starts} {
+		select {
+		case in := <-from:
+			return in
+		default:
+		}
 	}
-	select {
-	case in := <-second:
-		return in
-	default:
-	}
-	select {
-	case in := <-starts:
-		return in
-	default:
-		return incoming{}
-	}
+	return incoming{}
 }
 
 // beginTurn begins a turn: it reads the clock and opens an entry.

@@ -73,8 +73,7 @@ func (q queries) stored(ctx context.Context, id machine.ID) (bool, error) {
 	if err != nil || *found {
 		return err == nil, err
 	}
-	_, err = q.loadEnded(ctx, id.String())
-	if errors.Is(err, machine.ErrUnknown) {
+	if _, err = q.loadEnded(ctx, id.String()); errors.Is(err, machine.ErrUnknown) {
 		return false, nil
 	}
 	return err == nil, err
@@ -277,8 +276,7 @@ var finished = map[machine.State]bool{machine.StateSucceeded: true, machine.Stat
 func (sh *Shard) Stats(ctx context.Context) (*info.Stats, error) {
 	s, err := ask(ctx, &sh.requests, func(Recorder) (s *info.Stats, err error) {
 		s = new(info.Stats)
-		names := slices.Sorted(maps.Keys(sh.owner.m.Workflows()))
-		for _, name := range names {
+		for _, name := range slices.Sorted(maps.Keys(sh.owner.m.Workflows())) {
 			w := sh.owner.m.Workflows()[name]
 			ws := info.WorkflowStats{Name: name, States: map[string]int{}, Totals: info.Totals(w.Totals), Paused: describePause(w.Pause)}
 			for state, n := range w.Counts {

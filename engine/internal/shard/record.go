@@ -14,9 +14,7 @@ import (
 // must is record for a decision of the machine, which can't contradict the state. If it does,
 // this program has an error: the shard stops before the turn is stored.
 func (t *turn) must(rec *machine.Record) {
-	if err := t.record(rec); err != nil {
-		t.o.sh.health.broken(err)
-	}
+	t.o.sh.health.broken(t.record(rec))
 }
 
 // record adds a record to the entry of the turn and applies it, with the starts of follow-up
@@ -32,12 +30,8 @@ func (t *turn) record(rec *machine.Record) error {
 // RecordStart records a start in the entry of the record from which it follows: of a child, or of the run that
 // continues this one.
 func (t *turn) RecordStart(rec machine.Record, s *machine.Start, def *machine.Definition) {
-	err := t.define(def)
-	if err == nil {
-		err = t.add(&rec, followUps{again: s, againDef: def})
-	}
-	if err != nil {
-		t.o.sh.health.broken(err)
+	if t.define(def) == nil { // an error stops the shard
+		t.o.sh.health.broken(t.add(&rec, followUps{start: s, def: def}))
 	}
 }
 
@@ -99,13 +93,11 @@ func (t *turn) noteConsequences(rec *machine.Record, step eventStep) {
 	}
 }
 
-// followUps are the workflows of the runs to start when a run ends.
+// followUps are the runs to start with a record.
 type followUps struct {
 	onGiveUp *workflow.Workflow  // nil for none
-	onEnd    *machine.Definition // nil for none
-	ended    []byte              // input of the run of onEnd
-	again    *machine.Start      // the run that continues this one, or its child; nil for none
-	againDef *machine.Definition // its definition
+	start    *machine.Start      // of OnEnd, of the run that continues this one, or of its child; nil for none
+	def      *machine.Definition // its definition
 }
 
 // followUps returns the follow-up runs to start if the record ends a run. It records their
@@ -122,18 +114,18 @@ func (t *turn) followUps(rec *machine.Record) (f followUps, err error) {
 	if w := t.o.sh.process.Handlers.Workflow(run.Def.Name); w != nil && rec.Ends == machine.Dead {
 		f.onGiveUp = w.OnGiveUp()
 	}
-	if !run.HasEnded() {
-		f.onEnd = run.Def.OnEnd
-	}
 	if f.onGiveUp != nil {
 		err = t.define(f.onGiveUp.Def)
 	}
-	if f.onEnd != nil && err == nil {
-		if f.ended, err = describe.Ended(run, rec); err == nil {
-			err = t.define(f.onEnd)
-		}
+	if f.def = run.Def.OnEnd; f.def == nil || err != nil || run.HasEnded() {
+		return f, err
 	}
-	return f, err
+	ended, err := describe.Ended(run, rec)
+	if err != nil {
+		return f, err
+	}
+	f.start = &machine.Start{Hash: f.def.Hash(), Input: ended, Source: "on-end of " + run.ID.String()}
+	return f, t.define(f.def)
 }
 
 // room returns the bytes that an entry must have left for the starts of the follow-up runs.
@@ -142,11 +134,8 @@ func (f *followUps) room() (n int) {
 	if f.onGiveUp != nil {
 		n += giveUpInput + start
 	}
-	if f.onEnd != nil {
-		n += len(f.ended) + start
-	}
-	if f.again != nil {
-		n += len(f.again.Input) + len(f.again.Trace) + len(f.again.Inbox) + start
+	if f.start != nil {
+		n += len(f.start.Input) + len(f.start.Trace) + len(f.start.Inbox) + start
 	}
 	return n
 }
@@ -160,15 +149,10 @@ func (t *turn) startFollowUps(id machine.ID, f followUps) error {
 			}
 		}
 	}
-	if f.again != nil {
-		_, _, err := t.StartRun(f.again, f.againDef)
-		return err
-	}
-	if f.onEnd == nil {
+	if f.start == nil {
 		return nil
 	}
-	s := &machine.Start{Hash: f.onEnd.Hash(), Input: f.ended, Source: "on-end of " + id.String()}
-	_, _, err := t.StartRun(s, f.onEnd)
+	_, _, err := t.StartRun(f.start, f.def)
 	return err
 }
 
@@ -237,8 +221,6 @@ func (t *turn) define(def *machine.Definition) error {
 		return nil
 	}
 	err := t.record(&rec)
-	if err != nil {
-		t.o.sh.health.broken(err)
-	}
+	t.o.sh.health.broken(err)
 	return err
 }

@@ -27,25 +27,24 @@ func (r recovery) run(ctx context.Context) error {
 	}
 	r.o.storeWait = ctx
 	defer func() { r.o.storeWait = context.Background() }()
-	if err := r.restore(ctx); err != nil {
-		return err
-	}
-	if err := r.sh.views.open(ctx); err != nil {
-		if errors.Is(err, journal.ErrDamaged) || ctx.Err() != nil {
+	for _, step := range []func(context.Context) error{r.restore, r.openView, r.sh.end.checkArchives, r.replay, r.takeOver} {
+		if err := step(ctx); err != nil {
 			return err
 		}
-		r.sh.views.setMissing(err)
-	}
-	if err := r.sh.end.checkArchives(ctx); err != nil {
-		return err
-	}
-	if err := r.replay(ctx); err != nil {
-		return err
-	}
-	if err := r.takeOver(ctx); err != nil {
-		return err
 	}
 	r.o.openedAt, r.o.purge.at = time.Now(), time.Now()
+	return nil
+}
+
+// openView opens the view, or notes that it can't be opened.
+func (r recovery) openView(ctx context.Context) error {
+	err := r.sh.views.open(ctx)
+	if errors.Is(err, journal.ErrDamaged) || ctx.Err() != nil {
+		return err
+	}
+	if err != nil {
+		r.sh.views.setMissing(err)
+	}
 	return nil
 }
 

@@ -62,18 +62,26 @@ func ask[T any](ctx context.Context, q *requests, f func(Recorder) (T, error)) (
 	return v, err
 }
 
-// post sends a request to the owner, and does not wait for an answer. It does nothing if the owner
-// has stopped.
-func (q *requests) post(r *request) {
+// put sends a message to the owner, and does not wait for an answer. It returns false if the owner or the
+// sender has stopped before.
+func (q *requests) put(in incoming, stopped <-chan struct{}) bool {
 	select {
-	case q.others <- incoming{request: r}:
-		return
+	case q.others <- in:
+		return true
 	default:
 	}
 	select {
-	case q.others <- incoming{request: r}:
+	case q.others <- in:
+		return true
+	case <-stopped:
 	case <-q.done:
 	}
+	return false
+}
+
+// post has the owner call f, which can't fail, and does not wait for that.
+func (q *requests) post(f func(Recorder), stopped <-chan struct{}) {
+	q.put(incoming{request: &request{do: func(t Recorder) error { f(t); return nil }}}, stopped)
 }
 
 func (q *requests) send(ctx context.Context, to chan incoming, r *request) error {

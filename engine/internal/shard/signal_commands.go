@@ -116,26 +116,31 @@ func (c commands) signal(ctx context.Context, id string, s *Signal, once bool) (
 	if err := c.checkSignal(s); err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("signal %s: %w", s.Name, err)
+		}
+	}()
 	run, err := machine.ParseID(id)
 	if err != nil {
-		return nil, fmt.Errorf("signal %s: %w: %q", s.Name, machine.ErrUnknown, id)
+		return nil, fmt.Errorf("%w: %q", machine.ErrUnknown, id)
 	}
 	err = c.sh.Do(ctx, func(t Recorder) error { return c.recordSignal(t, run, s, once) })
 	if !errors.Is(err, machine.ErrUnknown) {
-		return nil, wrapSignal(s, err)
+		return nil, err
 	}
-	r, loadErr := queries(c).load(ctx, id)
+	r, err := queries(c).load(ctx, id)
 	switch {
-	case loadErr != nil:
-		return nil, wrapSignal(s, loadErr)
+	case err != nil:
+		return nil, err
 	case r.Flow().HasSignal(s.ID) && once:
-		return nil, wrapSignal(s, ErrSignalUsed)
+		return nil, ErrSignalUsed
 	case r.Flow().HasSignal(s.ID):
 		return nil, nil
 	case r.Continued():
 		return []string{r.ReplacedBy().String()}, nil
 	}
-	return nil, fmt.Errorf("signal %s: %w: run %s is %s, and takes no signals", s.Name, machine.ErrState, id, r.State())
+	return nil, fmt.Errorf("%w: run %s is %s, and takes no signals", machine.ErrState, id, r.State())
 }
 
 // checkSignal returns why a signal can't be stored.
@@ -157,8 +162,7 @@ func (c commands) recordSignal(t Recorder, run machine.ID, s *Signal, once bool)
 	}
 	sent := &machine.Signal{Run: run, Name: s.Name, ID: s.ID, By: s.By, Data: s.Data}
 	if ok && r.IsFlow() {
-		w := c.sh.process.Handlers.Function(r.Def.Steps[0].Handler, r.Def.Name)
-		sent.Former = c.sh.process.Handlers.EditsOf(w).EarlierNames(s.Name)
+		sent.Former = c.sh.process.Handlers.EditsOf(c.sh.dispatcher.functionOf(r)).EarlierNames(s.Name)
 	}
 	rec, known, err := t.State().Signal(sent, t.Now())
 	if err == nil && !known {
@@ -169,11 +173,4 @@ func (c commands) recordSignal(t Recorder, run machine.ID, s *Signal, once bool)
 		return ErrSignalUsed
 	}
 	return err
-}
-
-func wrapSignal(s *Signal, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("signal %s: %w", s.Name, err)
 }

@@ -261,55 +261,43 @@ func (s *snapshotWriter) close() {
 // needed any more. The writing goroutine calls it.
 func (s *snapshotWriter) write(ctx context.Context, seq uint64, archive []byte, newest int64) (p snapshotProgress) {
 	p.over = true
-	lease := s.lease
 	if len(archive) > 0 {
-		if p.err = store.PutArchive(ctx, lease, store.ArchiveName(seq, newest/1e9), archive); p.err != nil {
+		if p.err = store.PutArchive(ctx, s.lease, store.ArchiveName(seq, newest/1e9), archive); p.err != nil {
 			return p
 		}
 	}
-	frames := frameSource{s: s}
-	p.blocks, p.size, p.err = store.PutSnapshot(ctx, lease, s.encoders, seq, frames.next)
-	if p.err != nil {
+	var frames []frame // encoded frames that are not written yet
+	next := func(ctx context.Context) (data []byte, more bool, err error) {
+		if len(frames) == 0 {
+			select {
+			case s.progress <- snapshotProgress{}:
+				frames = <-s.frames
+			case <-ctx.Done():
+				return nil, false, ctx.Err()
+			}
+		}
+		first := frames[0]
+		frames = frames[1:]
+		return first.data, first.more, first.err
+	}
+	if p.blocks, p.size, p.err = store.PutSnapshot(ctx, s.lease, s.encoders, seq, next); p.err != nil {
 		return p
 	}
 	name := store.SnapshotName(seq)
-	if err := store.VerifySnapshot(ctx, lease, name); err != nil {
+	if err := store.VerifySnapshot(ctx, s.lease, name); err != nil {
 		// Delete it: the log must not be cut because of a damaged snapshot.
-		p.err = errors.Join(fmt.Errorf("snapshot %s, read back: %w", name, err), lease.Delete(context.WithoutCancel(ctx), name))
+		p.err = errors.Join(fmt.Errorf("snapshot %s, read back: %w", name, err), s.lease.Delete(context.WithoutCancel(ctx), name))
 		return p
 	}
 	p.err = s.cutLog(ctx)
 	return p
 }
 
-// frameSource returns the frames of a snapshot to the writing goroutine.
-type frameSource struct {
-	s      *snapshotWriter
-	frames []frame // encoded frames that are not written yet
-}
-
-// next returns the next frame, and asks the owner for more if needed. more is false for the last
-// one.
-func (f *frameSource) next(ctx context.Context) (data []byte, more bool, err error) {
-	if len(f.frames) == 0 {
-		select {
-		case f.s.progress <- snapshotProgress{}:
-			f.frames = <-f.s.frames
-		case <-ctx.Done():
-			return nil, false, ctx.Err()
-		}
-	}
-	first := f.frames[0]
-	f.frames = f.frames[1:]
-	return first.data, first.more, first.err
-}
-
 // cutLog removes log entries, snapshots and archives that are not needed any more. It keeps the
 // last two snapshots and the log since the older of them: if the last snapshot can't be read,
 // the older one replaces it.
 func (s *snapshotWriter) cutLog(ctx context.Context) error {
-	lease := s.lease
-	blobs, err := lease.Blobs(ctx)
+	blobs, err := s.lease.Blobs(ctx)
 	if err != nil {
 		return err
 	}
@@ -320,7 +308,7 @@ func (s *snapshotWriter) cutLog(ctx context.Context) error {
 		}
 	}
 	if len(seqs) >= 2 {
-		if err := lease.Truncate(ctx, seqs[len(seqs)-2]+1); err != nil {
+		if err := s.lease.Truncate(ctx, seqs[len(seqs)-2]+1); err != nil {
 			return err
 		}
 	}
@@ -334,5 +322,5 @@ func (s *snapshotWriter) cutLog(ctx context.Context) error {
 			old = append(old, b.Name)
 		}
 	}
-	return store.Delete(ctx, lease, old)
+	return store.Delete(ctx, s.lease, old)
 }

@@ -39,10 +39,7 @@ func (s *stuckHandlers) note(h stuckHandler, returned bool) {
 // it.
 func (s *stuckHandlers) returned(h stuckHandler) {
 	s.now.Add(-1)
-	select {
-	case s.requests.others <- incoming{request: &request{do: func(Recorder) error { s.note(h, true); return nil }}}:
-	case <-s.requests.done:
-	}
+	s.requests.post(func(Recorder) { s.note(h, true) }, nil)
 }
 
 // check returns an error if a stuck handler of the run has not returned: the run must not

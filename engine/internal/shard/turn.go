@@ -31,13 +31,6 @@ func (t *turn) open() {
 	t.o.entry.Reset(t.now, int64(t.o.clock.up))
 }
 
-// readClock updates the time of the turn.
-func (t *turn) readClock() error {
-	now, jumped := t.o.clock.now()
-	t.now = now
-	return t.o.recordJump(jumped)
-}
-
 // handle handles a message of a function's goroutine, or a request, which is answered when the turn is stored.
 func (t *turn) handle(in incoming) {
 	if in.message != nil {
