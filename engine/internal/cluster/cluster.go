@@ -90,15 +90,6 @@ type ender interface {
 	Err() error             // returns why
 }
 
-// ended returns a channel that is closed when the log has failed for good; nil if the log
-// can't say so.
-func (cl *cluster) ended() <-chan struct{} {
-	if m, ok := cl.log.(ender); ok {
-		return m.Ended()
-	}
-	return nil
-}
-
 // reason returns why the cluster has stopped: the error of the log, or ErrClosed.
 func (cl *cluster) reason() error {
 	if m, ok := cl.log.(ender); ok && m.Err() != nil {
@@ -112,7 +103,10 @@ func (cl *cluster) reason() error {
 func (cl *cluster) run() error {
 	defer close(cl.done)
 	keepers := map[int]*shardKeeper{}
-	ended := cl.ended()
+	var ended <-chan struct{} // closed when the log has failed for good; nil if the log can't say so
+	if log, ok := cl.log.(ender); ok {
+		ended = log.Ended()
+	}
 	for stop := cl.stop.Done(); ; {
 		assigned, changed := cl.log.Assigned()
 		if stop == nil {
@@ -173,9 +167,14 @@ func (cl *cluster) troubles() []info.Trouble {
 
 // performAsMember answers requests to the process as a whole, not to one of its shards.
 func (cl *cluster) performAsMember(ctx context.Context, c *shard.Call) (a shard.Answer, err error) {
-	if c.Op != shard.OpMember || cl.process.Settings.AnswerMember == nil {
-		return cl.follower.perform(ctx, c)
+	answer := cl.process.Settings.AnswerMember
+	switch {
+	case c.Op == shard.OpEvents:
+		a.Happened = cl.process.Hub.RemoteEvents(ctx, c.After)
+	case c.Op == shard.OpMember && answer != nil:
+		a.Reply, err = answer(ctx, c.Input)
+	default:
+		err = shard.ErrCall
 	}
-	a.Reply, err = cl.process.Settings.AnswerMember(ctx, c.Input)
 	return a, err
 }

@@ -111,15 +111,6 @@ func (f *eventFollower) askEvents(ctx context.Context, id string, after uint64) 
 	return events, err
 }
 
-// perform answers requests for the events of the process.
-func (f *eventFollower) perform(ctx context.Context, c *shard.Call) (a shard.Answer, err error) {
-	if c.Op != shard.OpEvents {
-		return a, shard.ErrCall
-	}
-	a.Happened = f.hub.RemoteEvents(ctx, c.After)
-	return a, nil
-}
-
 // askMember sends a call to a member as a whole, not to one of its shards.
 func askMember(ctx context.Context, log journal.Cluster, id string, c *shard.Call) (a shard.Answer, err error) {
 	request, err := json.Marshal(c)

@@ -92,12 +92,12 @@ func (r *Router) FormerChild(ctx context.Context, run string, of flow.OperationN
 	return a.Former, oldMemberError(err)
 }
 
-// ChildShard returns the shard of the children of a workflow: see [placement.childShard].
+// ChildShard returns the shard of the children of a workflow; -1 means that of their parent.
 func (r *Router) ChildShard(ctx context.Context, w *workflow.Workflow) (int, error) {
 	if r.cluster == nil {
 		return -1, nil
 	}
-	return r.cluster.placement.childShard(ctx, w)
+	return r.cluster.placement.home(ctx, w)
 }
 
 // CheckFormat returns a [shard.ErrOldMember] if a member of the cluster can't read a format.

@@ -33,30 +33,25 @@ type placement struct {
 // start starts a run. If all runs of the workflow are in one shard (see isGathered), it starts
 // there. Otherwise the key determines the shard; a run without a key may start in any shard.
 func (p *placement) start(ctx context.Context, w *workflow.Workflow, s *machine.Start, due time.Time) (a shard.Answer, err error) {
-	if err := checkFormat(p.log, w.Format()); err != nil {
-		return a, fmt.Errorf("start %s: %w", w.Name(), err)
+	home := -1
+	if err = checkFormat(p.log, w.Format()); err == nil {
+		home, err = p.home(ctx, w)
 	}
-	gathered, err := p.isGathered(ctx, w)
 	if err != nil {
 		return a, fmt.Errorf("start %s: %w", w.Name(), err)
 	}
 	c := &shard.Call{Op: shard.StartOp(w.Def), Start: &shard.Start{
 		Definition: w.Def.Text(), Key: s.Key, Source: s.Source, Input: s.Input, At: s.At, Timeout: s.Timeout, Trace: s.Trace, Def: w.Def, Due: due,
 	}}
-	n := p.log.Shards()
-	slot := machine.KeySlot(s.Key)
-	shard := slot % n
+	n, slot := p.log.Shards(), machine.KeySlot(s.Key)
 	switch {
-	case gathered:
-		shard = machine.WorkflowSlot(w.Name()) % n
+	case home >= 0 && (s.Key == "" || slot%n != home):
+		slot = anySlot(home, n)
 	case s.Key == "":
 		return p.startAnywhere(ctx, c)
 	}
-	if s.Key == "" || slot%n != shard {
-		slot = anySlot(shard, n)
-	}
 	c.Start.ID = newID(slot)
-	return p.calls.ask(ctx, shard, c)
+	return p.calls.ask(ctx, slot%n, c)
 }
 
 // startAnywhere starts a run without a key. If the chosen shard does not accept the run, it
@@ -110,9 +105,8 @@ func (p *placement) isGathered(ctx context.Context, w *workflow.Workflow) (bool,
 	return gathered, nil
 }
 
-// childShard returns the shard in which children of the workflow are started if all its runs are
-// in one shard; -1 if they are started in that of their parent.
-func (p *placement) childShard(ctx context.Context, w *workflow.Workflow) (int, error) {
+// home returns the shard of the runs of the workflow if all are in one shard; otherwise -1.
+func (p *placement) home(ctx context.Context, w *workflow.Workflow) (int, error) {
 	gathered, err := p.isGathered(ctx, w)
 	if err != nil || !gathered {
 		return -1, err

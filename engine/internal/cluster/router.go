@@ -95,15 +95,12 @@ func (r *Router) Of(ctx context.Context, id string, c *shard.Call) (shard.Answer
 	if r.alone != nil || !errors.Is(err, machine.ErrUnknown) {
 		return a, err
 	}
-	shard, there, locateErr := r.locate(ctx, id, home)
-	switch {
-	case there:
-		return r.At(ctx, shard, c)
-	case locateErr != nil:
-		return a, locateErr
-	default:
-		return a, err
+	if n, away := r.locate(ctx, id, home); away != nil {
+		return a, away
+	} else if n >= 0 {
+		return r.At(ctx, n, c)
 	}
+	return a, err
 }
 
 // Change sends a call that changes a run to the shard that has the run.
@@ -112,23 +109,23 @@ func (r *Router) Change(ctx context.Context, id string, c *shard.Call) error {
 	return err
 }
 
-// locate asks all shards for a run, and returns the shard that has it. If no shard has the run,
-// but some did not answer, it returns an error: one of them may have it. It does not count the
+// locate asks all shards for a run, and returns the shard that has it; -1 if no shard has the run. If
+// some did not answer, it returns an error then: one of them may have it. It does not count the
 // shard asked, which the caller has asked already.
-func (r *Router) locate(ctx context.Context, id string, asked int) (number int, there bool, err error) {
+func (r *Router) locate(ctx context.Context, id string, asked int) (number int, err error) {
 	var silent []int
 	for n, got := range r.all(ctx, &shard.Call{Op: shard.OpHas, ID: id}) {
 		switch {
 		case got.err == nil:
-			return n, true, nil
+			return n, nil
 		case !errors.Is(got.err, machine.ErrUnknown) && n != asked:
 			silent = append(silent, n)
 		}
 	}
 	if len(silent) > 0 {
-		return 0, false, fmt.Errorf("run %s: not found, but %w", id, Away(silent))
+		return -1, fmt.Errorf("run %s: not found, but %w", id, Away(silent))
 	}
-	return 0, false, nil
+	return -1, nil
 }
 
 // Away returns the error that these shards did not answer.

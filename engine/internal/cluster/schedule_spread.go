@@ -23,41 +23,46 @@ type scheduleSpreader struct{ *Router }
 func (s scheduleSpreader) check(ctx context.Context, list []info.Schedule) error {
 	names := map[string]bool{}
 	var errs []error
-	most := s.process.Settings.MaxPayload
 	for _, one := range list {
-		if _, err := shard.ParseCron(one.Cron, time.Now()); err != nil {
-			errs = append(errs, fmt.Errorf("schedule %q: %w", one.Name, err))
+		report := func(err error) {
+			if err != nil {
+				errs = append(errs, fmt.Errorf("schedule %q: %w", one.Name, err))
+			}
 		}
-		switch {
-		case len(one.Input) > most:
-			errs = append(errs, fmt.Errorf("schedule %q: input: %w: %d bytes, at most %d", one.Name, workflow.ErrTooLarge, len(one.Input), most))
-		case len(one.Input) > 0 && !json.Valid(one.Input):
-			errs = append(errs, fmt.Errorf("schedule %q: input: not JSON", one.Name))
-		}
+		_, err := shard.ParseCron(one.Cron, time.Now())
+		report(err)
+		report(s.checkInput(one.Input))
 		if names[one.Name] || one.Name == "" {
-			errs = append(errs, fmt.Errorf("schedule %q: needs a name that no other schedule has", one.Name))
+			report(errors.New("needs a name that no other schedule has"))
 		}
 		names[one.Name] = true
-		if known, err := s.knowsWorkflow(ctx, one.Workflow); err != nil {
-			errs = append(errs, fmt.Errorf("schedule %q: %w", one.Name, err))
-		} else if !known {
-			errs = append(errs, fmt.Errorf("schedule %q: workflow %q: %w: register it first", one.Name, one.Workflow, shard.ErrUnknownWorkflow))
-		}
+		report(s.checkWorkflow(ctx, one.Workflow))
 	}
 	return errors.Join(errs...)
 }
 
-// knowsWorkflow reports whether the workflow is registered here, or has been started or
+func (s scheduleSpreader) checkInput(input []byte) error {
+	if most := s.process.Settings.MaxPayload; len(input) > most {
+		return fmt.Errorf("input: %w: %d bytes, at most %d", workflow.ErrTooLarge, len(input), most)
+	}
+	if len(input) > 0 && !json.Valid(input) {
+		return errors.New("input: not JSON")
+	}
+	return nil
+}
+
+// checkWorkflow returns an error if the workflow is not registered here, and has not been started or
 // scheduled in the cluster.
-func (s scheduleSpreader) knowsWorkflow(ctx context.Context, name string) (bool, error) {
+func (s scheduleSpreader) checkWorkflow(ctx context.Context, name string) error {
 	if s.process.Handlers.Workflow(name) != nil {
-		return true, nil
+		return nil
 	}
-	if s.cluster == nil || name == "" {
-		return false, nil
+	if s.cluster != nil && name != "" {
+		if place, err := store.PlaceOf(ctx, s.cluster.log, name, store.Undecided); err != nil || place != store.Undecided {
+			return err
+		}
 	}
-	place, err := store.PlaceOf(ctx, s.cluster.log, name, store.Undecided)
-	return place != store.Undecided, err
+	return fmt.Errorf("workflow %q: %w: register it first", name, shard.ErrUnknownWorkflow)
 }
 
 // spread gives each shard its schedules. A schedule that belongs to another shard now is

@@ -51,23 +51,32 @@ func (q *deliveryQueue) begin() {
 		return
 	}
 	if q.process.replay == nil {
-		q.doAll(q.pending)
+		q.mu.Lock()
+		q.enqueue(q.pending)
+		q.mu.Unlock()
 	}
 	clear(q.pending)
 	q.pending = q.pending[:0]
 }
 
-// doAll does the deliveries when fewer than maxDeliveries are being done, and fewer than
-// maxShardDeliveries with the same shard. Deliveries with the same shard begin in their order.
-func (q *deliveryQueue) doAll(list []*Delivery) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.enqueue(list)
-}
-
-// enqueue is doAll for a caller that holds the lock of the queue.
+// enqueue does the deliveries when fewer than maxDeliveries are being done, and fewer than
+// maxShardDeliveries with the same shard. Deliveries with the same shard begin in their order. The
+// caller must hold the lock of the queue.
 func (q *deliveryQueue) enqueue(list []*Delivery) {
-	q.add(list)
+	if q.shards == nil {
+		q.shards = map[int]*shardDeliveries{}
+	}
+	for _, e := range list {
+		s := q.shards[e.Shard]
+		if s == nil {
+			s = new(shardDeliveries)
+			q.shards[e.Shard] = s
+		}
+		if len(s.waiting) == 0 {
+			q.ready = append(q.ready, s)
+		}
+		s.waiting = append(s.waiting, e)
+	}
 	for range min(len(list), maxDeliveries-q.workers) {
 		q.addWorker(q.work)
 	}
@@ -80,12 +89,8 @@ func (q *deliveryQueue) addWorker(work func(context.Context)) {
 		go q.endWith(q.ctx, q.end)
 	}
 	q.workers++
-	q.running.Add(1)
 	ctx := q.ctx
-	go func() {
-		defer q.running.Done()
-		work(ctx)
-	}()
+	q.running.Go(func() { work(ctx) })
 }
 
 // endWith cancels the deliveries when the shard is closed.
@@ -134,24 +139,6 @@ func (q *deliveryQueue) next(ctx context.Context, before *Delivery) *Delivery {
 	}
 	q.leave()
 	return nil
-}
-
-// add adds deliveries that wait. The caller must hold the lock.
-func (q *deliveryQueue) add(list []*Delivery) {
-	if q.shards == nil {
-		q.shards = map[int]*shardDeliveries{}
-	}
-	for _, e := range list {
-		s := q.shards[e.Shard]
-		if s == nil {
-			s = new(shardDeliveries)
-			q.shards[e.Shard] = s
-		}
-		if len(s.waiting) == 0 {
-			q.ready = append(q.ready, s)
-		}
-		s.waiting = append(s.waiting, e)
-	}
 }
 
 // take removes the next delivery that can begin, and counts it as active; nil if there is none. The

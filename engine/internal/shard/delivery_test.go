@@ -20,8 +20,8 @@ func TestDeliveriesByShard(t *testing.T) {
 			of[e] = fmt.Sprint(shard, ".", i)
 		}
 	}
-	q.workers = maxDeliveries
-	q.add(list)
+	q.workers = 2 * maxDeliveries // no further one begins
+	q.enqueue(list)
 	var got []string
 	for range 8 {
 		got = append(got, of[q.next(t.Context(), nil)])
@@ -38,7 +38,7 @@ func TestDeliveriesByShard(t *testing.T) {
 		t.Errorf("delivery %s begins above the limit of its shard", of[e])
 	}
 	late := &Delivery{Shard: 1}
-	q.add([]*Delivery{late})
+	q.enqueue([]*Delivery{late})
 	if q.next(t.Context(), nil) != late {
 		t.Error("a delivery waits for those with another shard")
 	}
@@ -49,12 +49,12 @@ func TestDeliveriesByShard(t *testing.T) {
 
 func BenchmarkDeliveriesBesideAShardThatIsAway(b *testing.B) {
 	var q deliveryQueue
-	q.workers = maxDeliveries
+	q.workers = 2 * maxDeliveries // no further one begins
 	away := make([]*Delivery, 20_000)
 	for i := range away {
 		away[i] = new(Delivery)
 	}
-	q.add(away)
+	q.enqueue(away)
 	for range maxShardDeliveries {
 		q.next(context.Background(), nil)
 	}
@@ -63,7 +63,7 @@ func BenchmarkDeliveriesBesideAShardThatIsAway(b *testing.B) {
 	var before *Delivery
 	b.ReportAllocs()
 	for b.Loop() {
-		q.add(list)
+		q.enqueue(list)
 		before = q.next(context.Background(), before)
 	}
 }

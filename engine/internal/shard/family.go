@@ -160,7 +160,7 @@ func (f *families) adopt(t Recorder, run *machine.Run, parent machine.Parent, by
 		}
 		t.Record(rec)
 	case run.Outcome != machine.Undecided:
-		return f.formerEnd(run, parent, a)
+		return f.formerEnd(run, parent, a), nil
 	}
 	t.Record(machine.AdoptRun(run, parent, t.Now()))
 	a.Run = run.ID.String()
@@ -169,14 +169,14 @@ func (f *families) adopt(t Recorder, run *machine.Run, parent machine.Parent, by
 
 // formerEnd sets what became of a run that has ended for good. next is the run that has replaced or
 // continued it; zero for none.
-func (f *families) formerEnd(run *machine.Run, parent machine.Parent, a *adoption) (next machine.ID, err error) {
-	if next := run.ReplacedBy(); !next.IsZero() {
-		return next, nil
+func (f *families) formerEnd(run *machine.Run, parent machine.Parent, a *adoption) (next machine.ID) {
+	if next = run.ReplacedBy(); !next.IsZero() {
+		return next
 	}
 	a.Undos = machine.AllUndos(run)
 	if run.Outcome == machine.Succeeded {
 		a.End = f.endOfChild(run)
 		a.End.Parent = parent
 	}
-	return next, nil
+	return next
 }

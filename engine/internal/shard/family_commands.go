@@ -54,9 +54,9 @@ func (c commands) adopt(ctx context.Context, asked *Call) (*adoption, error) {
 			return err
 		})
 		if errors.Is(err, machine.ErrUnknown) {
-			run, loadErr := queries(c).loadEnded(ctx, id.String())
-			if err = loadErr; err == nil {
-				next, err = c.sh.family.formerEnd(run, parent, a)
+			var run *machine.Run
+			if run, err = queries(c).loadEnded(ctx, id.String()); err == nil {
+				next = c.sh.family.formerEnd(run, parent, a)
 			}
 		}
 		if err != nil || next.IsZero() {

@@ -96,7 +96,7 @@ func (o *owner) wait(starts chan incoming, due <-chan time.Time) (first incoming
 	case <-sh.views.wake():
 	case err := <-sh.views.written:
 		sh.views.confirm(err)
-	case p := <-sh.snapshots.wake():
+	case p := <-sh.snapshots.progress:
 		sh.snapshots.advance(p, 0)
 	case <-sh.Lease.Lost():
 		err = fmt.Errorf("%w: %w", ErrClosed, journal.ErrStale)

@@ -74,7 +74,9 @@ func (c commands) begin(ctx context.Context, asked *Call) (a Answer, err error) 
 	case OpLatest:
 		a.Started, err = c.retryLatest(ctx, asked)
 	case OpSchedule:
-		a.Schedules, err = c.setSchedules(ctx, asked)
+		a.Schedules, err = change(ctx, &c.sh.requests, func(t Recorder) ([]info.Schedule, error) {
+			return c.sh.scheduler.set(t, asked.Schedules, asked.Unpaused), nil
+		})
 	case OpPauseSchedule, OpResumeSchedule:
 		err = c.sh.Do(ctx, func(t Recorder) error { return c.sh.scheduler.pause(t, asked) })
 	case OpPauseWorkflow, OpResumeWorkflow:
@@ -119,19 +121,6 @@ func (c commands) changeRun(ctx context.Context, asked *Call) error {
 	default:
 		return fmt.Errorf("%w: %q, which a newer version may know", ErrCall, asked.Op)
 	}
-}
-
-// setSchedules carries out OpSchedule.
-func (c commands) setSchedules(ctx context.Context, asked *Call) ([]info.Schedule, error) {
-	kept := new([]info.Schedule)
-	err := c.sh.Do(ctx, func(t Recorder) error {
-		*kept = c.sh.scheduler.set(t, asked.Schedules, asked.Unpaused)
-		return nil
-	})
-	if err != nil {
-		return nil, err // the owner may still set kept
-	}
-	return *kept, nil
 }
 
 // viewClosed converts the error of a view that was closed while it was read: the shard has

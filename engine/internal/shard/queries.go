@@ -62,16 +62,15 @@ func (q queries) loadHeld(ctx context.Context, id string) (heldRun, error) {
 // are stored: load also returns runs that are only in memory, and are lost if they can't be
 // stored.
 func (q queries) stored(ctx context.Context, id machine.ID) (bool, error) {
-	found := new(bool)
-	err := q.sh.Do(ctx, func(Recorder) error {
-		_, *found = q.sh.owner.m.Run(id)
-		return nil
+	found, err := change(ctx, &q.sh.requests, func(Recorder) (bool, error) {
+		_, ok := q.sh.owner.m.Run(id)
+		return ok, nil
 	})
 	if n, ok := errors.AsType[NotAccepted](err); ok {
 		return false, n.error // an earlier call may have been accepted
 	}
-	if err != nil || *found {
-		return err == nil, err
+	if err != nil || found {
+		return found, err
 	}
 	if _, err = q.loadEnded(ctx, id.String()); errors.Is(err, machine.ErrUnknown) {
 		return false, nil

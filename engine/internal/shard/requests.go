@@ -51,8 +51,17 @@ func (q *requests) Do(ctx context.Context, f func(Recorder) error) error {
 // ask has the owner call f, which only reads the state, and returns its result. The owner
 // answers also while it can't store anything.
 func ask[T any](ctx context.Context, q *requests, f func(Recorder) (T, error)) (v T, err error) {
-	answer := new(T) // not v: f may set it after ask has returned
-	err = q.send(ctx, q.reads, &request{read: true, done: make(chan struct{}), do: func(t Recorder) (err error) {
+	return askBy(ctx, q, q.reads, f)
+}
+
+// change is ask for an f that may change the state: it returns when the changes are stored, as Do does.
+func change[T any](ctx context.Context, q *requests, f func(Recorder) (T, error)) (v T, err error) {
+	return askBy(ctx, q, q.others, f)
+}
+
+func askBy[T any](ctx context.Context, q *requests, to chan incoming, f func(Recorder) (T, error)) (v T, err error) {
+	answer := new(T) // not v: f may set it after askBy has returned
+	err = q.send(ctx, to, &request{read: to == q.reads, done: make(chan struct{}), do: func(t Recorder) (err error) {
 		*answer, err = f(t)
 		return err
 	}})

@@ -65,7 +65,11 @@ func (s *scheduler) setOne(t Recorder, one *info.Schedule) {
 		return
 	}
 	one.Next = time.Unix(0, stored.Due)
-	if s.decode(stored).Refused != nil && s.canStart(one) {
+	w := s.process.Handlers.Workflow(one.Workflow)
+	if s.decode(stored).Refused == nil || w == nil {
+		return
+	}
+	if _, err := s.input(one, w); err == nil { // the next start would be accepted
 		t.Record(machine.SetSchedule(machine.Schedule{Name: one.Name, Due: stored.Due, Data: storedSchedule(*one)}, t.Now()))
 	}
 }
@@ -76,16 +80,6 @@ func (s *scheduler) list() (list []info.Schedule) {
 		list = append(list, s.describe(stored))
 	}
 	return list
-}
-
-// canStart reports whether the next start of the schedule would be accepted now.
-func (s *scheduler) canStart(one *info.Schedule) bool {
-	w := s.process.Handlers.Workflow(one.Workflow)
-	if w == nil {
-		return false
-	}
-	_, err := s.input(one, w)
-	return err == nil
 }
 
 // pause pauses or resumes a schedule.
@@ -179,7 +173,7 @@ func (s *scheduler) fire(t Recorder) {
 		one := s.decode(stored)
 		w := s.process.Handlers.Workflow(one.Workflow)
 		if w == nil {
-			changed = t.Now() >= s.state.registeredBy() && s.reportUnstartable(&one, unknownWorkflow(one.Workflow)) || changed
+			changed = t.Now() >= s.state.registeredBy() && s.reportUnstartable(&one, fmt.Sprintf(unregistered, one.Workflow, ErrUnknownWorkflow)) || changed
 			continue
 		}
 		if err := s.process.Peers.CheckFormat(w.Format()); err != nil {
@@ -242,9 +236,8 @@ func (s *scheduler) reportUnstartable(one *info.Schedule, why string) bool {
 	return true
 }
 
-func unknownWorkflow(name string) string {
-	return fmt.Sprintf("workflow %q: %v in the process that has this schedule: register it, and the start is made", name, ErrUnknownWorkflow)
-}
+// unregistered is the format of why a schedule of a workflow that is not registered can't start a run.
+const unregistered = "workflow %q: %v in the process that has this schedule: register it, and the start is made"
 
 // reportRefused logs a refused start and publishes an event.
 func (s *scheduler) reportRefused(one *info.Schedule, at time.Time) {

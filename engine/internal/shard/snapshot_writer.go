@@ -49,7 +49,7 @@ type snapshotWriter struct {
 	seq      uint64       // last log entry before the snapshot began
 	frames   chan []frame // frames for the writing goroutine
 	encoded  []byte       // memory of the last of them; the next ones use it again
-	progress chan snapshotProgress
+	progress chan snapshotProgress // messages of the writing goroutine; nil if nothing is being written
 	current  *machine.Snapshot // the snapshot that is being written, or to which runs are being moved
 	base     uint32            // added to the numbers of its frames
 	moving   bool              // the snapshot is complete, and runs are being moved out of memory
@@ -85,14 +85,6 @@ func (s *snapshotWriter) logGrew(n int) {
 	s.grown += int64(n)
 }
 
-// wake returns the channel of messages of the writing goroutine; nil if nothing is being
-// written.
-func (s *snapshotWriter) wake() <-chan snapshotProgress {
-	if s.done == nil {
-		return nil
-	}
-	return s.progress
-}
 
 // isDue reports whether it is time for a snapshot.
 func (s *snapshotWriter) isDue() bool {
@@ -163,7 +155,7 @@ func (s *snapshotWriter) begin() {
 // runs which are started meanwhile fill the memory.
 func (s *snapshotWriter) advanceAfter(turn time.Duration) {
 	select {
-	case p := <-s.wake():
+	case p := <-s.progress:
 		s.advance(p, turn/encodeShare)
 	default:
 	}
@@ -175,7 +167,7 @@ func (s *snapshotWriter) advance(p snapshotProgress, most time.Duration) {
 	if p.over {
 		s.current.Stop()
 		s.cancel()
-		s.done, s.encoded = nil, nil
+		s.done, s.progress, s.encoded = nil, nil, nil
 		if p.err != nil {
 			s.health.set(troubleSnapshot, p.err)
 			s.health.logError("can't write a snapshot; the log grows until it can", "error", p.err)

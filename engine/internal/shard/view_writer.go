@@ -212,7 +212,10 @@ func (v *viewWriter) feed() {
 	}
 	m := v.state.m
 	if v.view.Load() == nil {
-		v.dropChanges()
+		for _, r := range m.TakeChanged() {
+			r.Seen()
+		}
+		m.TakePurged()
 		return
 	}
 	for _, id := range m.TakePurged() {
@@ -238,13 +241,6 @@ func (v *viewWriter) feed() {
 	v.busy, v.expire, v.since = true, false, time.Time{}
 }
 
-// dropChanges forgets the changes of a shard without a view.
-func (v *viewWriter) dropChanges() {
-	for _, r := range v.state.m.TakeChanged() {
-		r.Seen()
-	}
-	v.state.m.TakePurged()
-}
 
 // batchDelay returns how long a batch of n runs has to wait.
 func (v *viewWriter) batchDelay(n int) time.Duration {
