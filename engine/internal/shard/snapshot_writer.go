@@ -39,20 +39,20 @@ type snapshotWriter struct {
 	after     int64      // least number of bytes of log that make a snapshot due
 	encoders  *sync.Pool // shared by the shards of the process
 
-	paging   store.Paging // reads runs that are in a snapshot and not in memory
-	grown    int64        // bytes appended to the log since the last snapshot began
-	since    time.Time    // when the first of these bytes was appended
-	rest     time.Time    // the shard is idle from then on, if nothing is appended before
-	before   int64        // bytes of log between the last two snapshots, which are kept
-	taken    int64        // bytes of log between the last snapshot and the one that is being written
-	size     int64        // size of the last snapshot in bytes
-	seq      uint64       // last log entry before the snapshot began
-	frames   chan []frame // frames for the writing goroutine
-	encoded  []byte       // memory of the last of them; the next ones use it again
+	paging   store.Paging          // reads runs that are in a snapshot and not in memory
+	grown    int64                 // bytes appended to the log since the last snapshot began
+	since    time.Time             // when the first of these bytes was appended
+	rest     time.Time             // the shard is idle from then on, if nothing is appended before
+	before   int64                 // bytes of log between the last two snapshots, which are kept
+	taken    int64                 // bytes of log between the last snapshot and the one that is being written
+	size     int64                 // size of the last snapshot in bytes
+	seq      uint64                // last log entry before the snapshot began
+	frames   chan []frame          // frames for the writing goroutine
+	encoded  []byte                // memory of the last of them; the next ones use it again
 	progress chan snapshotProgress // messages of the writing goroutine; nil if nothing is being written
-	current  *machine.Snapshot // the snapshot that is being written, or to which runs are being moved
-	base     uint32            // added to the numbers of its frames
-	moving   bool              // the snapshot is complete, and runs are being moved out of memory
+	current  *machine.Snapshot     // the snapshot that is being written, or to which runs are being moved
+	base     uint32                // added to the numbers of its frames
+	moving   bool                  // the snapshot is complete, and runs are being moved out of memory
 
 	archive store.ArchiveBuffer // finished runs that are not in a stored archive: snapshots leave them out
 	cancel  context.CancelFunc
@@ -84,7 +84,6 @@ func (s *snapshotWriter) logGrew(n int) {
 	}
 	s.grown += int64(n)
 }
-
 
 // isDue reports whether it is time for a snapshot.
 func (s *snapshotWriter) isDue() bool {

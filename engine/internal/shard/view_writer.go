@@ -241,7 +241,6 @@ func (v *viewWriter) feed() {
 	v.busy, v.expire, v.since = true, false, time.Time{}
 }
 
-
 // batchDelay returns how long a batch of n runs has to wait.
 func (v *viewWriter) batchDelay(n int) time.Duration {
 	wait := time.Until(v.retry)
