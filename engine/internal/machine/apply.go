@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/tideover/tideover/retry"
 )
@@ -139,7 +140,7 @@ func applyCommand(m *state, r *Run, rec *Record) {
 			m.forgive(r, n, s)
 		}
 	case Replaced:
-		r.more().replacedBy = nextOf(rec)
+		r.more().replacedBy = rec.other
 		m.retire(r, rec.At)
 	}
 }
@@ -226,7 +227,7 @@ func applyFailed(m *state, r *Run, rec *Record) {
 	case r.flow == nil || rec.Reason == 0:
 		setMemo(r, rec)
 	case rec.Step == 0:
-		r.flow.redo = bytes.Clone(redoOf(rec))
+		r.flow.redo = bytes.Clone(rec.Data)
 	}
 }
 
@@ -268,22 +269,19 @@ func applyStarted(m *state, rec *Record) error {
 
 // startedRun returns the run that a record starts.
 func startedRun(d *Definition, rec *Record) (r *Run, err error) {
+	source, key, _ := strings.Cut(rec.Text, "\x00")
+	steps := len(d.Steps)
 	r = &Run{
-		ID: rec.Run, Def: d, body: &body{Input: bytes.Clone(rec.Data)}, Created: rec.At,
-		Deadline: rec.Deadline, Steps: make([]StepState, len(d.Steps)), timer: noTimer, delayed: rec.Delay > 0,
+		ID: rec.Run, Def: d, Key: key, body: &body{Input: bytes.Clone(rec.Data)}, Created: rec.At,
+		Deadline: rec.Deadline, Steps: make([]StepState, steps), timer: noTimer, delayed: rec.Delay > 0,
 	}
-	start := startOf(rec, len(d.Steps))
-	r.Key = start.key
-	if start.source != "" {
-		r.more().source = start.source
-	}
-	if !start.previous.IsZero() {
-		r.more().previous = start.previous
+	if source != "" || !rec.other.IsZero() {
+		r.extra = &extra{source: source, previous: rec.other}
 	}
 	for i := range r.Steps {
 		r.Steps[i].timer = noTimer
 	}
-	for i, out := range start.outputs {
+	for i, out := range rec.outputs[:min(steps, len(rec.outputs))] {
 		if out != nil {
 			r.Steps[i].Status = Complete
 			setOutput(r, i, bytes.Clone(out))
@@ -292,12 +290,12 @@ func startedRun(d *Definition, rec *Record) (r *Run, err error) {
 	}
 	if d.Flow {
 		r.flow = new(Flow)
-		if r.flow.inbox, err = readInbox(start.inbox); err != nil {
+		if r.flow.inbox, err = readInbox(partOf(rec.outputs, steps+1)); err != nil {
 			return nil, err
 		}
 	}
-	if len(start.parent) > 0 {
-		if r.more().parent, err = readParent(start.parent); err != nil {
+	if parent := partOf(rec.outputs, steps+2); len(parent) > 0 {
+		if r.more().parent, err = readParent(parent); err != nil {
 			return nil, err
 		}
 	}

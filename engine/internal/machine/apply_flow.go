@@ -25,7 +25,7 @@ func applyFlow(m *state, r *Run, rec *Record) {
 		applyChildEnded(m, r, rec)
 	case Adopted:
 		m.adopted = true
-		r.more().parent = parentOf(rec)
+		r.more().parent = &Parent{Run: rec.other, Number: rec.count}
 	case ParentTold:
 		parentTold(r)
 		retireUnneeded(m, r, rec.At)
@@ -37,7 +37,7 @@ func applyFlow(m *state, r *Run, rec *Record) {
 		endAttempt(m, r, 0)
 		r.Steps[0].Status = Complete
 		r.done++
-		r.more().replacedBy = nextOf(rec)
+		r.more().replacedBy = rec.other
 		parentTold(r) // the next run tells the parent
 		m.setOutcome(r, Succeeded, 0, rec.At)
 	}
@@ -50,7 +50,7 @@ func applyCalled(m *state, r *Run, rec *Record) error {
 		return fmt.Errorf("%w: run %s calls an operation with the number %d", ErrEncoding, rec.Run, rec.Step)
 	}
 	f.count++
-	f.undoable += int32(undoableOf(rec))
+	f.undoable += int32(rec.count)
 	if rec.Data != nil {
 		addResult(f, &OpResult{Number: rec.Step, Name: rec.Text, Began: rec.At, Ended: rec.At, Data: rec.Data})
 		return nil
@@ -63,7 +63,7 @@ func applyCalled(m *state, r *Run, rec *Record) error {
 		}
 	}
 	o := op{name: rec.Text, number: int32(rec.Step)}
-	if about := aboutOf(rec); about != nil {
+	if about := partOf(rec.outputs, 0); about != nil {
 		o.progress = bytes.Clone(about)
 		if strings.HasPrefix(o.name, AskKind+":") {
 			said := *r.flow.described()
@@ -98,7 +98,7 @@ func endOp(m *state, r *Run, rec *Record) {
 	}
 	o.Data, o.Code, o.Text = rec.OpOutcome()
 	if c, ok := f.ops[f.index(rec.Step)].child(); ok {
-		former := c.after(rec.Child(), childUndos(rec))
+		former := c.after(rec.other, rec.count)
 		switch {
 		case rec.Reason != 0:
 			o.Data = former.append(nil)
@@ -143,7 +143,7 @@ func applySuspended(m *state, r *Run, rec *Record) {
 	endAttempt(m, r, 0)
 	s.Status = Blocked
 	s.recount()
-	r.flow.awaited = int32(awaitedOf(rec))
+	r.flow.awaited = int32(rec.count)
 	f := r.flow
 	f.ops, r.Steps = shrunk(f.ops), shrunk(r.Steps) // a Map may have made them long
 	f.results, r.History = shrunk(f.results), shrunk(r.History)
@@ -175,7 +175,7 @@ func retryFlow(m *state, r *Run, rec *Record) {
 		redo[in.Number()] = true
 	}
 	f.redo = nil
-	keep := keepsChildren(rec)
+	keep := rec.count > 0
 	m.adopted = m.adopted || keep
 	forgetUndone(f, keep)
 	forgetResults(f, keep, func(_ int, o *OpResult) bool {
@@ -201,7 +201,7 @@ func applyDescribed(f *Flow, rec *Record) {
 // that are running and children that are to be canceled.
 func applyUndoing(m *state, r *Run, rec *Record) {
 	f := r.flow
-	f.undo = &undo{outcome: outcomeAfterUndo(rec), reason: rec.Reason, redo: bytes.Clone(redoOf(rec)), since: len(f.results)}
+	f.undo = &undo{outcome: Outcome(rec.count), reason: rec.Reason, redo: bytes.Clone(rec.Data), since: len(f.results)}
 	if r.Outcome != Undecided { // by hand, of a dead run
 		r.Outcome, r.Ended, r.retried = Undecided, 0, true
 		f.undo.redo = f.redo
@@ -240,7 +240,7 @@ func applyUndone(m *state, r *Run, rec *Record) {
 	endAttempt(m, r, 0)
 	s.Status = Exhausted
 	if rec.Reason != 0 {
-		f.redo = bytes.Clone(redoOf(rec))
+		f.redo = bytes.Clone(rec.Data)
 		m.setOutcome(r, Dead, rec.Reason, rec.At)
 		return
 	}
@@ -259,7 +259,7 @@ func applySignaled(m *state, r *Run, rec *Record) {
 		f.inbox.seen = append(f.inbox.seen, signalHash(id))
 	}
 	if rec.Step > 0 {
-		if wasKept(rec) {
+		if rec.count > 0 {
 			f.inbox.take(name)
 		}
 		endOp(m, r, rec)
@@ -274,7 +274,7 @@ func applySignaled(m *state, r *Run, rec *Record) {
 func applyChildEnded(m *state, r *Run, rec *Record) {
 	end := *rec
 	if r.Outcome != Undecided && rec.Reason != 0 {
-		setOpCode(&end, parentEnded)
+		end.Data = []byte(parentEnded)
 	}
 	endOp(m, r, &end)
 	retireUnneeded(m, r, rec.At)

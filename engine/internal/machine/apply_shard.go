@@ -7,7 +7,7 @@ import (
 )
 
 func applyOpened(m *state, rec *Record) {
-	m.boot = bootOf(rec)
+	m.boot = rec.Text
 	// A snapshot belongs to one owner. If a run of the snapshot knows entries after
 	// this one, the log has lost them: apply the new entries to the run.
 	for _, r := range m.all {
@@ -26,18 +26,19 @@ func applyDefined(m *state, rec *Record) error {
 }
 
 func applyCron(m *state, rec *Record) {
-	s := cronSchedule(rec)
-	if s.Data == nil {
-		delete(m.schedules, s.Name)
+	if rec.Data == nil {
+		delete(m.schedules, rec.Text)
 		return
 	}
-	s.Data = bytes.Clone(s.Data)
-	m.schedules[s.Name] = new(s)
+	m.schedules[rec.Text] = &Schedule{Name: rec.Text, Due: rec.Due, Data: bytes.Clone(rec.Data)}
 }
 
 func applyHalted(m *state, rec *Record) {
-	workflow, p := pauseOf(rec)
-	m.workflow(workflow).setPause(p)
+	var p *Pause
+	if rec.count > 0 {
+		p = &Pause{At: rec.At, By: string(rec.Data)}
+	}
+	m.workflow(rec.Text).setPause(p)
 }
 
 // applyJumped applies a change of the wall clock: it moves all times by the same amount, so that
@@ -79,7 +80,7 @@ func moveSteps(r *Run, by time.Duration, was int64) {
 // runs that have died and are not kept, and the definitions that were last used before both times.
 // It must not depend on which finished runs are in memory, because that is not recorded.
 func applyPurged(m *state, rec *Record) {
-	p := purgeOf(rec)
+	p := purge{rec.At, rec.Due, rec.Data}
 	m.ended = slices.DeleteFunc(m.ended, func(e expiry) bool {
 		if e.at >= p.ended {
 			return false

@@ -127,7 +127,7 @@ func setFailure(rec *Record, r *Run, res *Result, why retry.Reason) {
 	case rec.Step == 0:
 		rec.Data = res.Redo
 	default:
-		setOpCode(rec, cmp.Or(res.Code, why.String()))
+		rec.Data = []byte(cmp.Or(res.Code, why.String()))
 	}
 }
 

@@ -97,7 +97,7 @@ func (c Commands) Retry(id ID, by string, now int64) (Record, error) {
 	}
 	rec := Record{Kind: Retry, Run: id, At: now, Text: by}
 	if r.flow.RetriesChildren() {
-		keepChildren(&rec)
+		rec.count, rec.format = 1, ChildFormat
 	}
 	if limit := timeout(r); limit > 0 && !r.flow.IsUndoing() {
 		rec.Deadline = later(now, limit)
@@ -212,7 +212,7 @@ func (c Commands) Purge(ended, dead int64, keep map[ID]bool) (rec Record, ok boo
 			ok = true
 		}
 	}
-	return p.record(), ok
+	return Record{Kind: Purged, At: p.ended, Due: p.dead, Data: p.keep}, ok
 }
 
 // Signal decides to send a signal to a run. known is true if the run has got a signal with the
@@ -329,5 +329,9 @@ func (c Commands) Halt(workflow, by string, pause bool, now int64) (rec Record, 
 	if w := c.workflows[workflow]; pause == (w != nil && w.Pause != nil) {
 		return rec, false
 	}
-	return pauseRecord(workflow, by, pause, now), true
+	rec = Record{Kind: Halted, At: now, Text: workflow, Data: []byte(by)}
+	if pause {
+		rec.count = 1
+	}
+	return rec, true
 }

@@ -28,16 +28,19 @@ func CallOp(r *Run, o *OpCall, now int64) Record {
 		rec.Hash = o.Def.hash
 	}
 	if o.About != nil {
-		setQuestion(&rec, o.About)
+		rec.outputs = [][]byte{o.About}
 	}
-	if o.Child != nil {
-		setChild(&rec, o.Child)
+	if c := o.Child; c != nil {
+		rec.outputs, rec.other = [][]byte{c.Encode()}, c.ID
+		if !c.Former.ID.IsZero() {
+			rec.format = ChildFormat // an older version would wait for a run that does not exist
+		}
 	}
 	if o.Undo {
-		setUndoable(&rec)
+		rec.count = 1
 	}
 	if o.Begin {
-		beginCalled(&rec, attemptEnd(r, &o.Def.Steps[0].Policy, now, now))
+		rec.Attempt, rec.Deadline = 1, attemptEnd(r, &o.Def.Steps[0].Policy, now, now)
 	}
 	return rec
 }
@@ -54,7 +57,7 @@ func (c Commands) CanBegin(r *Run, def *Definition) bool {
 // for have long waits. The function is called again when an operation needs an attempt, or
 // this many of them have ended.
 func Suspend(r *Run, awaited int, now int64) Record {
-	return suspendedRecord(r.ID, int(r.Steps[0].Attempt), awaited, now)
+	return Record{Kind: Suspended, Run: r.ID, At: now, Attempt: int(r.Steps[0].Attempt), count: awaited}
 }
 
 // Slept decides that a sleep has ended, or that the time is over in which an operation waits for a
@@ -150,7 +153,7 @@ func (c Commands) EndChild(e *ChildEnd, now int64) (rec Record, ok bool, err err
 	rec = childRecord(e, now)
 	if size := int(r.flow.size) + int(r.flow.inbox.read().size) + len(e.Output); e.Reason == 0 && size > MaxResults {
 		rec.Reason = retry.StopPermanent
-		setOpCode(&rec, "too-large")
+		rec.Data = []byte("too-large")
 		rec.Text = fmt.Sprintf("run %s succeeded, but with its result those of the operations would have more than %d MiB", e.Child, MaxResults>>20)
 	}
 	return rec, true, nil
@@ -164,7 +167,7 @@ func TellParent(r *Run, now int64) Record {
 // AdoptRun decides to record that an operation of another run waits for this one: it is the parent of
 // the run from now on, and must be told of its end.
 func AdoptRun(r *Run, parent Parent, now int64) Record {
-	return adoptedRecord(r.ID, parent, now)
+	return Record{Kind: Adopted, Run: r.ID, At: now, other: parent.Run, count: parent.Number}
 }
 
 // DeliverKept decides to give a signal that the run has kept to an operation that waits for it by
@@ -177,7 +180,9 @@ func DeliverKept(r *Run, n int, identity string, now int64) (rec Record, ok bool
 	}
 	for _, s := range r.flow.inbox.read().signals {
 		if s.name == name {
-			return keptRecord(r.ID, n, &s, now), true
+			rec = signaledRecord(r.ID, n, &Signal{Name: s.name, Data: s.data}, now)
+			rec.count, rec.format = 1, ChildFormat
+			return rec, true
 		}
 	}
 	return rec, false

@@ -58,7 +58,7 @@ func shortenHistory(r *Run) {
 			tail = min(tail, at)
 		}
 	}
-	note := omittedRecord(left, r.Created)
+	note := Record{Kind: Omitted, At: r.Created, Attempt: left}
 	short := note.append(append([]byte(nil), r.History[:head]...), r.Created)
 	r.History = append(short, r.History[tail:]...)
 }

@@ -26,7 +26,7 @@ const (
 	Released                   // an attempt was ended because the process is closed, or the run paused or postponed; it is made again
 	Cancel                     // the run is canceled; Text says by whom
 	Expired                    // the run timed out; Text says whether it was in the queue then
-	Retry                      // a dead run is retried; Text says by whom; it may keep the children of its operations: see keepChildren
+	Retry                      // a dead run is retried; Text says by whom; it may keep the children of its operations
 	Woken                      // a user ended a wait; Text says who
 	Progress                   // an attempt reported its progress in Data
 	Parked                     // a step waits for its handler, which is not registered
@@ -71,9 +71,8 @@ func (k Kind) String() string {
 	return "unknown"
 }
 
-// Record is one event in the log. The comment of its kind says what the fields mean. What a field
-// means that is not exported depends on the kind: only this file and record_kinds.go use it, and the
-// others use the functions and methods there.
+// Record is one event in the log. The comment of its kind says what the fields mean; for those that
+// are not exported, see record_kinds.go.
 type Record struct {
 	Kind     Kind
 	Run      ID

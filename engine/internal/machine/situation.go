@@ -69,7 +69,7 @@ func (e *lastError) add(rec *Record) {
 	case Undoing:
 		e.addUndoing(rec)
 	case Parked:
-		if e.mismatch = ""; isMismatch(rec) {
+		if e.mismatch = ""; rec.Attempt > 0 {
 			e.mismatch = rec.Text
 		}
 	case Late:
@@ -85,7 +85,7 @@ func (e *lastError) addUndoing(rec *Record) {
 	if rec.Text == "" {
 		return
 	}
-	if e.undoneFor = ""; outcomeAfterUndo(rec) == Dead {
+	if e.undoneFor = ""; Outcome(rec.count) == Dead {
 		e.text, e.undoneFor = rec.Text, rec.Text
 	}
 }
@@ -177,35 +177,33 @@ func Origin(r *Run) (id ID, key string, known bool) {
 
 // chainOf returns what the run knows about the chain of repetitions that it is part of.
 func chainOf(r *Run) (origin ID, key string, undos int, known bool) {
+	return decodeOrigin(startOf(r).Text)
+}
+
+// startOf returns the first record of the history if it is that of the start of the run, else a zero
+// one. Its Text is the chain of repetitions, see encodeOrigin, or the trace context of the starter.
+func startOf(r *Run) Record {
 	for rec := range r.Records() {
 		if rec.Kind == Started {
-			return decodeOrigin(chainText(&rec))
+			return rec
 		}
 		break
 	}
-	return ID{}, "", 0, false
+	return Record{}
 }
 
 // Trace returns the trace context of the starter; "" if there is none. The run must not be cold.
 func Trace(r *Run) string {
 	if r.Previous().IsZero() {
-		for rec := range r.Records() {
-			if rec.Kind == Started {
-				return chainText(&rec)
-			}
-			break
-		}
+		return startOf(r).Text
 	}
 	return ""
 }
 
 // timeout returns the timeout that the run was started with; 0 if it has none.
 func timeout(r *Run) time.Duration {
-	for rec := range r.Records() {
-		if rec.Kind == Started && rec.Deadline != 0 {
-			return time.Duration(rec.Deadline - max(rec.Due, rec.At))
-		}
-		break
+	if rec := startOf(r); rec.Deadline != 0 {
+		return time.Duration(rec.Deadline - max(rec.Due, rec.At))
 	}
 	return 0
 }
