@@ -137,7 +137,7 @@ func applyCommand(m *state, r *Run, rec *Record) {
 		m.resumeWaits(r)
 	case Forgiven:
 		for n, s := range r.Live() {
-			m.forgive(r, n, s)
+			m.resetLosses(r, n, s, (*StepState).forgive)
 		}
 	case Replaced:
 		r.more().replacedBy = rec.other

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/tideover/tideover/engine/internal/codec"
 )
 
 // applyFlow applies a record of a flow, which may be the child of another run.
@@ -127,14 +125,7 @@ func removeOp(m *state, r *Run, n int) {
 
 // forgetLosses sets the losses of the function to zero, because it has made progress.
 func forgetLosses(m *state, r *Run) {
-	s := &r.Steps[0]
-	suspect := s.queued && s.Lost > 0
-	if suspect {
-		m.dequeue(r, 0)
-	}
-	if s.Lost = 0; suspect {
-		m.enqueue(r, 0) // as a step without losses
-	}
+	m.resetLosses(r, 0, &r.Steps[0], func(s *StepState) { s.Lost = 0 })
 }
 
 // applySuspended ends the call of the function until enough operations have ended.
@@ -170,10 +161,7 @@ func retryFlow(m *state, r *Run, rec *Record) {
 		d.runs++
 		m.use(rec.Hash, rec.At)
 	}
-	redo := map[int]bool{}
-	for in := (codec.Reader{Data: f.redo}); len(in.Data) > 0; {
-		redo[in.Number()] = true
-	}
+	redo := decodeRedo(f.redo)
 	f.redo = nil
 	keep := rec.count > 0
 	m.adopted = m.adopted || keep
@@ -256,7 +244,7 @@ func applySignaled(m *state, r *Run, rec *Record) {
 	}
 	name, id, _ := rec.Signal()
 	if id != "" {
-		f.inbox.seen = append(f.inbox.seen, signalHash(id))
+		f.inbox.seen = append(f.inbox.seen, hashOf([]byte(id)))
 	}
 	if rec.Step > 0 {
 		if rec.count > 0 {

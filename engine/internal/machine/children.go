@@ -24,8 +24,7 @@ func FormerChildren(r *Run) (children map[string]FormerChild) {
 			if children == nil {
 				children = map[string]FormerChild{}
 			}
-			in := codec.Reader{Data: o.Data}
-			children[ChildKind+":"+name] = readFormer(&in)
+			children[ChildKind+":"+name] = readFormer(&codec.Reader{Data: o.Data})
 		}
 	}
 	return children
@@ -43,8 +42,7 @@ func FormerChildOf(r *Run, identity string, slot int) (f FormerChild, ok bool) {
 	for _, o := range resultsAt(r.flow.results) {
 		switch {
 		case o.Name == FormerKind+":"+OpName(identity):
-			in := codec.Reader{Data: o.Data}
-			f, number = readFormer(&in), 0
+			f, number = readFormer(&codec.Reader{Data: o.Data}), 0
 		case o.Name != identity:
 			continue
 		case o.Reason != 0:

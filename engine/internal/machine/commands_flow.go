@@ -64,10 +64,14 @@ func Suspend(r *Run, awaited int, now int64) Record {
 // signal.
 func (c Commands) Slept(r *Run, n int, now int64) Record {
 	_ = c.warm(r) // Apply returns the error
-	if r.flow.IsAwait(n) {
-		return noSignal(r, n, now)
+	if !r.flow.IsAwait(n) {
+		return Record{Kind: Done, Run: r.ID, Step: n, At: now, Data: []byte("null")}
 	}
-	return Record{Kind: Done, Run: r.ID, Step: n, At: now, Data: []byte("null")}
+	text := "no answer in time"
+	if name, ok := strings.CutPrefix(r.flow.Identity(n), AwaitKind+":"); ok {
+		text = fmt.Sprintf("no signal %s came in time", name)
+	}
+	return Record{Kind: NoSignal, Run: r.ID, Step: n, At: now, Reason: retry.StopTimeout, Text: text, Data: []byte(info.NoEvent)}
 }
 
 // ParkMismatch decides that the run waits for other code, because its function did not call the same
@@ -186,13 +190,4 @@ func DeliverKept(r *Run, n int, identity string, now int64) (rec Record, ok bool
 		}
 	}
 	return rec, false
-}
-
-// noSignal decides that the time is over in which an operation waits for a signal.
-func noSignal(r *Run, n int, now int64) Record {
-	text := "no answer in time"
-	if name, ok := strings.CutPrefix(r.flow.Identity(n), AwaitKind+":"); ok {
-		text = fmt.Sprintf("no signal %s came in time", name)
-	}
-	return Record{Kind: NoSignal, Run: r.ID, Step: n, At: now, Reason: retry.StopTimeout, Text: text, Data: []byte(info.NoEvent)}
 }

@@ -2,7 +2,6 @@ package machine
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -115,8 +114,7 @@ func (d *Definition) Prepare() error {
 	if len(text) > maxDefinition {
 		return fmt.Errorf("%d bytes as it is stored, at most %d; arguments of steps are part of it", len(text), maxDefinition)
 	}
-	sum := sha256.Sum256(text)
-	d.text, d.hash = text, Hash(sum[:16])
+	d.text, d.hash = text, hashOf(text)
 	return nil
 }
 
@@ -222,16 +220,14 @@ func (d *Definition) Upstream(i, j int) bool { return i != j && d.Downstream(j)[
 // ParseDefinition decodes a stored definition.
 func ParseDefinition(text []byte) (*Definition, error) {
 	d := new(Definition)
-	dec := json.NewDecoder(bytes.NewReader(text))
-	if err := dec.Decode(d); err != nil {
+	if err := json.NewDecoder(bytes.NewReader(text)).Decode(d); err != nil {
 		return nil, fmt.Errorf("definition: %w", err)
 	}
 	if err := d.Prepare(); err != nil {
 		return nil, fmt.Errorf("definition %q: %w", d.Name, err)
 	}
 	// Keep the stored text and its hash, even if this version encodes it differently.
-	sum := sha256.Sum256(text)
-	d.text, d.hash = bytes.Clone(text), Hash(sum[:16])
+	d.text, d.hash = bytes.Clone(text), hashOf(text)
 	return d, nil
 }
 
@@ -257,9 +253,9 @@ func (s *definitionSet) Definitions() iter.Seq[Hash] { return maps.Keys(s.defs) 
 // Workflows returns the workflows by name.
 func (s *definitionSet) Workflows() map[string]*Workflow { return s.workflows }
 
-// learn copies the definition with the hash from another set, unless this one has it. It also copies
+// Learn copies the definition with the hash from another machine, unless this one has it. It also copies
 // the time when the definition was last used.
-func (s *definitionSet) learn(h Hash, from *definitionSet) {
+func (s *definitionSet) Learn(h Hash, from *Machine) {
 	if used, stored := from.used[h]; stored {
 		s.use(h, used)
 	}
@@ -374,8 +370,7 @@ func (d *Definition) format() byte {
 // operation returns the definition of an operation with this stored text. It adds the
 // definition if it is new.
 func (s *definitionSet) operation(text []byte) (*Definition, error) {
-	sum := sha256.Sum256(text)
-	if d, ok := s.defs[Hash(sum[:16])]; ok {
+	if d, ok := s.defs[hashOf(text)]; ok {
 		return d, nil
 	}
 	d, err := ParseDefinition(text)

@@ -140,10 +140,7 @@ func (f *Flow) formerEnd() int {
 // failure has made the function give up. ok is false if no operation has failed. The run must be that
 // of a flow.
 func (f *Flow) FailedOp() (op OpResult, ok bool) {
-	redo := map[int]bool{}
-	for in := (codec.Reader{Data: f.redo}); len(in.Data) > 0; {
-		redo[in.Number()] = true
-	}
+	redo := decodeRedo(f.redo)
 	if len(redo) == 0 {
 		return op, false
 	}
@@ -219,7 +216,7 @@ func (o *op) child() (c Child, ok bool) {
 
 // HasSignal reports whether the run has got a signal with this id. The run must not be cold.
 func (f *Flow) HasSignal(id string) bool {
-	return f != nil && id != "" && slices.Contains(f.inbox.read().seen, signalHash(id))
+	return f != nil && id != "" && slices.Contains(f.inbox.read().seen, hashOf([]byte(id)))
 }
 
 // IsAwait reports whether a step is an operation that waits for a signal. The run must not be

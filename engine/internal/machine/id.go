@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
@@ -63,3 +64,8 @@ func KeySlot(key string) int {
 
 // Hash is the SHA-256 hash of a stored definition, shortened. It identifies the definition.
 type Hash [16]byte
+
+func hashOf(data []byte) Hash {
+	sum := sha256.Sum256(data)
+	return Hash(sum[:len(Hash{})])
+}

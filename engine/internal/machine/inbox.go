@@ -2,7 +2,6 @@ package machine
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"slices"
@@ -67,12 +66,6 @@ func (b *inbox) read() *inbox {
 		return &noInbox
 	}
 	return b
-}
-
-// signalHash returns the hash of the id of a signal.
-func signalHash(id string) Hash {
-	sum := sha256.Sum256([]byte(id))
-	return Hash(sum[:len(Hash{})])
 }
 
 // append encodes the inbox.

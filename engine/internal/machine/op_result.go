@@ -85,6 +85,15 @@ func EncodeRedo(numbers []int) (b []byte) {
 	return b
 }
 
+// decodeRedo decodes what EncodeRedo wrote.
+func decodeRedo(encoded []byte) map[int]bool {
+	redo := map[int]bool{}
+	for in := (codec.Reader{Data: encoded}); len(in.Data) > 0; {
+		redo[in.Number()] = true
+	}
+	return redo
+}
+
 // former returns the former child of an operation that failed; ok is false if the operation is of
 // another kind, or its child was never started. Earlier versions stored only the error, which
 // begins with the id of the child.

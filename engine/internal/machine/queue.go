@@ -137,7 +137,9 @@ func (s *queueSet) enqueue(run *Run, step int) {
 	}
 	ss.queued = true
 	if ss.Lost > 0 {
-		s.addSuspect(stepRef{run, int32(step)})
+		p := stepRef{run, int32(step)}
+		at, _ := slices.BinarySearchFunc(s.suspects, p, compareSuspects)
+		s.suspects = slices.Insert(s.suspects, at, p)
 		return
 	}
 	q := run.StepDef(step).queue
@@ -161,7 +163,9 @@ func (s *queueSet) dequeue(run *Run, step int) {
 	}
 	ss.queued = false
 	if ss.Lost > 0 {
-		s.removeSuspect(stepRef{run, int32(step)})
+		if at := slices.Index(s.suspects, stepRef{run, int32(step)}); at >= 0 {
+			s.suspects = slices.Delete(s.suspects, at, at+1)
+		}
 		return
 	}
 	q := run.StepDef(step).queue
@@ -320,17 +324,6 @@ func (s *queueSet) Suspects() iter.Seq2[*Run, int] {
 
 // HasSuspects reports whether a suspect is due.
 func (s *queueSet) HasSuspects() bool { return len(s.suspects) > 0 }
-
-func (s *queueSet) addSuspect(p stepRef) {
-	at, _ := slices.BinarySearchFunc(s.suspects, p, compareSuspects)
-	s.suspects = slices.Insert(s.suspects, at, p)
-}
-
-func (s *queueSet) removeSuspect(p stepRef) {
-	if at := slices.Index(s.suspects, p); at >= 0 {
-		s.suspects = slices.Delete(s.suspects, at, at+1)
-	}
-}
 
 // compareSuspects orders suspects by losses. The order of suspects that have to run alone changes
 // after each loss: otherwise the same suspect could always come first and block the others.

@@ -58,7 +58,7 @@ func (r *Result) Succeeded() bool {
 
 // late returns the text of the record for an attempt that ended after its run.
 func late(res *Result) string {
-	if res.Failed || res.Release || res.Limited || res.Snooze > 0 || res.Until != 0 {
+	if !res.Succeeded() {
 		return res.Error
 	}
 	return "succeeded too late; the result is dropped"

@@ -154,15 +154,12 @@ type parsedRun struct {
 // parseAgain decodes a run. It uses the memory of the run that was decoded before. The input,
 // history, outputs and results of operations share the memory of the input.
 func (d *runDecoder) parseAgain(p *parsedRun, in *codec.Reader) (*Run, error) {
-	return &p.run, d.parse(&p.run, p, in)
-}
-
-func (d *runDecoder) parse(r *Run, memory *parsedRun, in *codec.Reader) error {
-	*r = Run{ID: in.Array(), timer: noTimer, Steps: r.Steps, body: &memory.body}
+	r := &p.run
+	*r = Run{ID: in.Array(), timer: noTimer, Steps: r.Steps, body: &p.body}
 	hash := Hash(in.Array())
 	def, ok := d.definitions.Definition(hash)
 	if in.Err != nil || !ok {
-		return fmt.Errorf("%w: run %s has an unknown definition", ErrEncoding, r.ID)
+		return nil, fmt.Errorf("%w: run %s has an unknown definition", ErrEncoding, r.ID)
 	}
 	r.Def = def
 	r.version = in.Uvarint()
@@ -178,20 +175,20 @@ func (d *runDecoder) parse(r *Run, memory *parsedRun, in *codec.Reader) error {
 		r.more().until = in.Varint()
 	}
 	if flags&runParent != 0 {
-		p, err := readParent(in.Bytes())
+		parent, err := readParent(in.Bytes())
 		if err != nil {
-			return err
+			return nil, err
 		}
-		r.more().parent = p
+		r.more().parent = parent
 	}
 	r.Key = string(in.Bytes())
 	r.Input = in.Bytes()
 	r.History = in.Bytes()
 	steps := len(def.Steps)
 	if flags&runFlow != 0 {
-		r.flow = &memory.flow
+		r.flow = &p.flow
 		if err := d.readFlow(r.flow, in); err != nil {
-			return err
+			return nil, err
 		}
 		steps += len(r.flow.ops)
 	}
@@ -228,7 +225,7 @@ func (d *runDecoder) parse(r *Run, memory *parsedRun, in *codec.Reader) error {
 	if r.Outcome > Canceled {
 		in.Fail()
 	}
-	return in.Err
+	return r, in.Err
 }
 
 // cloned returns parts with copied elements; nil if there are not n of them.

@@ -229,13 +229,13 @@ func (m *state) waitFor(r *Run, rec *Record) {
 	setMemo(r, rec)
 }
 
-// forgive resets the counters of a step.
-func (m *state) forgive(r *Run, n int, s *StepState) {
+// resetLosses resets counters of a step, the lost attempts among them.
+func (m *state) resetLosses(r *Run, n int, s *StepState, reset func(*StepState)) {
 	suspect := s.queued && s.Lost > 0
 	if suspect {
 		m.dequeue(r, n)
 	}
-	if s.forgive(); suspect {
+	if reset(s); suspect {
 		m.enqueue(r, n) // as a step without losses
 	}
 }
