@@ -80,7 +80,10 @@ func Move(ctx context.Context, from, to journal.Log, opts Options) (_ Moved, err
 	began := time.Now()
 	m := newMover(opts)
 	defer func() { err = errors.Join(err, m.close()) }()
-	if err := m.lease(ctx, from, to); err != nil {
+	if err = m.from.lease(ctx, from); err == nil {
+		err = m.to.lease(ctx, to)
+	}
+	if err != nil {
 		return Moved{}, fmt.Errorf("move: %w", err)
 	}
 	if err := m.run(ctx); err != nil {
@@ -159,13 +162,6 @@ func newMover(opts Options) *mover {
 		opts: opts, from: side{what: "source", without: opts.WithoutShards}, to: side{what: "target"},
 		seed: maphash.MakeSeed(), missing: map[machine.Hash]bool{}, moved: Moved{Runs: map[string]int{}},
 	}
-}
-
-func (m *mover) lease(ctx context.Context, from, to journal.Log) error {
-	if err := m.from.lease(ctx, from); err != nil {
-		return err
-	}
-	return m.to.lease(ctx, to)
 }
 
 func (m *mover) close() error {

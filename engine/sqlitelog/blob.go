@@ -2,6 +2,7 @@ package sqlitelog
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,13 +98,8 @@ func (b *leaseBlobs) changeBlobs(ctx context.Context, change func() error) error
 	if b.lease.durability != Full {
 		// Sync the entries first: after a power failure there must be no snapshot without the
 		// entries that it was made from.
-		if err := b.lease.lockChannel(ctx, b.lease.writer.turn); err != nil {
+		if err := b.change(ctx, "UPDATE meta SET epoch = epoch"); err != nil {
 			return err
-		}
-		err := b.lease.writer.sync()
-		<-b.lease.writer.turn
-		if err != nil {
-			return describe(b.lease.path, err)
 		}
 	}
 	return change()
@@ -111,12 +107,15 @@ func (b *leaseBlobs) changeBlobs(ctx context.Context, change func() error) error
 
 // Get implements [journal.Lease].
 func (b *leaseBlobs) Get(ctx context.Context, name string) (io.ReadCloser, error) {
-	path, err := blobPath(b.lease.dir, name)
-	if err == nil {
-		err = b.lease.usable(ctx)
-	}
 	record, ok := b.record(name)
-	if err == nil && !ok {
+	return openBlob(b.lease.dir, name, record, ok, b.lease.usable(ctx))
+}
+
+// openBlob opens the blob with a record; ok is false if there is none. If unusable is not nil, the blob
+// can't be opened.
+func openBlob(dir, name string, record blobRecord, ok bool, unusable error) (io.ReadCloser, error) {
+	path, err := blobPath(dir, name)
+	if err = cmp.Or(err, unusable); err == nil && !ok {
 		err = journal.ErrNoBlob
 	}
 	var f *blobFile

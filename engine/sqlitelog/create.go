@@ -45,15 +45,6 @@ func refuseNew(path, why string, traces []string) error {
 	return damaged(path, fmt.Errorf("%s, and there was a log here: the folder has %s", why, strings.Join(traces, " and ")))
 }
 
-// whyNew returns what is wrong with log.db, for the error of refuseNew: it is missing if its size
-// is -1, and empty if its size is 0.
-func whyNew(size int64) string {
-	if size < 0 {
-		return "it is missing"
-	}
-	return "it is empty"
-}
-
 // fileSize returns the size of a file, or -1 if it does not exist.
 func fileSize(path string) (int64, error) {
 	info, err := os.Stat(path)

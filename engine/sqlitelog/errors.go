@@ -16,8 +16,8 @@ var ErrForeign = errors.New("not a log of tideover")
 // describe adds the path to an error of SQLite or of the file system, and makes it match the error
 // of package journal that it means: ErrFull or ErrDamaged.
 func describe(path string, err error) error {
-	if err == nil || isDescribed(err) {
-		return err
+	if err == nil || errors.Is(err, journal.ErrFull) || errors.Is(err, journal.ErrDamaged) || errors.Is(err, journal.ErrStale) {
+		return err // nothing to add
 	}
 	if isNoRoom(err) {
 		return noRoom(path, err)
@@ -36,10 +36,6 @@ func describe(path string, err error) error {
 		}
 	}
 	return fmt.Errorf("%s: %w", path, err)
-}
-
-func isDescribed(err error) bool {
-	return errors.Is(err, journal.ErrFull) || errors.Is(err, journal.ErrDamaged) || errors.Is(err, journal.ErrStale)
 }
 
 // resultCode returns the code of an error of SQLite, and ResultOK for others.

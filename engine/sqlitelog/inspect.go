@@ -37,14 +37,13 @@ type state struct {
 // damaged, or ends before what was acknowledged. It does not change the folder. No process may use the
 // folder meanwhile.
 func CheckFolder(c Config) error {
-	s, err := inspect(c.Dir, c)
-	if err == nil && s.loss != nil && !s.expected {
-		err = s.loss
-	}
+	c.AcceptLoss = false
+	_, err := inspect(c.Dir, c)
 	return err
 }
 
-// inspect reads the files of a folder, and compares the end of the log with them. It changes nothing.
+// inspect reads the files of a folder, and compares the end of the log with them. It fails if the log
+// must not be opened. It changes nothing.
 func inspect(dir string, c Config) (s state, err error) {
 	path := filepath.Join(dir, "log.db")
 	blobs, _ := filepath.Glob(filepath.Join(dir, "blobs", "[^.]*")) // fails only for a wrong pattern
@@ -53,7 +52,11 @@ func inspect(dir string, c Config) (s state, err error) {
 		return s, err
 	}
 	if size <= 0 {
-		return s, refuseNew(path, whyNew(size), tracesOfLog(dir, len(blobs)))
+		why := "it is empty"
+		if size < 0 {
+			why = "it is missing"
+		}
+		return s, refuseNew(path, why, tracesOfLog(dir, len(blobs)))
 	}
 	f, err := sqlitefile.Open(path)
 	if err != nil {
@@ -67,8 +70,11 @@ func inspect(dir string, c Config) (s state, err error) {
 		return s, refuseNew(path, "it has no tables", tracesOfLog(dir, len(blobs)))
 	}
 	s.compare(dir, f, blobs, c.Durability)
-	if c.CheckEntry != nil && s.loss == nil {
+	switch {
+	case s.loss == nil && c.CheckEntry != nil:
 		err = s.checkEntries(f, blobs, c.CheckEntry)
+	case s.loss != nil && !s.expected && !(c.AcceptLoss && s.loss.Acceptable):
+		return s, s.loss
 	}
 	return s, explainDamage(path, err)
 }
@@ -209,7 +215,11 @@ type claim struct {
 
 // compare sets loss if the log ends before an entry that another file of the folder shows.
 func (s *state) compare(dir string, f *sqlitefile.File, blobs []string, d Durability) {
-	o := readOthers(dir)
+	o := others{rebooted: true}
+	if o.seen, o.witnessed = readWitness(dir); o.seen.boot != [16]byte{} {
+		o.rebooted = o.seen.boot != bootHash()
+	}
+	o.viewLog, o.viewLast = readView(filepath.Join(dir, "view.db"))
 	marked, err := fileSize(filepath.Join(dir, markerName))
 	s.copied = !o.witnessed && o.viewLog == 0 && o.viewLast == 0 && marked < 0 && err == nil
 	loss := journal.Loss{Log: filepath.Join(dir, "log.db")}
@@ -233,13 +243,6 @@ type others struct {
 	witnessed         bool // seen is valid
 	rebooted          bool // since seen was written
 	viewLog, viewLast uint64
-}
-
-func readOthers(dir string) (o others) {
-	o.seen, o.witnessed = readWitness(dir)
-	o.viewLog, o.viewLast = readView(filepath.Join(dir, "view.db"))
-	o.rebooted = o.seen.boot == [16]byte{} || o.seen.boot != bootHash()
-	return o
 }
 
 // isOurs reports whether a file that has this identity belongs to the log, as far as that is known.

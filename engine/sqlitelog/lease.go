@@ -68,9 +68,6 @@ func openLease(dir string, c Config) (*lease, error) {
 		return nil, err
 	}
 	found, err := inspect(dir, c)
-	if err == nil && found.loss != nil && !found.expected && !(c.AcceptLoss && found.loss.Acceptable) {
-		err = found.loss
-	}
 	if err != nil {
 		return nil, errors.Join(err, unlock(lock), lock.Close())
 	}

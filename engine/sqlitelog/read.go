@@ -44,7 +44,7 @@ func (l *leaseLog) Read(ctx context.Context, from uint64) iter.Seq2[journal.Entr
 // fetch fills the chunk with entries from the number from on, without a gap, at most up to last. The
 // chunk is empty after the last entry.
 func (l *leaseLog) fetch(ctx context.Context, c *chunk, from, last uint64) error {
-	c.reset()
+	c.entries, c.data = c.entries[:0], c.data[:0]
 	if err := l.lease.usable(ctx); err != nil {
 		return err
 	}
@@ -73,8 +73,6 @@ type chunk struct {
 	entries []journal.Entry
 	data    []byte
 }
-
-func (c *chunk) reset() { c.entries, c.data = c.entries[:0], c.data[:0] }
 
 // fill reads entries until the chunk is full, or up to the first gap.
 func (c *chunk) fill(conn *sqlite.Conn, from, last uint64) error {

@@ -57,10 +57,7 @@ func OpenReader(dir string, d Durability) (_ *Reader, err error) {
 			return nil, describe(path, err)
 		}
 	} else {
-		if r.state, err = inspect(dir, Config{Durability: d}); err == nil && r.state.loss != nil && !r.state.expected {
-			err = r.state.loss
-		}
-		if err != nil || !r.state.tables {
+		if r.state, err = inspect(dir, Config{Durability: d}); err != nil || !r.state.tables {
 			return r, err
 		}
 	}
@@ -188,19 +185,8 @@ func (r *Reader) Read(ctx context.Context, from uint64) iter.Seq2[journal.Entry,
 
 // Get implements [journal.Reader].
 func (r *Reader) Get(_ context.Context, name string) (io.ReadCloser, error) {
-	path, err := blobPath(r.dir, name)
 	record, ok := r.blobs[name]
-	if err == nil && !ok {
-		err = journal.ErrNoBlob
-	}
-	var f *blobFile
-	if err == nil {
-		f, err = record.open(path)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("get blob %q: %w", name, err)
-	}
-	return f, nil
+	return openBlob(r.dir, name, record, ok, nil)
 }
 
 // Blobs implements [journal.Reader].

@@ -81,14 +81,6 @@ func (w *writer) close() error {
 	return err
 }
 
-// sync syncs all entries to disk.
-func (w *writer) sync() error {
-	return w.change(Full, func(conn *sqlite.Conn) error {
-		_, err := number(conn, "UPDATE meta SET epoch = epoch")
-		return err
-	})
-}
-
 // change calls change with the durability d, which may differ from that of appends.
 func (w *writer) change(d Durability, change func(*sqlite.Conn) error) error {
 	conn, err := w.open()

@@ -78,13 +78,10 @@ func (p *page) cell(i int) ([]byte, error) {
 	return p.data[at:], nil
 }
 
-// right returns the last child of an interior page.
-func (p *page) right() uint32 { return binary.BigEndian.Uint32(p.data[p.head+8:]) }
-
 // child returns a child of an interior page, and the largest row number in it.
 func (p *page) child(i int) (number uint32, most int64, err error) {
 	if i == p.cells {
-		return p.right(), math.MaxInt64, nil
+		return binary.BigEndian.Uint32(p.data[p.head+8:]), math.MaxInt64, nil
 	}
 	c, err := p.cell(i)
 	if err != nil {

@@ -106,17 +106,12 @@ func (a *ArchiveBuffer) endFrame() {
 	a.zipping = done
 	go func() {
 		defer close(done)
-		a.compress()
+		if a.zip == nil {
+			a.zip = newEncoder(&a.zipped) // of one long stream
+		}
+		a.frame = machine.AppendArchive(a.frame[:0], a.before)
+		_, _ = a.zip.Write(a.frame) // can't fail: it writes to memory
 	}()
-}
-
-// compress compresses the frame in before.
-func (a *ArchiveBuffer) compress() {
-	if a.zip == nil {
-		a.zip = newEncoder(&a.zipped) // of one long stream
-	}
-	a.frame = machine.AppendArchive(a.frame[:0], a.before)
-	_, _ = a.zip.Write(a.frame) // can't fail: it writes to memory
 }
 
 // Wait waits until no frame is being compressed.

@@ -123,7 +123,7 @@ func (p *Paging) ReadSnapshot(ctx context.Context, log journal.Reader, name stri
 	if err != nil {
 		return nil, err
 	}
-	in := readAhead(newBlockReader(raw))
+	in := readAhead(raw)
 	_, random := raw.(io.ReaderAt)
 	var m *machine.Machine
 	if random {

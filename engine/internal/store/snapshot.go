@@ -89,14 +89,11 @@ func PutSnapshot(
 	return blocks, size, err
 }
 
-// blockReader is an io.Reader of the decompressed frames of a snapshot, in sequence. It remembers
-// the blocks.
+// blockReader reads the decompressed frames of a snapshot, in sequence. It remembers the blocks.
 type blockReader struct {
 	raw    io.Reader
 	unzip  *zstd.Decoder
 	zipped bytes.Buffer
-	frame  []byte
-	rest   []byte
 	at     int64
 	blocks []Block
 }
@@ -104,24 +101,6 @@ type blockReader struct {
 // maxBlock is the largest block that is read, in bytes. The frame of the state without runs may
 // be large, because it has the keys of all finished runs.
 const maxBlock = 1 << 30
-
-func newBlockReader(raw io.Reader) *blockReader {
-	unzip, _ := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(2*maxBlock)) // fails only for wrong options
-	return &blockReader{raw: raw, unzip: unzip}
-}
-
-func (b *blockReader) Read(p []byte) (int, error) {
-	for len(b.rest) == 0 {
-		frame, err := b.next(b.frame[:0])
-		if err != nil {
-			return 0, err
-		}
-		b.frame, b.rest = frame, frame
-	}
-	n := copy(p, b.rest)
-	b.rest = b.rest[n:]
-	return n, nil
-}
 
 // next reads the next block, and appends the decompressed frame to buf.
 func (b *blockReader) next(buf []byte) ([]byte, error) {
@@ -147,8 +126,6 @@ func (b *blockReader) next(buf []byte) ([]byte, error) {
 	return frame, nil
 }
 
-func (b *blockReader) close() { b.unzip.Close() }
-
 // aheadReader is an io.Reader of the frames of a blockReader. A goroutine decompresses the next
 // frames while the caller decodes the last one: both take about the same time, and a shard can do
 // nothing before its snapshot is read.
@@ -166,9 +143,10 @@ type aheadReader struct {
 // framesAhead is how many frames are decompressed before they are needed.
 const framesAhead = 2
 
-func readAhead(from *blockReader) *aheadReader {
+func readAhead(raw io.Reader) *aheadReader {
+	unzip, _ := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(2*maxBlock)) // fails only for wrong options
 	a := &aheadReader{
-		from: from, frames: make(chan []byte, framesAhead), unused: make(chan []byte, framesAhead+1),
+		from: &blockReader{raw: raw, unzip: unzip}, frames: make(chan []byte, framesAhead), unused: make(chan []byte, framesAhead+1),
 		stop: make(chan struct{}), ended: make(chan struct{}),
 	}
 	go a.run()
@@ -221,7 +199,7 @@ func (a *aheadReader) Read(p []byte) (int, error) {
 func (a *aheadReader) close() {
 	close(a.stop)
 	<-a.ended
-	a.from.close()
+	a.from.unzip.Close()
 }
 
 // VerifySnapshot reads a stored snapshot and checks that it is complete.
@@ -231,7 +209,7 @@ func VerifySnapshot(ctx context.Context, log journal.Reader, name string) error 
 		return err
 	}
 	defer raw.Close()
-	in := newBlockReader(raw)
+	in := readAhead(raw)
 	defer in.close()
 	return machine.Verify(in)
 }
