@@ -215,11 +215,7 @@ type claim struct {
 
 // compare sets loss if the log ends before an entry that another file of the folder shows.
 func (s *state) compare(dir string, f *sqlitefile.File, blobs []string, d Durability) {
-	o := others{rebooted: true}
-	if o.seen, o.witnessed = readWitness(dir); o.seen.boot != [16]byte{} {
-		o.rebooted = o.seen.boot != bootHash()
-	}
-	o.viewLog, o.viewLast = readView(filepath.Join(dir, "view.db"))
+	o := readOthers(dir)
 	marked, err := fileSize(filepath.Join(dir, markerName))
 	s.copied = !o.witnessed && o.viewLog == 0 && o.viewLast == 0 && marked < 0 && err == nil
 	loss := journal.Loss{Log: filepath.Join(dir, "log.db")}
@@ -243,6 +239,13 @@ type others struct {
 	witnessed         bool // seen is valid
 	rebooted          bool // since seen was written
 	viewLog, viewLast uint64
+}
+
+func readOthers(dir string) (o others) {
+	o.seen, o.witnessed = readWitness(dir)
+	o.viewLog, o.viewLast = readView(filepath.Join(dir, "view.db"))
+	o.rebooted = o.seen.boot == [16]byte{} || o.seen.boot != bootHash()
+	return o
 }
 
 // isOurs reports whether a file that has this identity belongs to the log, as far as that is known.

@@ -253,9 +253,9 @@ func (s *definitionSet) Definitions() iter.Seq[Hash] { return maps.Keys(s.defs) 
 // Workflows returns the workflows by name.
 func (s *definitionSet) Workflows() map[string]*Workflow { return s.workflows }
 
-// Learn copies the definition with the hash from another machine, unless this one has it. It also copies
+// learn copies the definition with the hash from another set, unless this one has it. It also copies
 // the time when the definition was last used.
-func (s *definitionSet) Learn(h Hash, from *Machine) {
+func (s *definitionSet) learn(h Hash, from *definitionSet) {
 	if used, stored := from.used[h]; stored {
 		s.use(h, used)
 	}

@@ -116,3 +116,6 @@ func (m *Machine) Due(now int64, most int) (expired []*Run, slept []Sleep) {
 	}
 	return expired, slept
 }
+
+// Learn copies the definition with the hash from another machine, unless this one has it.
+func (m *Machine) Learn(h Hash, from *Machine) { m.learn(h, &from.definitionSet) }
