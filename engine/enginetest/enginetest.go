@@ -74,11 +74,22 @@ func (e *Engine) open() {
 	var err error
 	cfg := e.cfg
 	cfg.Log, cfg.Workflows = e.store.Open(), e.workflows
-	cfg.Rand, cfg.Logger = rand.New(rand.NewPCG(1, 2)).Uint64, slog.New(slog.DiscardHandler)
-	e.Engine, err = engine.Open(goroutine.With(context.Background()), cfg)
-	if err != nil {
+	if e.Engine, err = open(cfg); err != nil {
 		e.t.Fatalf("open the engine: %v", err)
 	}
+}
+
+// open opens an engine that is deterministic, watches its goroutines, and logs nothing.
+func open(cfg engine.Config) (*engine.Engine, error) {
+	cfg.Rand, cfg.Logger = rand.New(rand.NewPCG(1, 2)).Uint64, slog.New(slog.DiscardHandler)
+	return engine.Open(goroutine.With(context.Background()), cfg)
+}
+
+// crash stops an engine as if its process were killed.
+func crash(e *engine.Engine) error {
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	return e.Close(now)
 }
 
 func (e *Engine) close() {
@@ -143,9 +154,7 @@ func hasParked(w engine.WorkflowStats) bool { return w.States[engine.StateNeedsH
 // return when their context ends, because they still run in this process.
 func (e *Engine) Crash(workflows ...*engine.Workflow) {
 	e.t.Helper()
-	now, cancel := context.WithCancel(context.Background())
-	cancel()
-	if err := e.Close(now); err != nil {
+	if err := crash(e.Engine); err != nil {
 		e.t.Errorf("crash the engine: %v", err)
 	}
 	synctest.Wait()

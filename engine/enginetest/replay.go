@@ -2,13 +2,10 @@ package enginetest
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,7 +14,6 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine"
-	"github.com/tideover/tideover/engine/internal/goroutine"
 	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/engine/internal/replay"
 	"github.com/tideover/tideover/engine/journal/memlog"
@@ -153,23 +149,19 @@ func judge(h *replay.History, workflows []*engine.Workflow) (v replay.Verdict, e
 	}
 	verdicts := make(chan replay.Verdict, 1)
 	store := new(memlog.Store)
-	e, err := engine.Open(goroutine.With(context.Background()), engine.Config{
+	e, err := open(engine.Config{
 		Log: &replay.Log{Log: store.Open(), Machine: m, Run: run, Report: func(v replay.Verdict) {
 			select {
 			case verdicts <- v:
 			default: // the first one counts
 			}
 		}},
-		Workflows: workflows, Rand: rand.New(rand.NewPCG(1, 2)).Uint64, Logger: slog.New(slog.DiscardHandler),
+		Workflows: workflows,
 	})
 	if err != nil {
 		return v, err
 	}
-	defer func() {
-		now, cancel := context.WithCancel(context.Background())
-		cancel()
-		err = errors.Join(err, e.Close(now))
-	}()
+	defer func() { err = errors.Join(err, crash(e)) }()
 	if _, ok := e.Workflow(h.Workflow); !ok {
 		return v, fmt.Errorf("it is a run of workflow %s, which is none of the replayed ones", h.Workflow)
 	}

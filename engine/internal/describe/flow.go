@@ -59,6 +59,7 @@ type flowOps struct {
 	counts info.OpCounts // of the operations, without the function
 	maps   map[string]*info.OpCounts
 	labels map[string][]string // of the items of maps
+	chosen map[int]*listedOp   // those that are listed, by number
 }
 
 // listedOp is an operation of a run, or its function.
@@ -70,7 +71,6 @@ type listedOp struct {
 	status string
 	made   int // number of attempts; -1 if it is not known
 	group  opGroupKind
-	chosen bool
 	info   *info.StepInfo // nil if the operation is not chosen
 }
 
@@ -87,7 +87,7 @@ const (
 
 // newFlowOps returns the operations of the run with their numbers, names and statuses.
 func newFlowOps(r *machine.Run) *flowOps {
-	l := &flowOps{run: r, maps: map[string]*info.OpCounts{}, labels: map[string][]string{}}
+	l := &flowOps{run: r, maps: map[string]*info.OpCounts{}, labels: map[string][]string{}, chosen: map[int]*listedOp{}}
 	known := map[int]bool{}
 	for n, s := range r.Live() {
 		kind, name := machine.Function, machine.Function
@@ -163,7 +163,7 @@ func (l *flowOps) itemsOf(name string) *info.OpCounts {
 // have failed the first ones, of the maps the last ones, and of the others and of the items the
 // first and the last ones.
 func (l *flowOps) choose() {
-	l.ops[0].chosen = true
+	l.ops[0].info = new(info.StepInfo)
 	var groups [itemOps + 1][]*listedOp
 	for k := range l.ops[1:] {
 		o := &l.ops[k+1]
@@ -172,7 +172,7 @@ func (l *flowOps) choose() {
 	left := listedOps
 	take := func(list []*listedOp) {
 		for _, o := range list {
-			o.chosen = true
+			o.info = new(info.StepInfo)
 		}
 		left -= len(list)
 	}
@@ -193,14 +193,13 @@ func (l *flowOps) choose() {
 
 // describe makes the infos of the operations that are chosen.
 func (l *flowOps) describe() {
-	chosen := map[int]*listedOp{}
 	for k := range l.ops {
-		if o := &l.ops[k]; o.chosen {
-			chosen[o.number] = o
+		if o := &l.ops[k]; o.info != nil {
+			l.chosen[o.number] = o
 			l.describeOp(o)
 		}
 	}
-	outputs := l.addResults(chosen)
+	outputs := l.addResults()
 	room := listedOutputs
 	for k := range l.ops {
 		out := outputs[l.ops[k].number]
@@ -217,9 +216,9 @@ func (l *flowOps) describe() {
 
 // describeOp makes the info of an operation.
 func (l *flowOps) describeOp(o *listedOp) {
-	o.info = &info.StepInfo{Status: o.status}
+	o.info.Status = o.status
 	if l.run.Step(o.number) != nil {
-		o.info = new(describeStep(l.run, o.number))
+		*o.info = describeStep(l.run, o.number)
 	}
 	o.info.Name, o.info.Kind, o.info.Number = o.name, o.kind, o.number
 	o.info.Item = l.labelOf(o)
@@ -237,10 +236,10 @@ func (l *flowOps) describeOp(o *listedOp) {
 }
 
 // addResults adds the results of operations to their infos, and returns the outputs by number.
-func (l *flowOps) addResults(chosen map[int]*listedOp) map[int][]byte {
-	outputs := make(map[int][]byte, len(chosen))
+func (l *flowOps) addResults() map[int][]byte {
+	outputs := make(map[int][]byte, len(l.chosen))
 	for res := range machine.ReadResults(l.run.Flow().Results()) {
-		o := chosen[res.Number]
+		o := l.chosen[res.Number]
 		if o == nil {
 			continue
 		}
@@ -266,15 +265,13 @@ func (l *flowOps) labelOf(o *listedOp) string {
 
 // addRecords adds the history of the run to the operations that are chosen, and to the notes of i.
 func (l *flowOps) addRecords(i *info.Info) {
-	infos := make(map[int]*info.StepInfo, len(l.ops))
-	for k := range l.ops {
-		infos[l.ops[k].number] = l.ops[k].info
-	}
 	for rec := range l.run.Records() {
-		s := infos[rec.Step]
-		at := time.Unix(0, rec.At)
+		o := l.chosen[rec.Step]
+		if o == nil {
+			continue
+		}
+		s, at := o.info, time.Unix(0, rec.At)
 		switch {
-		case s == nil:
 		case rec.Kind == machine.Called:
 			s.Called, s.Child = &at, rec.Child().String()
 			if child := l.run.Flow().ChildOf(rec.Step); !child.IsZero() { // it may be the child of an earlier call
@@ -288,14 +285,15 @@ func (l *flowOps) addRecords(i *info.Info) {
 		case callOutcomes[rec.Kind] != "":
 			a := attemptOf(s, rec.Attempt, at)
 			a.Ended, a.Outcome = &at, callOutcomes[rec.Kind]
-		case rec.Kind == machine.Undone: // the call that has undone the operations ends with the run
-			a := attemptOf(s, rec.Attempt, at)
-			if a.Ended, a.Outcome = &at, outcomes[machine.Released]; rec.Ends == machine.Dead {
+			if rec.Kind != machine.Undone {
+				break
+			}
+			if rec.Ends == machine.Dead {
 				a.Outcome = outcomes[machine.Failed]
 			}
-			addTo(i, l.run, &rec, s)
+			addRecord(i, l.run, &rec, s)
 		default:
-			addTo(i, l.run, &rec, s)
+			addRecord(i, l.run, &rec, s)
 		}
 	}
 }
@@ -303,7 +301,7 @@ func (l *flowOps) addRecords(i *info.Info) {
 // omit counts the operations that are not chosen.
 func (l *flowOps) omit() {
 	for k := range l.ops {
-		if o := &l.ops[k]; !o.chosen {
+		if o := &l.ops[k]; o.info == nil {
 			l.counts.Omitted++
 			if o.mapped != "" {
 				l.maps[o.mapped].Omitted++
@@ -327,8 +325,9 @@ func statusOf(c *info.OpCounts, over bool) string {
 	return machine.Running.String()
 }
 
-// callOutcomes has the outcomes of calls of a function that steps do not have.
-var callOutcomes = map[machine.Kind]string{machine.Suspended: "suspended", machine.Continued: "continued"}
+// callOutcomes has the outcomes of calls of a function that steps do not have. The call that has undone the
+// operations of a run ends with it.
+var callOutcomes = map[machine.Kind]string{machine.Suspended: "suspended", machine.Continued: "continued", machine.Undone: outcomes[machine.Released]}
 
 // statusSkipped is the status of an operation that the function has left out.
 const statusSkipped = "skipped"

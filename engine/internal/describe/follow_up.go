@@ -157,13 +157,11 @@ func addOperations(g *info.GaveUp, list []gaveUpOp, room int) error {
 }
 
 // hasResult reports whether an operation has a result that is worth knowing when the run has given
-// up: one of attempts, a payload, an answer or the output of a child. An undo has none.
+// up: one of attempts, a payload, an answer or the output of a child.
 func hasResult(res *machine.OpResult) bool {
 	switch kind, _ := machine.SplitIdentity(res.Name); kind {
 	case machine.AwaitKind, machine.AskKind, machine.ChildKind:
 		return true
-	case machine.UndoKind:
-		return false
 	}
 	return res.Attempts > 0
 }

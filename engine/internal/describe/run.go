@@ -1,3 +1,4 @@
+// Package describe makes the values of package info from runs of the state machine, and from rows of the view.
 package describe
 
 import (
@@ -35,7 +36,7 @@ func Run(r *machine.Run) *info.Info {
 		i.Steps[k] = describeStep(r, k)
 	}
 	for rec := range r.Records() {
-		addRecord(i, r, &rec)
+		addRecord(i, r, &rec, &i.Steps[min(rec.Step, len(i.Steps)-1)])
 	}
 	if i.Omitted > 0 {
 		for k := range i.Steps {
@@ -109,13 +110,8 @@ func quarantineText(r *machine.Run, step int) string {
 	return died + ": the next one begins when few attempts run that were lost before"
 }
 
-// add adds a record of the history to the attempts or the notes.
-func addRecord(i *info.Info, r *machine.Run, rec *machine.Record) {
-	addTo(i, r, rec, &i.Steps[min(rec.Step, len(i.Steps)-1)])
-}
-
-// addTo adds a record of the history to the attempts of its step, or to the notes.
-func addTo(i *info.Info, r *machine.Run, rec *machine.Record, s *info.StepInfo) {
+// addRecord adds a record of the history to the attempts of its step, or to the notes.
+func addRecord(i *info.Info, r *machine.Run, rec *machine.Record, s *info.StepInfo) {
 	note := info.Note{At: time.Unix(0, rec.At), What: rec.Kind.String(), Text: rec.Text}
 	switch rec.Kind {
 	case machine.Begun:
@@ -125,8 +121,8 @@ func addTo(i *info.Info, r *machine.Run, rec *machine.Record, s *info.StepInfo) 
 		endAttempt(s, rec)
 		return
 	case machine.Postponed, machine.Woken:
-		if wait := lastWait(s); wait != nil {
-			moveWait(wait, rec)
+		if n := len(s.Attempts); n > 0 && s.Attempts[n-1].Wait != nil {
+			moveWait(s.Attempts[n-1].Wait, rec)
 			return
 		}
 		if note.Step = s.Name; rec.Kind == machine.Woken {
@@ -160,14 +156,6 @@ func endAttempt(s *info.StepInfo, rec *machine.Record) {
 	}
 }
 
-// lastWait returns the wait after the last attempt of the step; nil if there is none.
-func lastWait(s *info.StepInfo) *info.WaitInfo {
-	if n := len(s.Attempts); n > 0 {
-		return s.Attempts[n-1].Wait
-	}
-	return nil
-}
-
 // moveWait changes a wait that a user has moved or ended.
 func moveWait(w *info.WaitInfo, rec *machine.Record) {
 	if rec.Kind == machine.Woken {
@@ -182,7 +170,7 @@ var outcomes = map[machine.Kind]string{
 	machine.Limited: "limited", machine.Lost: "lost", machine.Released: "released", machine.Late: "late",
 }
 
-// attempt returns the attempt with this number. It adds the attempt if the history does not
+// attemptOf returns the attempt with this number. It adds the attempt if the history does not
 // have its beginning any more.
 func attemptOf(s *info.StepInfo, number int, at time.Time) *info.AttemptInfo {
 	if n := len(s.Attempts); n > 0 && s.Attempts[n-1].Number == number {

@@ -21,7 +21,10 @@ func (f *Flow) enter() error {
 		}
 	}
 	if !f.busy.CompareAndSwap(false, true) {
-		return f.overlap()
+		if f.call.branches.Load().areInside(f) {
+			return ErrOtherBranch
+		}
+		return errOverlap // it is called before the flow's last operation is over
 	}
 	c.exitIfStopped()
 	if c.firstWrong() != nil {
@@ -31,7 +34,7 @@ func (f *Flow) enter() error {
 }
 
 // checkGoroutine returns an error if the goroutine that calls an operation must not use the flow. Only
-// package enginetest has this checked; without it, overlap finds the mistakes that do harm at once.
+// package enginetest has this checked; without it, errOverlap finds the mistakes that do harm at once.
 func (f *Flow) checkGoroutine(w *goroutine.Watch) error {
 	switch id, work := w.Current(); {
 	case work == goroutine.Operation:
@@ -42,14 +45,6 @@ func (f *Flow) checkGoroutine(w *goroutine.Watch) error {
 		return ErrOtherBranch
 	}
 	return ErrSecondGoroutine // also if it is that of the function of another run
-}
-
-// overlap returns the error of an operation that is called before the flow's last one is over.
-func (f *Flow) overlap() error {
-	if f.call.branches.Load().areInside(f) {
-		return ErrOtherBranch
-	}
-	return errOverlap
 }
 
 // exit ends the goroutine. Deferred calls of the function run.
@@ -93,12 +88,6 @@ func (c *call) context() (ctx context.Context, cancel context.CancelFunc) {
 	return ctx, cancel
 }
 
-// exitToUndo ends the goroutine of the function. Then undoMain undoes the operations.
-func (c *call) exitToUndo() {
-	c.toUndo.Store(true)
-	runtime.Goexit()
-}
-
 // leaveIfQuit ends the goroutine of a branch if the goroutines of all branches must end.
 func (f *Flow) leaveIfQuit() {
 	switch _, text, hasQuit := f.call.branches.Load().failure(); {
@@ -120,7 +109,8 @@ func (f *Flow) leave(how branchEnd) {
 // cutOff ends the branch, or the function, at operations that must not begin any more.
 func (f *Flow) cutOff() {
 	if f.branch == nil {
-		f.call.exitToUndo()
+		f.call.toUndo.Store(true) // undoMain undoes the operations then
+		runtime.Goexit()
 	}
 	f.leave(cut)
 }

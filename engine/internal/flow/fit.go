@@ -197,16 +197,16 @@ func (f *Flow) Renamed(before, now string) {
 		}
 		return name
 	})
-	for identity, n := range f.pending {
+	renameKeys(f.pending, renamed)
+	renameKeys(f.former, renamed)
+}
+
+// renameKeys gives the operations of a map the identities that renamed returns for them.
+func renameKeys[V any](m map[string]V, renamed func(identity string) (string, bool)) {
+	for identity, v := range m {
 		if name, ok := renamed(identity); ok {
-			delete(f.pending, identity)
-			f.pending[name] = n
-		}
-	}
-	for identity, former := range f.former {
-		if name, ok := renamed(identity); ok {
-			delete(f.former, identity)
-			f.former[name] = former
+			delete(m, identity)
+			m[name] = v
 		}
 	}
 }

@@ -9,9 +9,6 @@ import (
 
 // startGroup begins the operations that the function of a call waits for.
 func (a *Calls) startGroup(t Turn, c *call, g *Group) {
-	if a.running[c.run] != c {
-		return // the call is over
-	}
 	if g.def == nil {
 		// The function may have called the sleep after the turn began. A sleep must not begin
 		// before its call.

@@ -50,7 +50,7 @@ func (f *Flow) Operation(b *workflow.Options, kind, name string, options int) (o
 			}
 		}
 	}
-	if err == nil && hasAttempts(kind) && (!o.isStored || kind != "do") {
+	if err == nil && (kind == "do" || kind == "map") && (!o.isStored || kind != "do") {
 		o.def, err = c.workflow.OpDefinition(b)
 	}
 	if err != nil {
@@ -92,9 +92,6 @@ func (f *Flow) Stored(o *Called) bool {
 	}
 	return o.isStored
 }
-
-// hasAttempts reports whether operations of this kind have attempts, and so a definition.
-func hasAttempts(kind string) bool { return kind == "do" || kind == "map" }
 
 // Perform executes the operations of a group that have no stored result, and waits for them.
 func (f *Flow) Perform(g *Group) error {
@@ -158,7 +155,11 @@ func (f *Flow) begin(g *Group, fresh int) error {
 		}
 		g.halted.Store(true)
 	}
-	return f.countOps(g.Name, fresh)
+	if err := f.checkCount(g.Name, fresh); err != nil {
+		return err
+	}
+	f.count += fresh
+	return nil
 }
 
 // keepResults keeps the results of the operations of a group that have ended. It ends the goroutine if some have
@@ -190,25 +191,16 @@ func (f *Flow) checkCount(identity string, n int) error {
 	}
 }
 
-// countOps counts operations that the function is about to call. If the run would have too many,
-// it counts none of them, and returns an error with the name of the operation.
-func (f *Flow) countOps(identity string, n int) error {
-	if err := f.checkCount(identity, n); err != nil {
-		return err
-	}
-	f.count += n
-	return nil
-}
-
 // Record stores an operation that ends with its call.
 func (f *Flow) Record(identity string, data []byte) error {
 	c := f.call
 	if !f.mayBegin(identity) {
 		f.cutOff()
 	}
-	if err := f.countOps(identity, 1); err != nil {
+	if err := f.checkCount(identity, 1); err != nil {
 		return err
 	}
+	f.count++
 	f.ended.set(identity, &machine.OpResult{Name: identity, Data: data})
 	c.send(&Message{kind: opRecorded, call: c, op: &machine.OpCall{Name: identity, Data: data}})
 	return nil

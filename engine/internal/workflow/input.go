@@ -55,23 +55,20 @@ func (w *Workflow) InputOf(input any) (json.RawMessage, error) {
 	} else if len(text) > 0 && !json.Valid(text) {
 		return nil, fmt.Errorf("%w: not JSON", ErrInput)
 	}
-	text, err := w.Prepare(text, time.Time{})
-	if err != nil {
-		return nil, err
-	}
-	if err := w.accepts(input, text); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInput, err)
-	}
-	return text, nil
+	return w.prepareFrom(input, text, time.Time{})
 }
 
-// accepts returns an error if the JSON text can't be decoded as the input type of the steps.
-// It does not decode the text if input has that type already.
-func (w *Workflow) accepts(input any, text json.RawMessage) error {
-	if w.input == nil || len(text) == 0 || reflect.TypeOf(input) == w.input {
-		return nil
+// prepareFrom is Prepare that also checks whether the result can be decoded as the input type of the steps. It
+// does not decode it if the given value has that type already.
+func (w *Workflow) prepareFrom(value any, given json.RawMessage, at time.Time) (json.RawMessage, error) {
+	input, err := w.Prepare(given, at)
+	if err != nil || w.input == nil || len(input) == 0 || reflect.TypeOf(value) == w.input {
+		return input, err
 	}
-	return json.Unmarshal(text, reflect.New(w.input).Interface())
+	if err := json.Unmarshal(input, reflect.New(w.input).Interface()); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInput, err)
+	}
+	return input, nil
 }
 
 // NextInput returns the input of the run that continues another one of the same workflow. most is the
@@ -100,14 +97,7 @@ func (w *Workflow) RepeatInput(given json.RawMessage, run *info.Info, most int) 
 	if run.Origin == "" {
 		key = run.Key
 	}
-	input, err := w.Prepare(given, scheduledTime(key))
-	if err != nil {
-		return nil, err
-	}
-	if err := w.accepts(nil, input); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInput, err)
-	}
-	return input, nil
+	return w.prepareFrom(nil, given, scheduledTime(key))
 }
 
 // scheduledTime returns the time for which a schedule started the run with this key; zero

@@ -63,9 +63,6 @@ func (r *Registry) NoteRenamed(w *Workflow, before, now string) {
 func (r *Registry) noteEdit(w *Workflow, note func(*Edits)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.edits == nil {
-		r.edits = map[*Workflow]Edits{}
-	}
 	e := r.edits[w]
 	note(&e)
 	r.edits[w] = e
@@ -90,18 +87,16 @@ type standIn struct {
 func (r *Registry) Add(workflows []*Workflow, handlers map[string]Handler, functions map[string]any) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.functions == nil {
-		r.functions = map[string]any{}
-	}
-	maps.Copy(r.functions, functions)
-	return r.addLocked(workflows, handlers)
+	return r.addLocked(workflows, handlers, functions)
 }
 
 // addLocked is Add for a caller that holds the lock.
-func (r *Registry) addLocked(workflows []*Workflow, handlers map[string]Handler) error {
+func (r *Registry) addLocked(workflows []*Workflow, handlers map[string]Handler, functions map[string]any) error {
 	if r.handlers == nil {
 		r.handlers, r.workflows, r.known = map[string]Handler{}, map[string]*Workflow{}, map[string]*Workflow{}
+		r.functions, r.others, r.edits = map[string]any{}, map[standIn]*Workflow{}, map[*Workflow]Edits{}
 	}
+	maps.Copy(r.functions, functions)
 	for name, h := range handlers {
 		if h.Do == nil {
 			return fmt.Errorf("handler %q: no function", name)
@@ -142,7 +137,7 @@ func (r *Registry) Admit(w *Workflow) error {
 				member.Name(), ErrRegistered, member.Name())
 		}
 	}
-	return r.addLocked([]*Workflow{w}, nil)
+	return r.addLocked([]*Workflow{w}, nil, nil)
 }
 
 // Handler returns the handler with this name. Its function is nil if there is none.
@@ -162,7 +157,11 @@ func (r *Registry) Function(handler, workflow string) *Workflow {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.standFor(handler, workflow)
+	key := standIn{handler, workflow}
+	if r.others[key] == nil { // else another goroutine was faster
+		r.others[key] = &Workflow{Def: &machine.Definition{Name: workflow, Flow: true}, opDefaults: newOperation(), isStandIn: true}
+	}
+	return r.others[key]
 }
 
 // knownFunction is Function without the workflows that were not needed before. isStandIn
@@ -185,21 +184,6 @@ func (r *Registry) knownFunction(handler, workflow string) (w *Workflow, isStand
 		return w, false
 	}
 	return r.others[standIn{handler, workflow}], true
-}
-
-// standFor returns the workflow that stands for one which is not known. The caller must hold the
-// lock.
-func (r *Registry) standFor(handler, workflow string) *Workflow {
-	key := standIn{handler, workflow}
-	if w := r.others[key]; w != nil {
-		return w
-	}
-	if r.others == nil {
-		r.others = map[standIn]*Workflow{}
-	}
-	w := &Workflow{Def: &machine.Definition{Name: workflow, Flow: true}, opDefaults: newOperation(), isStandIn: true}
-	r.others[key] = w
-	return w
 }
 
 // Callable returns the function of a workflow.
