@@ -75,7 +75,14 @@ var ErrFlowOver = flow.ErrFlowOver
 // If the function returns an error, the run is dead. If it panics, it is called again as its
 // retry policy says. Parts may be options of a workflow, one [Function] and [Operations].
 func NewFlow[In, Out any](name string, do func(*Flow, In) (Out, error), parts ...Part) (*Workflow, error) {
-	return NewWorkflow(name, append([]Part{flowPart(do)}, parts...)...)
+	setFlow := func(b *builder) {
+		var function any
+		if do != nil {
+			function = FlowFunc(typed("function", do)).core()
+		}
+		b.core.SetFlow(reflect.TypeFor[In](), reflect.TypeFor[Out](), function)
+	}
+	return NewWorkflow(name, append([]Part{setFlow}, parts...)...)
 }
 
 // MustFlow is [NewFlow] for a package variable. It panics if the workflow has errors.
@@ -85,17 +92,6 @@ func MustFlow[In, Out any](name string, do func(*Flow, In) (Out, error), parts .
 		panic(err)
 	}
 	return w
-}
-
-// flowPart makes the workflow a flow with this function.
-func flowPart[In, Out any](do func(*Flow, In) (Out, error)) Part {
-	return func(b *builder) {
-		var function any
-		if do != nil {
-			function = FlowFunc(typed("function", do)).core()
-		}
-		b.core.SetFlow(reflect.TypeFor[In](), reflect.TypeFor[Out](), function)
-	}
 }
 
 // Function sets options of the function of a flow: [Policy] and [WithPolicy] say how often

@@ -52,8 +52,8 @@ func TestConfig(t *testing.T, cfg engine.Config, f func(t *testing.T, e *Engine)
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		t.Helper()
-		e := &Engine{t: t, cfg: cfg, workflows: cfg.Workflows}
-		e.open()
+		e := &Engine{t: t, cfg: cfg}
+		e.open(cfg.Workflows)
 		defer e.close()
 		f(t, e)
 	})
@@ -69,8 +69,12 @@ type Engine struct {
 	workflows []*engine.Workflow
 }
 
-func (e *Engine) open() {
+// open opens the engine with these workflows; without any, with those that it has.
+func (e *Engine) open(workflows []*engine.Workflow) {
 	e.t.Helper()
+	if len(workflows) > 0 {
+		e.workflows = workflows
+	}
 	var err error
 	cfg := e.cfg
 	cfg.Log, cfg.Workflows = e.store.Open(), e.workflows
@@ -158,10 +162,7 @@ func (e *Engine) Crash(workflows ...*engine.Workflow) {
 		e.t.Errorf("crash the engine: %v", err)
 	}
 	synctest.Wait()
-	if len(workflows) > 0 {
-		e.workflows = workflows
-	}
-	e.open()
+	e.open(workflows)
 }
 
 // Restart closes the engine as a program that ends does, and opens it again with the stored log:
@@ -169,10 +170,7 @@ func (e *Engine) Crash(workflows ...*engine.Workflow) {
 func (e *Engine) Restart(workflows ...*engine.Workflow) {
 	e.t.Helper()
 	e.close()
-	if len(workflows) > 0 {
-		e.workflows = workflows
-	}
-	e.open()
+	e.open(workflows)
 }
 
 // Waits returns the delays after the attempts of a step, in order.

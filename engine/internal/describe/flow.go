@@ -285,13 +285,12 @@ func (l *flowOps) addRecords(i *info.Info) {
 		case callOutcomes[rec.Kind] != "":
 			a := attemptOf(s, rec.Attempt, at)
 			a.Ended, a.Outcome = &at, callOutcomes[rec.Kind]
-			if rec.Kind != machine.Undone {
-				break
+			if rec.Kind == machine.Undone {
+				if rec.Ends == machine.Dead {
+					a.Outcome = outcomes[machine.Failed]
+				}
+				addRecord(i, l.run, &rec, s)
 			}
-			if rec.Ends == machine.Dead {
-				a.Outcome = outcomes[machine.Failed]
-			}
-			addRecord(i, l.run, &rec, s)
 		default:
 			addRecord(i, l.run, &rec, s)
 		}

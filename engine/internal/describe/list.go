@@ -73,12 +73,9 @@ func Matches(f *info.Filter, r *view.Run) bool {
 
 // hasTag reports whether the run has a tag, written as name=value.
 func hasTag(r *view.Run, tag string) bool {
-	for name, value := range r.Tags {
-		if view.Tag(name, value) == tag {
-			return true
-		}
-	}
-	return false
+	name, _, _ := strings.Cut(tag, "=")
+	got, ok := r.Tags[name]
+	return ok && view.Tag(name, got) == tag
 }
 
 // searchText returns the texts in which a search looks.

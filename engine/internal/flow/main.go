@@ -46,13 +46,7 @@ func (c *call) main() {
 				return
 			}
 		}
-		if c.ended.CompareAndSwap(false, true) {
-			if !end.quiet {
-				c.report(end)
-			}
-		} else if !c.leftToAttempt.Load() {
-			c.settings.Host.Returned(c.run, c.number)
-		}
+		c.reportOnce(end)
 	}()
 	goroutine.GrowStack()
 	input, err := c.completeInput()
@@ -154,12 +148,7 @@ func (c *call) undoMain(f *Flow, why callEnd) {
 		if c.exiting.Load() {
 			end = c.stopEnd()
 		}
-		switch {
-		case !c.ended.CompareAndSwap(false, true):
-			c.settings.Host.Returned(c.run, c.number)
-		case !end.quiet:
-			c.report(end)
-		}
+		c.reportOnce(end)
 	}()
 	if !c.undoing.Load() {
 		c.send(&Message{kind: functionFailed, call: c, result: why.result})
@@ -195,6 +184,18 @@ func (c *call) stop(cause error) {
 			}})
 		})
 	})
+}
+
+// reportOnce sends the end of the call to the owner, unless stop has done so.
+func (c *call) reportOnce(end callEnd) {
+	switch {
+	case c.ended.CompareAndSwap(false, true):
+		if !end.quiet {
+			c.report(end)
+		}
+	case !c.leftToAttempt.Load():
+		c.settings.Host.Returned(c.run, c.number)
+	}
 }
 
 // report sends the end of the call to the owner. The caller must have set ended.

@@ -1,7 +1,6 @@
 package flow
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 
@@ -39,23 +38,17 @@ func (e *missingWorkflowError) Error() string {
 
 // firstWrong returns the first wrong use of the flow.
 func (c *call) firstWrong() error {
-	if !c.isWrong.Load() {
-		return nil
+	if wrong := c.wrong.Load(); wrong != nil {
+		return *wrong
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.wrong
+	return nil
 }
 
 // noteWrong notes a wrong use of the flow, and returns it. After the end of the call, it only returns it.
 func (c *call) noteWrong(err error) error {
-	if errors.Is(err, ErrFlowOver) {
-		return err
+	if !errors.Is(err, ErrFlowOver) {
+		c.wrong.CompareAndSwap(nil, &err)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.wrong = cmp.Or(c.wrong, err)
-	c.isWrong.Store(true)
 	return err
 }
 

@@ -136,10 +136,9 @@ type call struct {
 	grace         sync.Once // begins the grace time
 	cause         error     // why the owner has stopped the call first; valid after stopped is closed
 
-	isWrong atomic.Bool // wrong is set
+	wrong atomic.Pointer[error] // first wrong use of the flow; nil if there is none
 
 	mu     sync.Mutex
-	wrong  error             // first wrong use of the flow
 	said   bool              // the function has set a status or a tag that is not recorded
 	status string            // the status of the run
 	tags   map[string]string // the tags of the run; nil if there are none

@@ -141,7 +141,10 @@ func (s *Options) CheckOperation(w *Workflow, name string, options int) (key str
 func (w *Workflow) OpDefinition(s *Options) (def *machine.Definition, err error) {
 	key := opKey{s.Name, s.Text, s.Heartbeat, s.MaxLost, s.Windows}
 	if s.Text != "" {
-		if def = w.cachedOp(key); def != nil {
+		w.opsMu.RLock()
+		def = w.ops[key]
+		w.opsMu.RUnlock()
+		if def != nil {
 			return def, nil
 		}
 		s.plainOf = nil
@@ -167,13 +170,6 @@ func (w *Workflow) UndoDefinition(s *Options) (*machine.Definition, error) {
 		undo.Text = s.UndoPolicy
 	}
 	return w.OpDefinition(&undo)
-}
-
-// cachedOp returns a cached definition of an operation; nil if there is none.
-func (w *Workflow) cachedOp(key opKey) *machine.Definition {
-	w.opsMu.RLock()
-	defer w.opsMu.RUnlock()
-	return w.ops[key]
 }
 
 // cacheOp caches the definition of an operation, if there is room.
