@@ -19,11 +19,11 @@ import (
 // smuggle stores an entry in the stream without the lease, which does not know of it.
 func smuggle(t *testing.T, l *lease, e journal.Entry, change func(*nats.Msg)) {
 	t.Helper()
-	m := encode(l.log.subject, e)
+	m := encode(l.subject, e)
 	if change != nil {
 		change(m)
 	}
-	if _, err := l.log.stream.publish(t.Context(), m); err != nil {
+	if _, err := l.stream.publish(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -48,11 +48,11 @@ func TestAnswersThatWereLost(t *testing.T) {
 		{"it was recorded so long ago that its id is forgotten", func(t *testing.T, l *lease) {
 			t.Helper()
 			smuggle(t, l, ours(l), nil)
-			m := encode(l.log.subject, ours(l))
+			m := encode(l.subject, ours(l))
 			m.Header.Del(natsjs.ExpectedLastSeqHeader)
 			m.Header.Set(natsjs.ExpectedLastSubjSeqHeader, "99") // the server never stores it
 			natstest.Wait(t, func(ctx context.Context) error {
-				if _, err := l.log.stream.publish(ctx, m); !errors.Is(err, errConflict) {
+				if _, err := l.stream.publish(ctx, m); !errors.Is(err, errConflict) {
 					return fmt.Errorf("the id is still known: %w", err)
 				}
 				return nil
@@ -101,7 +101,7 @@ func TestAnswersThatWereLost(t *testing.T) {
 				}
 				appendEntries(t, l, 1, 2)
 				test.before(t, l)
-				l.log.unsure.Store(strings.Contains(unsure, "unsure"))
+				l.unsure.Store(strings.Contains(unsure, "unsure"))
 				err := appendData(t.Context(), l, 3, testData(3))
 				if !errors.Is(err, test.want) {
 					t.Fatalf("Append = %v; want %v", err, test.want)
@@ -124,7 +124,7 @@ func forgetIDs(t *testing.T, l *lease) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	info, err := l.log.stream.info(t.Context())
+	info, err := l.stream.info(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +222,7 @@ func TestTheLeaderOfALogIsKilled(t *testing.T) {
 	nodes := natstest.Start(t, 3)
 	l := mustLease(t, openTest(t, Config{URL: nodes.URL()}), 0)
 	appendEntries(t, l, 1, 20)
-	leader := nodes.Leader(l.log.stream.name)
+	leader := nodes.Leader(l.stream.name)
 	nodes.Kill(leader)
 	for n := uint64(21); n <= 40; n++ {
 		insist(t, l, n)

@@ -21,14 +21,6 @@ type copies struct {
 	peers  []*natsjs.PeerInfo // without the leader
 }
 
-func copiesOf(info *natsjs.StreamInfo) copies {
-	c := copies{want: info.Config.Replicas}
-	if info.Cluster != nil {
-		c.leader, c.peers = info.Cluster.Leader, info.Cluster.Replicas
-	}
-	return c
-}
-
 // good returns how many replicas are up to date.
 func (c copies) good() int {
 	n := 1 // the leader

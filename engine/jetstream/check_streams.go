@@ -69,7 +69,11 @@ func (x *examiner) checkStream(ctx context.Context, f *findings, s stream, isLog
 			f.add(journal.Broken, "do what the text says", "the runs of its shard do not continue", "%v", err)
 		}
 	}
-	return copiesOf(info)
+	c.want = info.Config.Replicas
+	if info.Cluster != nil {
+		c.leader, c.peers = info.Cluster.Leader, info.Cluster.Replicas
+	}
+	return c
 }
 
 // checkConfig checks settings that may have been changed by hand.

@@ -31,7 +31,7 @@ func TestAStreamThatIsDeletedIsNeverMadeAgain(t *testing.T) {
 	log := openTest(t, cfg)
 	l, untouched := mustLease(t, log, 0), mustLease(t, log, 1)
 	appendEntries(t, l, 1, 5)
-	name := l.log.stream.name
+	name := l.stream.name
 	if err := js.DeleteStream(t.Context(), name); err != nil {
 		t.Fatal(err)
 	}
@@ -63,11 +63,11 @@ func TestAStreamThatIsReplacedIsNotWrittenTo(t *testing.T) {
 	for shard, keepIdentity := range []bool{false, true} {
 		l := mustLease(t, log, shard)
 		appendEntries(t, l, 1, 5)
-		info, err := l.log.stream.info(t.Context())
+		info, err := l.stream.info(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := js.DeleteStream(t.Context(), l.log.stream.name); err != nil {
+		if err := js.DeleteStream(t.Context(), l.stream.name); err != nil {
 			t.Fatal(err)
 		}
 		if !keepIdentity {
@@ -76,12 +76,12 @@ func TestAStreamThatIsReplacedIsNotWrittenTo(t *testing.T) {
 		if _, err := js.CreateStream(t.Context(), info.Config); err != nil {
 			t.Fatal(err)
 		}
-		wantErr(t, "Append", tryAppend(t.Context(), l, 6), journal.ErrDamaged, l.log.stream.name, "restore")
+		wantErr(t, "Append", tryAppend(t.Context(), l, 6), journal.ErrDamaged, l.stream.name, "restore")
 		_, _, err = l.Bounds(t.Context())
-		wantErr(t, "Bounds", err, journal.ErrDamaged, l.log.stream.name)
+		wantErr(t, "Bounds", err, journal.ErrDamaged, l.stream.name)
 		release(t, l)
 		_, err = log.Lease(t.Context(), shard)
-		wantErr(t, "Lease", err, journal.ErrDamaged, l.log.stream.name)
+		wantErr(t, "Lease", err, journal.ErrDamaged, l.stream.name)
 	}
 }
 
@@ -136,7 +136,7 @@ func TestALossIsAcceptedOnce(t *testing.T) {
 	log := openTest(t, cfg)
 	l := mustLease(t, log, 0)
 	appendEntries(t, l, 1, 5)
-	name := l.log.stream.name
+	name := l.stream.name
 	release(t, l)
 	info, err := stream{log.backend.c, name}.info(t.Context())
 	if err != nil {
@@ -240,7 +240,7 @@ func TestAnEntryThatIsMissingIsNoticed(t *testing.T) {
 	log := openTest(t, Config{Replicas: 1, URL: nodes.URL()})
 	l := mustLease(t, log, 0)
 	appendEntries(t, l, 1, 5)
-	s, err := js.Stream(t.Context(), l.log.stream.name)
+	s, err := js.Stream(t.Context(), l.stream.name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +248,7 @@ func TestAnEntryThatIsMissingIsNoticed(t *testing.T) {
 		t.Fatal("an entry can be deleted by hand")
 	}
 	// A rollup of the whole stream would remove entries, if the stream allowed it.
-	m := encode(l.log.subject, journal.Entry{Seq: 6})
+	m := encode(l.subject, journal.Entry{Seq: 6})
 	m.Header.Set(natsjs.MsgRollup, natsjs.MsgRollupAll)
 	if _, err := js.PublishMsg(t.Context(), m); err == nil {
 		t.Fatal("all entries can be replaced by hand")
@@ -270,7 +270,7 @@ func TestAFullStream(t *testing.T) {
 		}
 		last++
 	}
-	wantErr(t, "Append to a full stream", err, journal.ErrFull, "raise its limit: nats stream edit "+l.log.stream.name+" --max-bytes")
+	wantErr(t, "Append to a full stream", err, journal.ErrFull, "raise its limit: nats stream edit "+l.stream.name+" --max-bytes")
 	if last < 2 {
 		t.Fatalf("it is full after %d entries", last)
 	}

@@ -79,11 +79,10 @@ type serverInfo struct {
 
 // find returns what the server with the name has answered to the system account.
 func (s *serverSet) find(name string) (info serverInfo, answered bool) {
-	i := slices.IndexFunc(s.answered, func(info serverInfo) bool { return info.Server.Name == name })
-	if i < 0 {
-		return info, false
+	if i := slices.IndexFunc(s.answered, func(info serverInfo) bool { return info.Server.Name == name }); i >= 0 {
+		return s.answered[i], true
 	}
-	return s.answered[i], true
+	return info, false
 }
 
 // names returns the names of the servers that have answered, in order.

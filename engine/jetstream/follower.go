@@ -108,6 +108,7 @@ func (f *follower) expel(id string, m memberRecord, dead bool) {
 func (f *follower) disconnected(id string) bool {
 	ctx, cancel := context.WithTimeout(f.life, f.timing.beat/2)
 	defer cancel()
-	_, err := f.c.nc.RequestMsgWithContext(ctx, pingMessage(f.names.memberSubject(id)))
+	ping := &nats.Msg{Subject: f.names.memberSubject(id), Header: nats.Header{pingHeader: {"1"}}}
+	_, err := f.c.nc.RequestMsgWithContext(ctx, ping)
 	return errors.Is(err, nats.ErrNoResponders)
 }

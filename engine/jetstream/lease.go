@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"iter"
 	"slices"
 	"sync"
 	"time"
@@ -13,11 +12,11 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// lease implements [journal.Shared]. Its log has the entries of the shard, blobs has its
+// lease implements [journal.Shared]. leaseLog has the entries of the shard, blobs has its
 // blobs; both work only while own is valid.
 type lease struct {
+	*leaseLog
 	own     *ownership
-	log     *leaseLog
 	blobs   *leaseBlobs
 	clocks  *machineClocks
 	release func() error
@@ -31,8 +30,11 @@ var (
 
 // newLease returns the lease of an owner. s is the state of the log now.
 func newLease(own *ownership, objects *objects, clocks *machineClocks, s logState) *lease {
-	log := newLeaseLog(own, s)
-	l := &lease{own: own, log: log, blobs: &leaseBlobs{own: own, log: log, objects: objects}, clocks: clocks}
+	log := &leaseLog{
+		own: own, stream: own.backend.shardLog(own.shard), subject: own.backend.names.logSubject(own.shard), appending: make(chan struct{}, 1),
+	}
+	log.extend(s)
+	l := &lease{leaseLog: log, own: own, blobs: &leaseBlobs{own: own, log: log, objects: objects}, clocks: clocks}
 	l.release = sync.OnceValue(l.giveUp)
 	return l
 }
@@ -65,36 +67,28 @@ func (l *lease) Release() error { return l.release() }
 func (l *lease) giveUp() error {
 	l.own.lose(errReleased)
 	// Wait for an append or a change of blobs that is in progress.
-	l.log.appending <- struct{}{}
+	l.appending <- struct{}{}
 	l.own.changing <- struct{}{}
-	last := l.log.last.Load()
+	last := l.last.Load()
 	<-l.own.changing
-	<-l.log.appending
+	<-l.appending
 	err := farewells.Do(context.Background(), func(ctx context.Context) error { return l.own.release(ctx, last) })
 	return wrapf(err, "release shard %d", l.own.shard)
 }
 
-// Bounds implements [journal.Lease].
-func (l *lease) Bounds(ctx context.Context) (first, last uint64, err error) { return l.log.bounds(ctx) }
-
 // Append implements [journal.Lease]. It gives up after some seconds; then the
 // caller may repeat it.
 func (l *lease) Append(ctx context.Context, expected uint64, id journal.ID, data []byte) (seq uint64, err error) {
-	if err := l.log.append(ctx, journal.Entry{Seq: expected + 1, Epoch: l.own.epoch, ID: id, Data: data}); err != nil {
+	if err := l.append(ctx, journal.Entry{Seq: expected + 1, Epoch: l.own.epoch, ID: id, Data: data}); err != nil {
 		return 0, fmt.Errorf("append after %d to shard %d: %w", expected, l.own.shard, plain(err))
 	}
 	return expected + 1, nil
 }
 
-// Read implements [journal.Lease].
-func (l *lease) Read(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
-	return l.log.read(ctx, from)
-}
-
 // Truncate implements [journal.Lease]. The server drops whole files and rewrites one
 // at most, so one request is enough.
 func (l *lease) Truncate(ctx context.Context, below uint64) error {
-	err := l.own.explain(ctx, l.log.truncate(ctx, below))
+	err := l.own.explain(ctx, l.truncate(ctx, below))
 	return wrapf(err, "truncate shard %d below %d", l.own.shard, below)
 }
 

@@ -22,17 +22,8 @@ type leaseLog struct {
 	unsure      atomic.Bool   // an append ended without an answer
 }
 
-// newLeaseLog returns the log of a shard. s is its state now.
-func newLeaseLog(own *ownership, s logState) *leaseLog {
-	l := &leaseLog{
-		own: own, stream: own.backend.shardLog(own.shard), subject: own.backend.names.logSubject(own.shard), appending: make(chan struct{}, 1),
-	}
-	l.extend(s)
-	return l
-}
-
-// bounds asks for the bounds of the log until there is an answer.
-func (l *leaseLog) bounds(ctx context.Context) (first, last uint64, err error) {
+// Bounds implements [journal.Lease]. It asks for the bounds until there is an answer.
+func (l *leaseLog) Bounds(ctx context.Context) (first, last uint64, err error) {
 	for a := range asks.Attempts(ctx, &err) {
 		first, last, err = l.boundsOnce(a.Context())
 	}
@@ -174,9 +165,12 @@ const (
 	batchBytes   = 4 << 20
 )
 
-// read yields the entries from the sequence on.
-func (l *leaseLog) read(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
-	last, err := l.lastKnown(ctx)
+// Read implements [journal.Lease].
+func (l *leaseLog) Read(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
+	last, err := l.last.Load(), error(nil)
+	if l.unsure.Load() { // the result of an append is not known: ask the leader
+		_, last, err = l.Bounds(ctx)
+	}
 	return func(yield func(journal.Entry, error) bool) {
 		for next := from; err == nil; {
 			var entries []journal.Entry
@@ -193,16 +187,6 @@ func (l *leaseLog) read(ctx context.Context, from uint64) iter.Seq2[journal.Entr
 		}
 		yield(journal.Entry{}, fmt.Errorf("read shard %d: %w", l.own.shard, plain(err)))
 	}
-}
-
-// lastKnown returns the last sequence of the log. It asks the leader only if the result
-// of an append is not known.
-func (l *leaseLog) lastKnown(ctx context.Context) (uint64, error) {
-	if l.unsure.Load() {
-		_, last, err := l.bounds(ctx)
-		return last, err
-	}
-	return l.last.Load(), nil
 }
 
 // fetch returns the next entries from the sequence from on, at least one; none if from is

@@ -90,10 +90,10 @@ func (l *Log) leave() error {
 	if err != nil {
 		errs = append(errs, fmt.Errorf("leave cluster %s: %w", l.backend.cfg.Name, err))
 	}
-	l.requests.close()
+	_ = l.requests.sub.Unsubscribe()             // the connection is closed next
 	_ = l.backend.c.nc.FlushTimeout(time.Second) // sends the last answers; if that fails, the callers get an error
 	l.backend.c.nc.Close()
-	return errors.Join(append(errs, l.objects.close())...)
+	return errors.Join(append(errs, l.objects.cache.close())...)
 }
 
 // ClusterID returns the id of the cluster. A cluster that is created again under the

@@ -37,8 +37,6 @@ func openObjects(c *conn, n names, cfg Config, second *secondCopy) (*objects, er
 	return &objects{stream{c, n.blobStream()}, n, cache, second, 10 * time.Minute}, nil
 }
 
-func (o *objects) close() error { return o.cache.close() }
-
 // objectName returns the name that a blob of a shard has in the store.
 func objectName(shard int, blob string) string { return fmt.Sprintf("%d/%s", shard, blob) }
 

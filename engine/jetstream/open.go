@@ -63,7 +63,7 @@ func enter(ctx context.Context, cfg Config, c *conn, second *secondCopy) (*Log, 
 	case l != nil && l.member.self() != "":
 		return nil, errors.Join(err, l.Close())
 	default:
-		return nil, errors.Join(err, objects.close())
+		return nil, errors.Join(err, objects.cache.close())
 	}
 }
 

@@ -26,7 +26,7 @@ func TestWithoutQuorumThereAreClearErrorsAndThenItGoesOn(t *testing.T) {
 		do   func(context.Context) error
 		want string
 	}{
-		"Append": {func(ctx context.Context) error { return tryAppend(ctx, l, 6) }, "no quorum: stream " + l.log.stream.name},
+		"Append": {func(ctx context.Context) error { return tryAppend(ctx, l, 6) }, "no quorum: stream " + l.stream.name},
 		"Lease":  {func(ctx context.Context) error { _, err := other.Lease(ctx, 1); return err }, "no quorum"},
 		"Settle": {func(ctx context.Context) error { _, err := other.Settle(ctx, "x", "y"); return err }, "no quorum"},
 	} {
@@ -99,7 +99,7 @@ func TestANodeThatIsCutOffDecidesNothing(t *testing.T) {
 	log := openTest(t, cfg)
 	l := mustLease(t, log, 0)
 	appendEntries(t, l, 1, 5)
-	leader := nodes.Leader(l.log.stream.name)
+	leader := nodes.Leader(l.stream.name)
 
 	// A member that reaches only the node that is cut off, which believes for a
 	// while that it leads.

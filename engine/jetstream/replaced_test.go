@@ -101,7 +101,7 @@ func TestRevisionsOfAnotherClusterAreNotOurs(t *testing.T) {
 	if want.revision != l.own.record.revision {
 		t.Fatalf("the revisions are %d and %d", want.revision, l.own.record.revision)
 	}
-	if err := l.own.storeEnd(t.Context(), l.log.last.Load()); !errors.Is(err, errChanged) {
+	if err := l.own.storeEnd(t.Context(), l.last.Load()); !errors.Is(err, errChanged) {
 		t.Errorf("storeEnd = %v; want %v", err, errChanged)
 	}
 	if err := l.own.confirm(t.Context()); err == nil {

@@ -31,10 +31,6 @@ const (
 	statusUnanswered = "unanswered" // the request was accepted, and there will be no answer
 )
 
-func pingMessage(subject string) *nats.Msg {
-	return &nats.Msg{Subject: subject, Header: nats.Header{pingHeader: {"1"}}}
-}
-
 // requestServer receives requests on a subject and passes them to a [journal.Answer].
 type requestServer struct {
 	c   *conn

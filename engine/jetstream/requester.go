@@ -49,8 +49,6 @@ func newRequester(b *backend, view *clusterView) (*requester, error) {
 	return q, q.sub.SetPendingLimits(-1, -1)
 }
 
-func (q *requester) close() { _ = q.sub.Unsubscribe() } // the connection is closed next
-
 // begin sends a request. It returns the call that waits for the answer, and the token of
 // the call, which is the end of the answer's subject.
 func (q *requester) begin(subject string, body []byte) (*call, string, error) {

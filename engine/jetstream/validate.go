@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 	"github.com/tideover/tideover/internal/lazyregexp"
+	"github.com/tideover/tideover/internal/validate"
 )
 
 var validName = lazyregexp.New(`^[a-z0-9-]{1,100}$`)
@@ -27,44 +28,35 @@ func (c Config) Validate() error {
 	)
 }
 
-// problems collects errors.
-type problems []error
-
-func (p *problems) addIf(wrong bool, format string, args ...any) {
-	if wrong {
-		*p = append(*p, fmt.Errorf(format, args...))
-	}
-}
-
 func (c Config) checkValues() error {
-	var found problems
-	found.addIf(c.Name != "" && !validName.MatchString(c.Name), "name: %q is not made of a-z, 0-9 and dashes", c.Name)
-	found.addIf(c.Shards < 0 || c.Shards > MaxShards, "shards: %d is not between 1 and %d", c.Shards, MaxShards)
-	found.addIf(c.Replicas < 0 || c.Replicas > 5, "replicas: %d is not between 1 and 5", c.Replicas)
-	found.addIf(c.MaxBytes < 0, "max bytes: %d is negative", c.MaxBytes)
-	found.addIf(c.MaxBytes > 0 && c.MaxBytes < MinBytes, "max bytes: %d is less than %d, which the largest entry needs", c.MaxBytes, MinBytes)
-	found.addIf(c.LeaseTime < 0 || c.LeaseTime > 0 && c.LeaseTime < time.Second, "lease time: %v is less than a second", c.LeaseTime)
-	found.addIf(c.LeaseTime > MaxLeaseTime, "lease time: %v is more than %v: the runs of a dead process do not continue for as long as the lease time",
+	var found validate.Problems
+	found.Check(c.Name == "" || validName.MatchString(c.Name), "name: %q is not made of a-z, 0-9 and dashes", c.Name)
+	found.Check(c.Shards >= 0 && c.Shards <= MaxShards, "shards: %d is not between 1 and %d", c.Shards, MaxShards)
+	found.Check(c.Replicas >= 0 && c.Replicas <= 5, "replicas: %d is not between 1 and 5", c.Replicas)
+	found.Check(c.MaxBytes >= 0, "max bytes: %d is negative", c.MaxBytes)
+	found.Check(c.MaxBytes <= 0 || c.MaxBytes >= MinBytes, "max bytes: %d is less than %d, which the largest entry needs", c.MaxBytes, MinBytes)
+	found.Check(c.LeaseTime == 0 || c.LeaseTime >= time.Second, "lease time: %v is less than a second", c.LeaseTime)
+	found.Check(c.LeaseTime <= MaxLeaseTime, "lease time: %v is more than %v: the runs of a dead process do not continue for as long as the lease time",
 		c.LeaseTime, MaxLeaseTime)
 	return errors.Join(found...)
 }
 
 // checkLogins rejects several kinds of credentials at once, and incomplete ones.
 func (c Config) checkLogins() error {
-	var found problems
+	var found validate.Problems
 	ways := 0
 	for _, set := range []string{c.Credentials, c.NKeySeed, c.User, c.Token} {
 		if set != "" {
 			ways++
 		}
 	}
-	found.addIf(c.Password != "" && c.User == "", "password: there is no user")
-	found.addIf(c.SystemPassword != "" && c.SystemUser == "", "system password: there is no system user")
-	found.addIf(ways > 1, "credentials, nkey seed, user, token: more than one is set; set only one")
-	found.addIf(ways > 0 && len(passwords(c.URL)) > 0, "url: it has credentials, and another setting has credentials too; remove one of them")
-	found.addIf(c.SystemUser != "" && c.SystemCredentials != "", "system user, system credentials: both are set")
-	found.addIf(c.User != "" && c.Password == "", "user: there is no password")
-	found.addIf(c.SystemUser != "" && c.SystemPassword == "", "system user: there is no system password")
+	found.Check(c.Password == "" || c.User != "", "password: there is no user")
+	found.Check(c.SystemPassword == "" || c.SystemUser != "", "system password: there is no system user")
+	found.Check(ways <= 1, "credentials, nkey seed, user, token: more than one is set; set only one")
+	found.Check(ways == 0 || len(passwords(c.URL)) == 0, "url: it has credentials, and another setting has credentials too; remove one of them")
+	found.Check(c.SystemUser == "" || c.SystemCredentials == "", "system user, system credentials: both are set")
+	found.Check(c.User == "" || c.Password != "", "user: there is no password")
+	found.Check(c.SystemUser == "" || c.SystemPassword != "", "system user: there is no system password")
 	return errors.Join(found...)
 }
 

@@ -11,6 +11,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/internal/validate"
 )
 
 // Durability says what an acknowledged append survives.
@@ -53,14 +54,10 @@ type Config struct {
 
 // Validate returns all errors of the configuration.
 func (c Config) Validate() error {
-	var errs []error
-	if c.Dir == "" {
-		errs = append(errs, errors.New("dir: empty"))
-	}
-	if c.Durability != Full && c.Durability != OS {
-		errs = append(errs, fmt.Errorf("durability: %v is neither full nor os", c.Durability))
-	}
-	return errors.Join(errs...)
+	var found validate.Problems
+	found.Check(c.Dir != "", "dir: empty")
+	found.Check(c.Durability == Full || c.Durability == OS, "durability: %v is neither full nor os", c.Durability)
+	return errors.Join(found...)
 }
 
 // Log is a log in a folder. It implements [journal.Log].

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tideover/tideover/internal/validate"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -75,21 +76,21 @@ func (d *Definition) Prepare() error {
 	if len(d.Ops) > maxSteps {
 		return fmt.Errorf("operations: %d, at most %d", len(d.Ops), maxSteps)
 	}
-	var found problems
-	found.add(d.Name == "", "name: a workflow needs one")
-	found.add(len(d.Steps) == 0, "steps: a workflow needs at least one")
-	found.add(d.Timeout < 0, "timeout: %v is negative", d.Timeout)
+	var found validate.Problems
+	found.Check(d.Name != "", "name: a workflow needs one")
+	found.Check(len(d.Steps) > 0, "steps: a workflow needs at least one")
+	validate.NotNegative(&found, "timeout", d.Timeout)
 	index := make(map[string]int, len(d.Steps))
 	for i := range d.Steps {
 		s := &d.Steps[i]
 		_, twice := index[s.Name]
-		found.add(twice, "step %q: there are two of that name", s.Name)
+		found.Check(!twice, "step %q: there are two of that name", s.Name)
 		index[s.Name] = i
 		s.check(&found)
 		s.needs, s.opens = nil, nil
 	}
 	for i := range d.Steps {
-		found = append(found, d.connect(i, index)...)
+		d.connect(i, index, &found)
 	}
 	if err := errors.Join(found...); err != nil {
 		return err
@@ -120,46 +121,35 @@ func (d *Definition) Prepare() error {
 
 const maxDefinition = 512 << 10
 
-// problems collects the errors of a definition.
-type problems []error
-
-func (p *problems) add(wrong bool, format string, args ...any) {
-	if wrong {
-		*p = append(*p, fmt.Errorf(format, args...))
+func (s *Step) check(found *validate.Problems) {
+	found.Check(s.Name != "", "step %q: name: a step needs one", s.Name)
+	found.Check(s.Handler != "", "step %q: handler: a step needs one", s.Name)
+	for _, err := range []error{s.Policy.Validate(), s.Policy.Refuse("step", Refused...)} {
+		found.Check(err == nil, "step %q: policy: %w", s.Name, err)
 	}
-}
-
-func (s *Step) check(found *problems) {
-	invalid := s.Policy.Validate()
-	unsupported := s.Policy.Refuse("step", Refused...)
-	found.add(s.Name == "", "step %q: name: a step needs one", s.Name)
-	found.add(s.Handler == "", "step %q: handler: a step needs one", s.Name)
-	found.add(invalid != nil, "step %q: policy: %w", s.Name, invalid)
-	found.add(unsupported != nil, "step %q: policy: %w", s.Name, unsupported)
-	found.add(s.Windows < 0 || s.Windows > math.MaxUint16,
+	found.Check(s.Windows >= 0 && s.Windows <= math.MaxUint16,
 		"step %q: max windows: %d is not in 0..%d", s.Name, s.Windows, math.MaxUint16)
-	found.add(s.Heartbeat < 0, "step %q: heartbeat: %v is negative", s.Name, s.Heartbeat)
-	found.add(s.MaxLost < 0 || s.MaxLost > math.MaxUint16,
+	found.Check(s.Heartbeat >= 0, "step %q: heartbeat: %v is negative", s.Name, s.Heartbeat)
+	found.Check(s.MaxLost >= 0 && s.MaxLost <= math.MaxUint16,
 		"step %q: max lost: %d is not between 0 and %d", s.Name, s.MaxLost, math.MaxUint16)
 }
 
-func (d *Definition) connect(i int, index map[string]int) (errs []error) {
+func (d *Definition) connect(i int, index map[string]int, found *validate.Problems) {
 	s := &d.Steps[i]
 	for k, need := range s.Needs {
 		j, known := index[need]
 		switch {
 		case !known:
-			errs = append(errs, fmt.Errorf("step %q: needs %q, but there is no such step", s.Name, need))
+			found.Add("step %q: needs %q, but there is no such step", s.Name, need)
 		case j == i:
-			errs = append(errs, fmt.Errorf("step %q: needs itself", s.Name))
+			found.Add("step %q: needs itself", s.Name)
 		case slices.Contains(s.Needs[:k], need):
-			errs = append(errs, fmt.Errorf("step %q: needs %q twice", s.Name, need))
+			found.Add("step %q: needs %q twice", s.Name, need)
 		default:
 			s.needs = append(s.needs, j)
 			d.Steps[j].opens = append(d.Steps[j].opens, i)
 		}
 	}
-	return errs
 }
 
 // cycle returns the name of a step that can never begin, because its dependencies form a cycle;

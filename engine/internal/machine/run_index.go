@@ -103,8 +103,7 @@ func (x *runIndex) claimKey(r *Run) {
 // expireKey notes that the run finished at this time, so that Purge can remove its key later.
 func (x *runIndex) expireKey(r *Run, at int64) {
 	if r.Key != "" {
-		x.keys[r.Key] = keyed{id: r.ID, of: r.Def.workflow, ended: at}
-		x.ended = append(x.ended, expiry{r.Key, at})
+		x.addExpired(expiry{r.Key, at}, r.ID, r.Def.workflow)
 	}
 }
 

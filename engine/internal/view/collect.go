@@ -34,8 +34,6 @@ const maxEntries = 1 << 20
 // collectorSize is the number of words and entries of a collector.
 type collectorSize struct{ words, entries int }
 
-func (c *collector) size() collectorSize { return collectorSize{len(c.words), len(c.entries)} }
-
 // newCollector returns a collector with memory for about that many words and entries.
 func newCollector(size collectorSize) *collector {
 	return &collector{

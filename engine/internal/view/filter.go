@@ -205,7 +205,7 @@ type names struct {
 	mu   sync.RWMutex
 	ids  map[string]int64
 	text map[int64]string
-	next int64
+	next int64 // a number that is not used
 }
 
 // firstName is the first number of a name. SQLite stores 0 and 1 without any bytes: if a row could
@@ -246,13 +246,6 @@ func (n *names) name(id int64) string {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	return n.text[id]
-}
-
-// free returns a number that is not used.
-func (n *names) free() int64 {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	return n.next
 }
 
 func (n *names) known(texts []string) []int64 {

@@ -2,7 +2,6 @@ package view
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -204,7 +203,7 @@ type indexer struct {
 // to do.
 func (x *indexer) extend(most int) (n int, more bool, err error) {
 	x.words = newCollector(x.lastWords)
-	defer func() { x.words, x.lastWords = nil, x.words.size() }()
+	defer func() { x.words, x.lastWords = nil, collectorSize{len(x.words.words), len(x.words.entries)} }()
 	n, err = x.indexStale(most)
 	if err != nil {
 		return 0, false, err
@@ -260,9 +259,6 @@ func (x *indexer) collect(query string, after int64, args ...any) (n int, last i
 		n, last = n+1, place
 		return nil
 	}, append([]any{after}, args...)...)
-	if errors.Is(err, errStop) {
-		err = nil
-	}
 	return n, last, err
 }
 

@@ -39,7 +39,9 @@ func (s *selection) keys(c *sqlite.Conn) ([]key, error) {
 	case s.order == Soonest:
 		return s.merge(c, pairs, s.soonest)
 	case s.errorLast != 0:
-		return s.merge(c, s.failures, s.failed)
+		return s.merge(c, s.failures, func(c *sqlite.Conn, p pair, keys []key) ([]key, error) {
+			return s.collect(c, keys, listFailed, p.error, p.workflow, p.state, s.from, s.to)
+		})
 	case s.anyState && s.workflow == 0 && len(s.excluded) == 0 && s.attempts < many:
 		return s.collect(c, nil, listAll, s.from, s.to)
 	default:
@@ -166,11 +168,6 @@ func (s *selection) created(c *sqlite.Conn, p pair, keys []key) ([]key, error) {
 		query = listMany
 	}
 	return s.collect(c, keys, query, p.workflow, p.state, s.from, s.to)
-}
-
-// failed appends the keys of runs of one error, workflow and state.
-func (s *selection) failed(c *sqlite.Conn, p pair, keys []key) ([]key, error) {
-	return s.collect(c, keys, listFailed, p.error, p.workflow, p.state, s.from, s.to)
 }
 
 // soonest appends the keys of runs of one workflow and state, in order of Next.

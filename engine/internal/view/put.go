@@ -1,6 +1,10 @@
 package view
 
-import "fmt"
+import (
+	"fmt"
+
+	"zombiezen.com/go/sqlite"
+)
 
 // put writes a run to the place that follows from its id, if that place is free or has the run
 // already. Otherwise it writes the run to the next free place, and records that place in the
@@ -10,7 +14,8 @@ func (w *writer) put(r *Run) error {
 		return fmt.Errorf("a run of %q has no id", r.Workflow)
 	}
 	u, ok := parseULID(r.ID)
-	ok = ok && abs(u.milli-r.Created.UnixMilli()) <= near
+	late := u.milli - r.Created.UnixMilli()
+	ok = ok && max(late, -late) <= near
 	if ok && !w.crowded[u.home()] {
 		done, err := w.store(u.home(), u.rest[:], r)
 		if err != nil || done {
@@ -23,8 +28,6 @@ func (w *writer) put(r *Run) error {
 // near is the largest difference between the time in an id and Created, in milliseconds, for a
 // run at home. They may differ in a cluster, where another process creates the id.
 const near = 10_000
-
-func abs(n int64) int64 { return max(n, -n) }
 
 // putAside writes a run to the place that it has already. A new run gets its home if hasHome is
 // true and the home is free, or else the first free place of its millisecond or after it.
@@ -65,22 +68,17 @@ func (w *writer) free(from int64) (int64, error) {
 	if w.sought == from {
 		place = max(place, w.found)
 	}
-	s, err := prepare(w.conn, "SELECT place FROM runs WHERE place>=? ORDER BY place", place)
-	if err != nil {
-		return 0, err
-	}
-	defer s.Reset() //nolint:errcheck // it repeats the error of Step
-	for {
-		row, err := s.Step()
-		if err != nil {
-			return 0, err
-		}
-		if !row || s.ColumnInt64(0) != place {
-			w.sought, w.found = from, place+1
-			return place, nil
+	err := each(w.conn, "SELECT place FROM runs WHERE place>=? ORDER BY place", func(s *sqlite.Stmt) error {
+		if s.ColumnInt64(0) != place {
+			return errStop
 		}
 		place++
+		return nil
+	}, place)
+	if err == nil {
+		w.sought, w.found = from, place+1
 	}
+	return place, err
 }
 
 const upsert = `INSERT INTO runs VALUES(?, ?, ?, ?, ?, ?, ?, ?)
@@ -164,7 +162,7 @@ func (w *writer) name(text string) (int64, error) {
 	if id, ok := w.names.id(text); ok {
 		return id, nil
 	}
-	id := w.names.free()
+	id := w.names.next // only the writer uses it
 	if err := exec(w.conn, "INSERT INTO names VALUES(?, ?)", id, []byte(text)); err != nil {
 		return 0, err
 	}

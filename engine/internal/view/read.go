@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"zombiezen.com/go/sqlite"
+
+	"github.com/tideover/tideover/engine/internal/codec"
 )
 
 // read calls f with a connection in a read transaction: f sees one consistent state of the view.
@@ -159,7 +161,7 @@ func (n *names) at(c *sqlite.Conn, place int64) (r Run, ok bool, err error) {
 func payloads(c *sqlite.Conn, place int64, r *Run) error {
 	whole := false
 	err := each(c, "SELECT data FROM payloads WHERE place=?", func(s *sqlite.Stmt) error {
-		whole = decodeBlobs(columnBytes(s, 0), r) == nil
+		whole = readBlobs(&codec.Reader{Data: columnBytes(s, 0)}, r) == nil
 		return nil
 	}, place)
 	if err == nil && !whole {

@@ -2,6 +2,7 @@ package view
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"maps"
@@ -95,7 +96,12 @@ func appendBody(b []byte, place int64, r *Run) []byte {
 	}
 	b = append(b, flags)
 	if flags&described != 0 {
-		b = appendAbout(b, r)
+		b = codec.AppendBytes(b, r.Status)
+		b = binary.AppendUvarint(b, uint64(len(r.Tags)))
+		for _, name := range slices.Sorted(maps.Keys(r.Tags)) { // so that the same tags have the same bytes
+			b = codec.AppendBytes(b, name)
+			b = codec.AppendBytes(b, r.Tags[name])
+		}
 	}
 	if flags&spilled != 0 {
 		return appendBlobs(b, preview(r.Input), preview(r.Output), nil)
@@ -103,19 +109,7 @@ func appendBody(b []byte, place int64, r *Run) []byte {
 	return appendBlobs(b, r.Input, r.Output, r.Detail)
 }
 
-// appendAbout encodes the status and the tags, which are ordered by name so that the same tags
-// have the same bytes.
-func appendAbout(b []byte, r *Run) []byte {
-	b = codec.AppendBytes(b, r.Status)
-	b = binary.AppendUvarint(b, uint64(len(r.Tags)))
-	for _, name := range slices.Sorted(maps.Keys(r.Tags)) {
-		b = codec.AppendBytes(b, name)
-		b = codec.AppendBytes(b, r.Tags[name])
-	}
-	return b
-}
-
-// readAbout decodes what appendAbout wrote.
+// readAbout decodes the status and the tags.
 func readAbout(d *codec.Reader, r *Run) {
 	r.Status = string(d.Bytes())
 	for n := d.Number(); n > 0 && d.Err == nil; n-- {
@@ -186,13 +180,18 @@ func readTime(d *codec.Reader, base int64) time.Time {
 	return time.UnixMicro(base + d.Varint()).UTC()
 }
 
-// readBlobs decodes the payloads that appendBlobs wrote. They share the memory of the data.
-func readBlobs(d *codec.Reader, r *Run) {
+// readBlobs decodes the payloads that appendBlobs wrote, which are at the end of the data. They share
+// the memory of the data.
+func readBlobs(d *codec.Reader, r *Run) error {
 	for _, p := range [...]*[]byte{&r.Input, &r.Output, &r.Detail} {
 		if *p = d.Bytes(); len(*p) == 0 {
 			*p = nil
 		}
 	}
+	if d.Err != nil || len(d.Data) > 0 {
+		return errBody
+	}
+	return nil
 }
 
 // decodeBody sets the fields of a run from the body of its row. elsewhere is true if its payloads
@@ -211,18 +210,8 @@ func decodeBody(place int64, b []byte, r *Run) (elsewhere bool, err error) {
 	if elsewhere = flags&spilled != 0; flags&described != 0 {
 		readAbout(&d, r)
 	}
-	readBlobs(&d, r)
-	if d.Err != nil || times.Err != nil || len(d.Data) > 0 {
+	if err := cmp.Or(readBlobs(&d, r), times.Err); err != nil {
 		return false, errBody
 	}
 	return elsewhere, nil
-}
-
-func decodeBlobs(b []byte, r *Run) error {
-	d := codec.Reader{Data: b}
-	readBlobs(&d, r)
-	if d.Err != nil || len(d.Data) > 0 {
-		return errBody
-	}
-	return nil
 }

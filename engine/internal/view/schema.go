@@ -204,7 +204,7 @@ func execAll(c *sqlite.Conn, queries []string) error {
 	return nil
 }
 
-// each calls f with every row of a query.
+// each calls f with every row of a query, until f returns errStop.
 func each(c *sqlite.Conn, query string, f func(*sqlite.Stmt) error, args ...any) error {
 	s, err := prepare(c, query, args...)
 	if err != nil {
@@ -216,7 +216,10 @@ func each(c *sqlite.Conn, query string, f func(*sqlite.Stmt) error, args ...any)
 		if err != nil || !row {
 			return err
 		}
-		if err := f(s); err != nil {
+		switch err := f(s); {
+		case errors.Is(err, errStop):
+			return nil
+		case err != nil:
 			return err
 		}
 	}

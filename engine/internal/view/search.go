@@ -238,8 +238,8 @@ func (m *matches) next() (place int64, ok bool, err error) {
 			}
 		}
 		n := len(m.unread) - 1
-		if n < 0 || ok && !m.reaches(&m.unread[n], place) {
-			break
+		if n < 0 || ok && m.before(place, m.unread[n].first) && m.before(place, m.unread[n].last) {
+			break // the segment has neither the place nor one that comes before it
 		}
 		places, err := m.read(&m.unread[n])
 		if err != nil {
@@ -274,11 +274,6 @@ func (m *matches) dropEmpty() {
 
 // before reports whether the place a comes before b.
 func (m *matches) before(a, b int64) bool { return a != b && a > b == m.newest }
-
-// reaches reports whether a segment may have the place, or one that comes before it.
-func (m *matches) reaches(g *segment, place int64) bool {
-	return m.newest && g.last >= place || !m.newest && g.first <= place
-}
 
 // fewPlaces is how many places a word has in a segment at most to be called rare.
 const fewPlaces = 500
@@ -469,18 +464,14 @@ func idRange(prefix string) (from, to int64, ok bool) {
 // asidePlaces returns the places of up to maxFound runs in the table aside whose id begins with
 // the prefix.
 func asidePlaces(c *sqlite.Conn, prefix string) (places []int64, err error) {
-	s, err := prepare(c, "SELECT id, place FROM aside WHERE id>=? ORDER BY id LIMIT ?", []byte(prefix), int64(maxFound))
-	if err != nil {
-		return nil, err
-	}
-	defer s.Reset() //nolint:errcheck // it repeats the error of Step
-	for {
-		row, err := s.Step()
-		if err != nil || !row || !strings.HasPrefix(string(columnBytes(s, 0)), prefix) {
-			return places, err
+	err = each(c, "SELECT id, place FROM aside WHERE id>=? ORDER BY id LIMIT ?", func(s *sqlite.Stmt) error {
+		if !strings.HasPrefix(string(columnBytes(s, 0)), prefix) {
+			return errStop
 		}
 		places = append(places, s.ColumnInt64(1))
-	}
+		return nil
+	}, []byte(prefix), int64(maxFound))
+	return places, err
 }
 
 // withKey returns runs whose key is the text. View.Find says among which runs it searches.

@@ -172,6 +172,7 @@ const (
 	blocksFrom  = "SELECT word, data FROM words WHERE segment=? AND word>=? ORDER BY word, first"
 )
 
+// errStop ends each, because enough was read.
 var errStop = errors.New("enough was read")
 
 // places returns the places of the runs that have a word, in ascending order. If there are many
@@ -202,7 +203,7 @@ func (g *segment) places(c *sqlite.Conn, w searchWord, most int) (places []int64
 		}
 	}
 	for _, query := range [...]string{blockBefore, blocksFrom} {
-		if err := each(c, query, read, g.id, word); err != nil && !errors.Is(err, errStop) {
+		if err := each(c, query, read, g.id, word); err != nil {
 			return nil, false, err
 		}
 	}

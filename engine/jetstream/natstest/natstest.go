@@ -150,7 +150,13 @@ func (c *Cluster) Restart(i int, access ...string) {
 	if len(access) > 0 {
 		c.list[i].access = access[0]
 	}
-	if err := c.list[i].start(); err != nil {
+	c.must(c.list[i].start())
+}
+
+// must ends the test if err is not nil.
+func (c *Cluster) must(err error) {
+	c.t.Helper()
+	if err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -158,25 +164,19 @@ func (c *Cluster) Restart(i int, access ...string) {
 // Stop freezes a node (SIGSTOP); its connections stay open.
 func (c *Cluster) Stop(i int) {
 	c.t.Helper()
-	if err := c.list[i].freeze(testwait.Context(c.t)); err != nil {
-		c.t.Fatal(err)
-	}
+	c.must(c.list[i].freeze(testwait.Context(c.t)))
 }
 
 // Continue continues a stopped node.
 func (c *Cluster) Continue(i int) {
 	c.t.Helper()
-	if err := c.list[i].thaw(); err != nil {
-		c.t.Fatal(err)
-	}
+	c.must(c.list[i].thaw())
 }
 
 // Reload makes a node read its configuration again (SIGHUP).
 func (c *Cluster) Reload(i int) {
 	c.t.Helper()
-	if err := c.list[i].reload(); err != nil {
-		c.t.Fatal(err)
-	}
+	c.must(c.list[i].reload())
 }
 
 // Cut disconnects a node from its clients and from all other nodes. The cluster

@@ -108,9 +108,8 @@ func (c *Cluster) checkLeader(ctx context.Context, running int) error {
 type group struct {
 	Leader   string `json:"leader"`
 	Replicas []struct {
-		Name    string `json:"name"`
-		Current bool   `json:"current"`
-		Offline bool   `json:"offline"`
+		Current bool `json:"current"`
+		Offline bool `json:"offline"`
 	} `json:"replicas"`
 }
 
@@ -161,7 +160,7 @@ func (c *Cluster) Leader(stream string) int {
 // leader waits until a node reports that it leads.
 func (c *Cluster) leader(what string, ask func(context.Context, *node) (group, error)) (leader int) {
 	c.t.Helper()
-	err := polls.Do(testwait.Context(c.t), func(ctx context.Context) error {
+	c.must(polls.Do(testwait.Context(c.t), func(ctx context.Context) error {
 		var errs []error
 		for i, n := range c.list {
 			if n.running() == nil {
@@ -175,10 +174,7 @@ func (c *Cluster) leader(what string, ask func(context.Context, *node) (group, e
 			errs = append(errs, err)
 		}
 		return errors.Join(append(errs, errors.New("no node leads "+what))...)
-	})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	}))
 	return leader
 }
 

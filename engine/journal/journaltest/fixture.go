@@ -34,7 +34,7 @@ func (f *fixture) log(t *testing.T) journal.Log {
 // lease opens the log and becomes its owner until the end of the test.
 func (f *fixture) lease(t *testing.T) journal.Lease {
 	t.Helper()
-	return leaseOf(t, f.log(t))
+	return leaseShard(t, f.log(t), 0)
 }
 
 // reopen releases the old lease and returns that of the next owner.
@@ -42,12 +42,6 @@ func (f *fixture) reopen(t *testing.T, old journal.Lease) journal.Lease {
 	t.Helper()
 	release(t, old)
 	return f.lease(t)
-}
-
-// leaseOf leases the log.
-func leaseOf(t *testing.T, log journal.Log) journal.Lease {
-	t.Helper()
-	return leaseShard(t, log, 0)
 }
 
 // leaseShard leases a shard. In a cluster it waits while the shard is locked, because the

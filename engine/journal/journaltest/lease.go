@@ -15,7 +15,7 @@ var leaseTests = []test{
 			if i == 3 {
 				log = f.log(t)
 			}
-			l := leaseOf(t, log)
+			l := leaseShard(t, log, 0)
 			wantLaterEpoch(t, l, latest)
 			latest = l.Epoch()
 			release(t, l)
@@ -23,7 +23,7 @@ var leaseTests = []test{
 	}},
 	{"a second lease is refused while the first is held", func(t *testing.T, f *fixture) {
 		log := f.log(t)
-		l := leaseOf(t, log)
+		l := leaseShard(t, log, 0)
 		_, err := log.Lease(t.Context(), 0)
 		wantError(t, "a second Lease of the same log", err, journal.ErrLocked)
 		other := f.log(t)
@@ -31,7 +31,7 @@ var leaseTests = []test{
 		wantError(t, "Lease by another process", err, journal.ErrLocked)
 		appendN(t, l, 0, 3)
 		release(t, l)
-		next := leaseOf(t, other)
+		next := leaseShard(t, other, 0)
 		wantEntries(t, next, 1, 3)
 	}},
 	{"lost is open while the lease is held and closed by its release", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
@@ -51,7 +51,7 @@ var leaseTests = []test{
 	})},
 	{"closing the log gives up its lease", func(t *testing.T, f *fixture) {
 		log := f.open(t, f.dir)
-		l := leaseOf(t, log)
+		l := leaseShard(t, log, 0)
 		appendN(t, l, 0, 2)
 		if err := log.Close(); err != nil {
 			t.Fatalf("Close() = %v", err)
@@ -82,7 +82,7 @@ var leaseTests = []test{
 		log := f.log(t)
 		_, err := log.Lease(canceled(t), 0)
 		wantError(t, "Lease with a canceled context", err, context.Canceled)
-		leaseOf(t, log)
+		leaseShard(t, log, 0)
 	}},
 	{"a lease outlives the context it was taken with", func(t *testing.T, f *fixture) {
 		log := f.log(t)

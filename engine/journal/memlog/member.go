@@ -62,7 +62,7 @@ func (s *Store) newMember(name string) *Member {
 		s.made = time.Now()
 	}
 	for len(s.shards) < max(s.Shards, 1) {
-		s.shards = append(s.shards, newShard())
+		s.shards = append(s.shards, &shard{first: 1, blobs: map[string]blob{}})
 	}
 	m := &Member{
 		process: process{store: s, gone: make(chan struct{})}, name: name, leases: map[*lease]bool{}, changed: make(chan struct{}),

@@ -26,8 +26,6 @@ type blob struct {
 	time time.Time
 }
 
-func newShard() *shard { return &shard{first: 1, blobs: map[string]blob{}} }
-
 func (s *shard) last() uint64 { return s.first + uint64(len(s.entries)) - 1 }
 
 // bounds returns the sequences of the first and the last entry.
