@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
+	"github.com/tideover/tideover/engine/internal/disk"
 	"github.com/tideover/tideover/engine/journal"
 )
 
@@ -118,10 +119,8 @@ func (b bucket) remove(ctx context.Context, key string, revision uint64) error {
 	m.Header.Set(operationHeader, operationPurge)
 	m.Header.Set(natsjs.MsgRollup, natsjs.MsgRollupSubject)
 	m.Header.Set(natsjs.MsgTTLHeader, markerTime)
-	if _, err := b.publish(ctx, m); err != nil {
-		return fmt.Errorf("remove key %s: %w", key, err)
-	}
-	return nil
+	_, err := b.publish(ctx, m)
+	return disk.Wrapf(err, "remove key %s", key)
 }
 
 // all returns the records of all members and shards, the settings, and the revision

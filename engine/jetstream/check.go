@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/engine/internal/disk"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/internal/textfmt"
 )
@@ -23,7 +24,7 @@ func Check(ctx context.Context, cfg Config) ([]journal.Finding, error) {
 	}
 	cfg = cfg.withDefaults()
 	found, err := checkFromOutside(ctx, cfg)
-	return found, wrapf(err, "check log %s", cfg.Name)
+	return found, disk.Wrapf(err, "check log %s", cfg.Name)
 }
 
 // checkDialTime is how long [Check] waits for a connection to a server.

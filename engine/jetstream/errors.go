@@ -139,11 +139,3 @@ func plain(err error) error {
 	}
 	return err
 }
-
-// wrapf adds the text before the text of an error. It returns nil for a nil error.
-func wrapf(err error, format string, args ...any) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err)
-}

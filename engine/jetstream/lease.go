@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tideover/tideover/engine/internal/disk"
 	"github.com/tideover/tideover/engine/journal"
 )
 
@@ -58,7 +59,7 @@ func (l *lease) Lost() <-chan struct{} { return l.own.life.Done() }
 
 // Serve implements [journal.Shared].
 func (l *lease) Serve(answer journal.Answer) error {
-	return wrapf(l.own.serve(answer), "serve shard %d", l.own.shard)
+	return disk.Wrapf(l.own.serve(answer), "serve shard %d", l.own.shard)
 }
 
 // Release implements [journal.Lease].
@@ -73,7 +74,7 @@ func (l *lease) giveUp() error {
 	<-l.own.changing
 	<-l.appending
 	err := farewells.Do(context.Background(), func(ctx context.Context) error { return l.own.release(ctx, last) })
-	return wrapf(err, "release shard %d", l.own.shard)
+	return disk.Wrapf(err, "release shard %d", l.own.shard)
 }
 
 // Append implements [journal.Lease]. It gives up after some seconds; then the
@@ -89,21 +90,21 @@ func (l *lease) Append(ctx context.Context, expected uint64, id journal.ID, data
 // at most, so one request is enough.
 func (l *lease) Truncate(ctx context.Context, below uint64) error {
 	err := l.own.explain(ctx, l.truncate(ctx, below))
-	return wrapf(err, "truncate shard %d below %d", l.own.shard, below)
+	return disk.Wrapf(err, "truncate shard %d below %d", l.own.shard, below)
 }
 
 // Put implements [journal.Lease]. It also copies the blob to Config.SecondPlace. If that
 // fails, Put logs the error and succeeds; the next Put tries the copy again.
 func (l *lease) Put(ctx context.Context, name string, write func(io.Writer) error) error {
 	err := l.own.explain(ctx, l.blobs.put(ctx, name, write))
-	return wrapf(err, "put blob %q of shard %d", name, l.own.shard)
+	return disk.Wrapf(err, "put blob %q of shard %d", name, l.own.shard)
 }
 
 // Get implements [journal.Lease]. It returns a file, and so an [io.ReaderAt].
 func (l *lease) Get(ctx context.Context, name string) (io.ReadCloser, error) {
 	f, err := l.blobs.get(ctx, name)
 	if err != nil {
-		return nil, wrapf(l.own.explain(ctx, err), "get blob %q of shard %d", name, l.own.shard)
+		return nil, disk.Wrapf(l.own.explain(ctx, err), "get blob %q of shard %d", name, l.own.shard)
 	}
 	return f, nil
 }
@@ -113,11 +114,11 @@ func (l *lease) Get(ctx context.Context, name string) (io.ReadCloser, error) {
 func (l *lease) Blobs(ctx context.Context) ([]journal.Blob, error) {
 	blobs, err := l.blobs.list(ctx)
 	slices.SortFunc(blobs, func(a, b journal.Blob) int { return cmp.Compare(a.Name, b.Name) })
-	return blobs, wrapf(l.own.explain(ctx, err), "list blobs of shard %d", l.own.shard)
+	return blobs, disk.Wrapf(l.own.explain(ctx, err), "list blobs of shard %d", l.own.shard)
 }
 
 // Delete implements [journal.Lease].
 func (l *lease) Delete(ctx context.Context, name string) error {
 	err := l.own.explain(ctx, l.blobs.delete(ctx, name))
-	return wrapf(err, "delete blob %q of shard %d", name, l.own.shard)
+	return disk.Wrapf(err, "delete blob %q of shard %d", name, l.own.shard)
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/nats-io/nats.go"
+	"github.com/tideover/tideover/engine/internal/disk"
 	"github.com/tideover/tideover/engine/journal"
 )
 
@@ -27,7 +28,7 @@ func (l *leaseLog) Bounds(ctx context.Context) (first, last uint64, err error) {
 	for a := range asks.Attempts(ctx, &err) {
 		first, last, err = l.boundsOnce(a.Context())
 	}
-	return first, last, wrapf(plain(err), "bounds of shard %d", l.own.shard)
+	return first, last, disk.Wrapf(plain(err), "bounds of shard %d", l.own.shard)
 }
 
 // boundsOnce asks the leader of the stream for the bounds of the log.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/tideover/tideover/engine/internal/disk"
 	"github.com/tideover/tideover/engine/journal"
 )
 
@@ -143,7 +144,7 @@ func (l *Log) Lease(ctx context.Context, shard int) (journal.Lease, error) {
 // Peek implements [journal.Cluster].
 func (l *Log) Peek(ctx context.Context, shard int) (journal.Reader, error) {
 	r, err := l.leases.peek(ctx, shard)
-	return r, wrapf(err, "peek at shard %d of %s", shard, l.backend.cfg.Name)
+	return r, disk.Wrapf(err, "peek at shard %d of %s", shard, l.backend.cfg.Name)
 }
 
 // Settle implements [journal.Cluster].
@@ -156,7 +157,7 @@ func (l *Log) Settle(ctx context.Context, name, value string) (settled string, e
 			settled, err = l.backend.bucket.putIfAbsent(a.Context(), settledKey(name), value)
 		}
 	}
-	return settled, wrapf(plain(err), "settle %q", name)
+	return settled, disk.Wrapf(plain(err), "settle %q", name)
 }
 
 // Serve implements [journal.Cluster].
@@ -165,7 +166,7 @@ func (l *Log) Serve(answer journal.Answer) error { return l.member.serve(answer)
 // Call implements [journal.Cluster].
 func (l *Log) Call(ctx context.Context, shard int, request []byte) ([]byte, error) {
 	answer, err := l.requests.callShard(ctx, shard, request)
-	return answer, wrapf(err, "call shard %d of %s", shard, l.backend.cfg.Name)
+	return answer, disk.Wrapf(err, "call shard %d of %s", shard, l.backend.cfg.Name)
 }
 
 // Ask implements [journal.Cluster].
@@ -174,7 +175,7 @@ func (l *Log) Ask(ctx context.Context, member string, request []byte) ([]byte, e
 		return nil, fmt.Errorf("ask member %q: %w", member, journal.ErrNobody)
 	}
 	answer, err := l.requests.askMember(ctx, member, request)
-	return answer, wrapf(err, "ask member %s", member)
+	return answer, disk.Wrapf(err, "ask member %s", member)
 }
 
 // Status implements [journal.Cluster].
@@ -217,5 +218,5 @@ func (l *Log) Check(ctx context.Context) ([]journal.Finding, error) {
 		findings: findings{redact: b.cfg.redact}, cfg: b.cfg, c: b.c, names: b.names, bucket: b.bucket, second: l.objects.second,
 	}
 	found, err := x.examine(ctx)
-	return found, wrapf(err, "check log %s", b.cfg.Name)
+	return found, disk.Wrapf(err, "check log %s", b.cfg.Name)
 }

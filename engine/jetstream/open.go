@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
+	"github.com/tideover/tideover/engine/internal/disk"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -19,7 +20,7 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 	}
 	cfg = cfg.withDefaults()
 	l, err := open(ctx, cfg)
-	return l, wrapf(err, "open log %s", cfg.Name)
+	return l, disk.Wrapf(err, "open log %s", cfg.Name)
 }
 
 func open(ctx context.Context, cfg Config) (*Log, error) {

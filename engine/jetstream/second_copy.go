@@ -209,8 +209,5 @@ func (s *secondCopy) stat(shard int, blob string) (b journal.Blob, digest string
 
 // remove removes a copy. A missing one is not an error.
 func (s *secondCopy) remove(shard int, blob string) error {
-	if err := os.Remove(s.path(shard, blob)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
+	return disk.Remove(s.path(shard, blob))
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
+	"github.com/tideover/tideover/engine/internal/disk"
 	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/internal/validate"
 )
@@ -139,7 +140,7 @@ func readFile(field, path string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %s is not a file with credentials", field, path)
 	}
 	text, err := os.ReadFile(path)
-	return text, wrapf(err, "%s", field)
+	return text, disk.Wrapf(err, "%s", field)
 }
 
 // checkFolder checks that the folder Config.SecondPlace exists. It does not create the

@@ -21,10 +21,7 @@ const backupPages = 256
 // during the backup. Changes of blobs wait until the blobs have been copied. On the same file system
 // blobs are hard-linked and not copied, because their content never changes.
 func (l *lease) Backup(ctx context.Context, dir string) error {
-	if err := l.backup(ctx, dir); err != nil {
-		return fmt.Errorf("back up %s to %s: %w", l.dir, dir, err)
-	}
-	return nil
+	return disk.Wrapf(l.backup(ctx, dir), "back up %s to %s", l.dir, dir)
 }
 
 func (l *lease) backup(ctx context.Context, dir string) (err error) {

@@ -39,10 +39,7 @@ func (b *leaseBlobs) Put(ctx context.Context, name string, write func(io.Writer)
 	if err == nil {
 		err = b.put(ctx, path, write)
 	}
-	if err != nil {
-		return fmt.Errorf("put blob %q: %w", name, err)
-	}
-	return nil
+	return disk.Wrapf(err, "put blob %q", name)
 }
 
 func (b *leaseBlobs) put(ctx context.Context, path string, write func(io.Writer) error) error {
@@ -158,16 +155,13 @@ func (b *leaseBlobs) Delete(ctx context.Context, name string) error {
 			if err := b.unregister(ctx, name); err != nil {
 				return err
 			}
-			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := disk.Remove(path); err != nil {
 				return err
 			}
 			return disk.SyncDir(filepath.Dir(path))
 		})
 	}
-	if err != nil {
-		return fmt.Errorf("delete blob %q: %w", name, err)
-	}
-	return nil
+	return disk.Wrapf(err, "delete blob %q", name)
 }
 
 // sweepBlobs removes files that were being written when a process ended.

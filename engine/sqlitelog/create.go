@@ -116,7 +116,7 @@ func createDatabase(dir, path string) (err error) {
 // removeDatabase removes a database and the files that SQLite creates beside it.
 func removeDatabase(path string) error {
 	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
-		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := disk.Remove(path + suffix); err != nil {
 			return err
 		}
 	}

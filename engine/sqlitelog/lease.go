@@ -13,6 +13,7 @@ import (
 
 	"zombiezen.com/go/sqlite"
 
+	"github.com/tideover/tideover/engine/internal/disk"
 	"github.com/tideover/tideover/engine/journal"
 )
 
@@ -232,10 +233,7 @@ func (l *lease) giveUp() error {
 	<-l.writer.turn
 	<-l.changing
 	<-l.copying
-	if err != nil {
-		return fmt.Errorf("release %s: %w", l.dir, describe(l.path, err))
-	}
-	return nil
+	return disk.Wrapf(describe(l.path, err), "release %s", l.dir)
 }
 
 // lockDir locks a folder. The operating system releases the lock when the process ends in any way.

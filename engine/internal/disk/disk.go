@@ -1,6 +1,6 @@
-// Package disk has what the backends of a journal share for files. It opens files that the engine
-// accesses without SQLite. Open is a variable, so that tests can simulate a disk that fails: see
-// package faultdisk.
+// Package disk has what the backends of a journal share: for files, for the names of blobs, and for
+// errors. It opens files that the engine accesses without SQLite. Open is a variable, so that tests can
+// simulate a disk that fails: see package faultdisk.
 package disk
 
 import (
@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 )
@@ -53,6 +54,22 @@ func CheckBlobName(name string) error {
 		return errors.New("the name must not start or end with a dot")
 	}
 	return nil
+}
+
+// Remove removes a file. It succeeds if there is none.
+func Remove(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Wrapf adds the text before the text of an error. It returns nil for a nil error.
+func Wrapf(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err)
 }
 
 // ContextWriter returns a writer that fails when the context has ended. The error is that of the

@@ -228,7 +228,7 @@ func (c Commands) Signal(s *Signal, now int64) (rec Record, known bool, err erro
 	if err := accepts(r, s); err != nil {
 		return rec, false, err
 	}
-	return signaledRecord(s.Run, waitsForAny(r.flow, s), s, now), false, nil
+	return signaledRecord(s.Run, waitsFor(r.flow, s), s, now), false, nil
 }
 
 // accepts returns an error if the run can't get the signal.
@@ -244,7 +244,7 @@ func accepts(r *Run, s *Signal) error {
 	switch {
 	case int(r.flow.size)+int(got.size)+len(s.Data) > MaxResults:
 		return fmt.Errorf("%w: the results of run %s would have more than %d MiB", ErrSignals, r.ID, MaxResults>>20)
-	case waitsForAny(r.flow, s) > 0:
+	case waitsFor(r.flow, s) > 0:
 		return nil
 	case len(got.signals) >= MaxSignals:
 		return fmt.Errorf("%w: run %s has %d that it has not waited for, the most that it can have", ErrSignals, r.ID, MaxSignals)
@@ -271,22 +271,14 @@ func awaitedHint(r *Run) string {
 	return ""
 }
 
-// waitsFor returns the number of the first operation that waits for a signal with this name; 0 if
-// there is none.
-func waitsFor(f *Flow, name string) int {
-	for i := range f.ops {
-		if s, ok := awaited(f.ops[i].name); ok && s == name {
-			return int(f.ops[i].number)
-		}
-	}
-	return 0
-}
-
-// waitsForAny is waitsFor for a signal and its former names.
-func waitsForAny(f *Flow, s *Signal) int {
+// waitsFor returns the number of the first operation that waits for the signal by its name, or else by
+// a former one; 0 if there is none.
+func waitsFor(f *Flow, s *Signal) int {
 	for _, name := range append([]string{s.Name}, s.Former...) {
-		if n := waitsFor(f, name); n > 0 {
-			return n
+		for i := range f.ops {
+			if awaits, ok := awaited(f.ops[i].name); ok && awaits == name {
+				return int(f.ops[i].number)
+			}
 		}
 	}
 	return 0

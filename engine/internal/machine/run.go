@@ -332,15 +332,10 @@ func (r *Run) Pause() *Pause {
 
 // mustCancel reports whether the run has ended and has children that are to be canceled.
 func mustCancel(r *Run) bool {
-	if r.Outcome == Undecided || r.flow == nil {
-		return false
-	}
-	for i := range r.flow.ops {
-		if c, ok := r.flow.ops[i].child(); ok && !c.Detached {
-			return true
-		}
-	}
-	return false
+	return r.Outcome != Undecided && r.flow != nil && slices.ContainsFunc(r.flow.ops, func(o op) bool {
+		c, isChild := o.child()
+		return isChild && !c.Detached
+	})
 }
 
 // IsFunction reports whether the step is the function of a flow.

@@ -41,8 +41,11 @@ func Check(path string) error {
 	if err != nil {
 		return err
 	}
-	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
-		return noFile(err)
+	switch info, err := os.Stat(path); {
+	case errors.Is(err, fs.ErrNotExist), err == nil && info.Size() == 0:
+		return nil
+	case err != nil:
+		return err
 	}
 	f, err := sqlitefile.Open(path)
 	if errors.Is(err, sqlitefile.ErrDamaged) {
@@ -63,14 +66,6 @@ func Check(path string) error {
 	}
 	if errors.Is(err, sqlitefile.ErrDamaged) {
 		err = fmt.Errorf("%w: %w", ErrDamaged, err)
-	}
-	return err
-}
-
-// noFile returns the error, nil if it says that a file does not exist.
-func noFile(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
 	}
 	return err
 }

@@ -13,6 +13,8 @@ import (
 
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
+
+	"github.com/tideover/tideover/engine/internal/disk"
 )
 
 // View is an open view. Several goroutines may call its methods. Writes wait for each other; reads
@@ -59,7 +61,7 @@ func (v *View) open(ctx context.Context) (*writer, error) {
 		return nil, err
 	}
 	if info, err := os.Stat(v.path); err == nil && info.Size() == 0 {
-		if err := noFile(os.Remove(v.path + sumSuffix)); err != nil {
+		if err := disk.Remove(v.path + sumSuffix); err != nil {
 			return nil, err
 		}
 	}
@@ -226,7 +228,7 @@ func putAway(path string) error {
 	for _, suffix := range [...]string{"", "-wal", "-shm", sumSuffix} {
 		var err error
 		if ours || suffix == "-shm" || suffix == sumSuffix {
-			err = os.Remove(path + suffix)
+			err = disk.Remove(path + suffix)
 		} else {
 			err = os.Rename(path+suffix, path+".aside"+suffix)
 		}

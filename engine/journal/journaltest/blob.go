@@ -41,9 +41,7 @@ var blobTests = []test{
 	{"a reader of a replaced or deleted blob reads on or fails, and never mixes", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		put(t, l, "a", "old")
 		r, err := l.Get(t.Context(), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		wantNoError(t, "Get", err)
 		defer r.Close()
 		if l.Put(t.Context(), "a", writeText("new")) != nil {
 			return // where open files can't be replaced
@@ -59,9 +57,7 @@ var blobTests = []test{
 		}
 		wantNames(t, l, "a-10", "a-2", "b", "c.zst")
 		blobs, err := l.Blobs(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		wantNoError(t, "Blobs", err)
 		for _, b := range blobs {
 			if b.Size != int64(len(b.Name)) {
 				t.Errorf("%s has size %d; want %d", b.Name, b.Size, len(b.Name))
@@ -76,9 +72,7 @@ var blobTests = []test{
 		put(t, l, "a", "1")
 		put(t, l, "b", "2")
 		for range 2 {
-			if err := l.Delete(t.Context(), "a"); err != nil {
-				t.Fatalf("Delete = %v", err)
-			}
+			wantNoError(t, "Delete", l.Delete(t.Context(), "a"))
 		}
 		wantNames(t, l, "b")
 		_, err := l.Get(t.Context(), "a")

@@ -132,9 +132,7 @@ func takeAndServe(t *testing.T, m journal.Cluster, shard int, answer journal.Ans
 
 func serve(t *testing.T, s interface{ Serve(journal.Answer) error }, answer journal.Answer) {
 	t.Helper()
-	if err := s.Serve(answer); err != nil {
-		t.Fatalf("Serve() = %v", err)
-	}
+	wantNoError(t, "Serve()", s.Serve(answer))
 }
 
 // last returns the last sequence of the shard. A test can't assume one, because earlier
@@ -142,9 +140,7 @@ func serve(t *testing.T, s interface{ Serve(journal.Answer) error }, answer jour
 func last(t *testing.T, l journal.Lease) uint64 {
 	t.Helper()
 	_, last, err := l.Bounds(testwait.Context(t))
-	if err != nil {
-		t.Fatalf("Bounds() = %v", err)
-	}
+	wantNoError(t, "Bounds()", err)
 	return last
 }
 

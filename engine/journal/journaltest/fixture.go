@@ -175,6 +175,13 @@ func wantError(t *testing.T, call string, err, want error) {
 	}
 }
 
+func wantNoError(t *testing.T, call string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s = %v", call, err)
+	}
+}
+
 func put(t *testing.T, l journal.Lease, name, text string) {
 	t.Helper()
 	putFrom(t, l, name, writeText(text))
@@ -182,9 +189,7 @@ func put(t *testing.T, l journal.Lease, name, text string) {
 
 func putFrom(t *testing.T, l journal.Lease, name string, write func(io.Writer) error) {
 	t.Helper()
-	if err := l.Put(t.Context(), name, write); err != nil {
-		t.Fatalf("Put(%q) = %v", name, err)
-	}
+	wantNoError(t, fmt.Sprintf("Put(%q)", name), l.Put(t.Context(), name, write))
 }
 
 func writeText(text string) func(io.Writer) error {
@@ -197,9 +202,7 @@ func writeText(text string) func(io.Writer) error {
 func wantBlob(t *testing.T, l journal.Reader, name, want string) {
 	t.Helper()
 	r, err := l.Get(t.Context(), name)
-	if err != nil {
-		t.Fatalf("Get(%q) = %v", name, err)
-	}
+	wantNoError(t, fmt.Sprintf("Get(%q)", name), err)
 	defer r.Close()
 	got, err := io.ReadAll(r)
 	if err != nil || string(got) != want {
@@ -210,9 +213,7 @@ func wantBlob(t *testing.T, l journal.Reader, name, want string) {
 func wantNames(t *testing.T, l journal.Reader, want ...string) {
 	t.Helper()
 	blobs, err := l.Blobs(t.Context())
-	if err != nil {
-		t.Fatalf("Blobs() = %v", err)
-	}
+	wantNoError(t, "Blobs()", err)
 	var names []string
 	for _, b := range blobs {
 		names = append(names, b.Name)

@@ -53,9 +53,7 @@ var leaseTests = []test{
 		log := f.open(t, f.dir)
 		l := leaseShard(t, log, 0)
 		appendN(t, l, 0, 2)
-		if err := log.Close(); err != nil {
-			t.Fatalf("Close() = %v", err)
-		}
+		wantNoError(t, "Close()", log.Close())
 		<-l.Lost()
 		wantStale(t, "after Close", l, 2)
 		if _, err := log.Lease(t.Context(), 0); err == nil {
@@ -88,9 +86,7 @@ var leaseTests = []test{
 		log := f.log(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		l, err := log.Lease(ctx, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		wantNoError(t, "Lease", err)
 		cancel()
 		appendN(t, l, 0, 3)
 		wantEntries(t, l, 1, 3)

@@ -3,6 +3,7 @@ package journaltest
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -68,9 +69,8 @@ var appendTests = []test{
 		data := bytes.Repeat([]byte("0123456789"), journal.MaxEntry/10+1)
 		sizes := []int{journal.MaxEntry, 0}
 		for i, size := range sizes {
-			if _, err := l.Append(t.Context(), uint64(i), entryID(uint64(i)), data[:size]); err != nil {
-				t.Fatalf("Append of %d bytes = %v", size, err)
-			}
+			_, err := l.Append(t.Context(), uint64(i), entryID(uint64(i)), data[:size])
+			wantNoError(t, fmt.Sprintf("Append of %d bytes", size), err)
 		}
 		_, err := l.Append(t.Context(), 2, entryID(2), data[:journal.MaxEntry+1])
 		wantError(t, "Append of MaxEntry+1 bytes", err, journal.ErrTooLarge)
@@ -83,9 +83,8 @@ var appendTests = []test{
 	})},
 	{"an append does not keep the caller's data", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		data := entryData(1)
-		if _, err := l.Append(t.Context(), 0, entryID(1), data); err != nil {
-			t.Fatal(err)
-		}
+		_, err := l.Append(t.Context(), 0, entryID(1), data)
+		wantNoError(t, "Append", err)
 		clear(data)
 		wantEntries(t, l, 1, 1)
 	})},
@@ -114,9 +113,7 @@ var readTests = []test{
 		appendN(t, l, 3, 3)
 		var last uint64
 		for e, err := range entries {
-			if err != nil {
-				t.Fatal(err)
-			}
+			wantNoError(t, "Read", err)
 			last = e.Seq
 		}
 		if last != 3 {
@@ -135,9 +132,7 @@ var readTests = []test{
 	{"appending while reading is possible", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		appendN(t, l, 0, 3)
 		for e, err := range l.Read(t.Context(), 1) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			wantNoError(t, "Read", err)
 			appendN(t, l, 2+e.Seq, 1)
 		}
 		wantEntries(t, l, 1, 6)

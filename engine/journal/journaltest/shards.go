@@ -25,9 +25,7 @@ var shardTests = []clusterTest{
 			wantNames(t, l, "mine")
 		}
 		truncate(t, leases[3], 3)
-		if err := leases[0].Delete(t.Context(), "mine"); err != nil {
-			t.Fatal(err)
-		}
+		wantNoError(t, "Delete", leases[0].Delete(t.Context(), "mine"))
 		wantBounds(t, leases[2], 1, 3)
 		wantBounds(t, leases[3], 3, 4)
 		wantBlob(t, leases[1], "mine", "1")

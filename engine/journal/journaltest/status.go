@@ -74,9 +74,7 @@ var statusTests = []clusterTest{
 		truncate(t, l, 5)
 		for _, m := range members {
 			r, err := m.Peek(testwait.Context(t), 3)
-			if err != nil {
-				t.Fatalf("Peek(3) = %v", err)
-			}
+			wantNoError(t, "Peek(3)", err)
 			wantLog(t, r, 5, 20)
 			wantNames(t, r, "state")
 			wantBlob(t, r, "state", "of 20")

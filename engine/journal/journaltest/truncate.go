@@ -2,6 +2,7 @@ package journaltest
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/tideover/tideover/engine/journal"
@@ -68,7 +69,5 @@ var truncateTests = []test{
 
 func truncate(t *testing.T, l journal.Lease, below uint64) {
 	t.Helper()
-	if err := l.Truncate(t.Context(), below); err != nil {
-		t.Fatalf("Truncate(%d) = %v", below, err)
-	}
+	wantNoError(t, fmt.Sprintf("Truncate(%d)", below), l.Truncate(t.Context(), below))
 }

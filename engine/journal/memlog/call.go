@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tideover/tideover/engine/internal/disk"
 	"github.com/tideover/tideover/engine/journal"
 )
 
@@ -58,10 +59,7 @@ func (m *Member) Call(ctx context.Context, number int, request []byte) ([]byte, 
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("memlog: call shard %d: %w", number, err)
-	}
-	return answer, nil
+	return answer, disk.Wrapf(err, "memlog: call shard %d", number)
 }
 
 // Ask implements [journal.Cluster].
@@ -73,10 +71,7 @@ func (m *Member) Ask(ctx context.Context, member string, request []byte) ([]byte
 		}
 		return m.store.members[i].server
 	})
-	if err != nil {
-		return nil, fmt.Errorf("memlog: ask member %s: %w", member, err)
-	}
-	return answer, nil
+	return answer, disk.Wrapf(err, "memlog: ask member %s", member)
 }
 
 // ask sends a request to the server that find returns, and waits for its answer.
