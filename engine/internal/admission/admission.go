@@ -63,10 +63,9 @@ func (s *Shared) Counts() (c Counts) {
 	c.Attempts, c.Waiting = s.attempts.counts()
 	c.Handlers = len(s.attempts.handlers)
 	c.Calls, _ = s.calls.counts()
-	c.Isolated = s.quarantine.isIsolated()
 	s.quarantine.mu.Lock()
 	defer s.quarantine.mu.Unlock()
-	c.Running = s.quarantine.running
+	c.Running, c.Isolated = s.quarantine.running, s.quarantine.isolated != nil
 	return c
 }
 

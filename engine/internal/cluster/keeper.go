@@ -55,7 +55,7 @@ func (k *shardKeeper) run() {
 			k.table.clearTrouble(k.number)
 			return // the context has ended: the shard is to be released
 		}
-		k.table.put(sh)
+		k.table.put(k.table.shards, sh)
 		begin := time.Now()
 		go sh.Run()
 		select {
@@ -63,7 +63,7 @@ func (k *shardKeeper) run() {
 		case <-k.ctx.Done():
 			k.close(sh)
 		}
-		k.table.remove(sh)
+		k.table.remove(k.table.shards, sh)
 		k.waitForHandlers(sh)
 		err = sh.Err()
 		if !errors.Is(err, shard.ErrClosed) && !errors.Is(err, journal.ErrStale) {
@@ -90,9 +90,9 @@ func (k *shardKeeper) open(ctx context.Context) (*shard.Shard, error) {
 		return nil, err
 	}
 	sh := shard.New(k.process, k.number, k.log.Shards(), dir)
-	opened := k.table.beginOpening(sh)
+	k.table.put(k.table.opening, sh)
 	err = sh.Open(ctx, k.log)
-	opened()
+	k.table.remove(k.table.opening, sh)
 	if err == nil {
 		err = sh.Lease.(journal.Shared).Serve(k.calls.answerWith(sh.PerformForOthers))
 		if err != nil {

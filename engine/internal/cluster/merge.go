@@ -179,7 +179,7 @@ func mergeStats(answers []*shard.Answer) (sum info.Stats) {
 				at[w.Name] = i
 				sum.Workflows = append(sum.Workflows, info.WorkflowStats{Name: w.Name, States: map[string]int{}})
 			}
-			addStats(&sum.Workflows[i], w)
+			addStats(&sum.Workflows[i], &w)
 		}
 		sum.Waiting += s.Waiting
 		sum.Running += s.Running
@@ -204,24 +204,18 @@ func mergeStats(answers []*shard.Answer) (sum info.Stats) {
 }
 
 // addStats adds the numbers of another shard.
-func addStats(w *info.WorkflowStats, other info.WorkflowStats) {
+func addStats(w, other *info.WorkflowStats) {
 	for state, n := range other.States {
 		w.States[state] += n
 	}
 	sum := machine.Totals(w.Totals)
 	sum.Add(machine.Totals(other.Totals))
 	w.Totals = info.Totals(sum)
-	w.Paused = mergePause(w.Paused, other.Paused)
+	if p := other.Paused; w.Paused == nil || p != nil && p.At.Before(w.Paused.At) {
+		w.Paused = p
+	}
 }
 
 // manyGroups is the least number of groups that each shard is asked for. A group that is
 // large in the whole cluster may be small in each shard.
 const manyGroups = 1000
-
-// mergePause merges the pauses of a workflow in two shards.
-func mergePause(a, b *info.PausedWorkflow) *info.PausedWorkflow {
-	if a == nil || b != nil && b.At.Before(a.At) {
-		return b
-	}
-	return a
-}

@@ -29,30 +29,18 @@ func (st *shardTable) init(log *slog.Logger, redact func(string) string) {
 	st.shards, st.opening, st.wrong = map[int]*shard.Shard{}, map[int]*shard.Shard{}, map[int]info.Trouble{}
 }
 
-// put adds an open shard.
-func (st *shardTable) put(sh *shard.Shard) {
+// put adds a shard to one of the lists: shards or opening.
+func (st *shardTable) put(to map[int]*shard.Shard, sh *shard.Shard) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	st.shards[sh.Number] = sh
+	to[sh.Number] = sh
 }
 
-// remove removes a shard that has ended.
-func (st *shardTable) remove(sh *shard.Shard) {
+// remove removes a shard from one of the lists.
+func (st *shardTable) remove(from map[int]*shard.Shard, sh *shard.Shard) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	delete(st.shards, sh.Number)
-}
-
-// beginOpening adds a shard that is being opened, and returns a function that removes it.
-func (st *shardTable) beginOpening(sh *shard.Shard) (done func()) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	st.opening[sh.Number] = sh
-	return func() {
-		st.mu.Lock()
-		defer st.mu.Unlock()
-		delete(st.opening, sh.Number)
-	}
+	delete(from, sh.Number)
 }
 
 // get returns an open shard of this process; nil if this process does not have it.

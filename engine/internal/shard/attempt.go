@@ -319,11 +319,3 @@ type dueCode struct {
 	stepCode
 	function *workflow.Workflow
 }
-
-// timedOutInQueue returns a handler that only fails. It replaces the handler of a step whose
-// total timeout ended before the attempt could begin.
-func timedOutInQueue(total time.Duration) workflow.Handler {
-	return workflow.Handler{Do: func(context.Context, *info.Task) ([]byte, error) {
-		return nil, fmt.Errorf("%w: the step's total timeout of %v ended in the queue for a free place; the handler was not called", ErrTimeout, total)
-	}}
-}

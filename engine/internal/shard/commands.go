@@ -13,7 +13,6 @@ import (
 	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/engine/internal/workflow"
 	"github.com/tideover/tideover/internal/textfmt"
-	"github.com/tideover/tideover/retry"
 )
 
 // commands has the operations of a shard that start and change runs. They run in the
@@ -25,22 +24,7 @@ func CallerName(who string) string {
 	return strings.ToValidUTF8(textfmt.Truncate(who, 200), "\uFFFD")
 }
 
-// decision is a method of the machine that returns the record of a caller's command, or
-// why the command is not possible.
-type decision func(m *machine.Machine, run machine.ID, by string, now int64) (machine.Record, error)
-
-// change carries out a call that changes a run: it stores the record that decide returns.
-func (c commands) change(ctx context.Context, asked *Call, decide decision) error {
-	return c.with(ctx, string(asked.Op), asked.ID, func(t Recorder, run machine.ID) error {
-		rec, err := decide(t.State(), run, CallerName(asked.By), t.Now())
-		if err == nil {
-			t.Record(rec)
-		}
-		return err
-	})
-}
-
-// changeSteps is change for a decision that returns a record for each step.
+// changeSteps carries out a call that changes steps of a run: it stores the records that decide returns.
 func (c commands) changeSteps(ctx context.Context, asked *Call, decide func(m *machine.Machine, run machine.ID, by string, now int64) ([]machine.Record, error)) error {
 	return c.with(ctx, string(asked.Op), asked.ID, func(t Recorder, run machine.ID) error {
 		recs, err := decide(t.State(), run, CallerName(asked.By), t.Now())
@@ -260,14 +244,7 @@ func (c commands) pauseWorkflow(ctx context.Context, asked *Call) error {
 			c.sh.dispatcher.calls.SuspendPaused(t, asked.Workflow)
 		}
 		if machine.WorkflowSlot(asked.Workflow)%c.sh.shards == c.sh.Number { // one event, not one for each shard
-			kind := retry.Resumed
-			if pause {
-				kind = retry.Paused
-			}
-			c.sh.owner.events.add(retry.Event{
-				Kind: kind, Time: time.Unix(0, t.Now()), Name: asked.Workflow,
-				Note: strings.TrimSuffix("workflow "+asked.Workflow+", by "+asked.By, ", by "),
-			})
+			c.sh.owner.events.addPause(pause, time.Unix(0, t.Now()), asked.Workflow, "workflow "+asked.Workflow, asked.By)
 		}
 		return nil
 	})

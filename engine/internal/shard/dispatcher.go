@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -314,7 +315,10 @@ func (d *dispatcher) begin(run *machine.Run, step int, code stepCode, ticket adm
 	// The attempt needs no timeout for the deadline of the run: the owner ends the run.
 	if rec.Deadline != 0 && rec.Deadline != run.Deadline {
 		if a.timeout = time.Duration(rec.Deadline - rec.At); a.timeout <= 0 {
-			a.timeout, a.handler = 0, timedOutInQueue(def.Policy.TotalTimeout)
+			total := def.Policy.TotalTimeout
+			a.timeout, a.handler.Do = 0, func(context.Context, *info.Task) ([]byte, error) {
+				return nil, fmt.Errorf("%w: the step's total timeout of %v ended in the queue for a free place; the handler was not called", ErrTimeout, total)
+			}
 		}
 	}
 	a.ctx, a.cancel = context.WithCancelCause(context.Background())

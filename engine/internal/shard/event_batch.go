@@ -3,6 +3,7 @@ package shard
 import (
 	"cmp"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/describe"
@@ -21,6 +22,15 @@ func (b *eventBatch) add(ev retry.Event) {
 	if b.hub.wanted.Load() {
 		b.pending = append(b.pending, ev)
 	}
+}
+
+// addPause adds the event that what was paused or resumed: a workflow or one of its schedules.
+func (b *eventBatch) addPause(isPause bool, at time.Time, workflow, what, by string) {
+	ev := retry.Event{Kind: retry.Resumed, Time: at, Name: workflow, Note: strings.TrimSuffix(what+", by "+by, ", by ")}
+	if isPause {
+		ev.Kind = retry.Paused
+	}
+	b.add(ev)
 }
 
 // eventStep is the step of an event.

@@ -41,20 +41,15 @@ func (h *Hub) Publish(list []retry.Event, member string) {
 		return
 	}
 	for _, ev := range list {
-		h.add(info.Event{Event: ev, Member: member})
+		h.seq++
+		one := info.Event{Event: ev, Member: member, Seq: h.seq}
+		if len(h.ring) < backlog {
+			h.ring = append(h.ring, one)
+		} else {
+			h.ring[(h.seq-1)%backlog] = one
+		}
 	}
 	h.wake()
-}
-
-// add adds an event to the ring buffer. The caller must hold the lock.
-func (h *Hub) add(ev info.Event) {
-	h.seq++
-	ev.Seq = h.seq
-	if len(h.ring) < backlog {
-		h.ring = append(h.ring, ev)
-	} else {
-		h.ring[(h.seq-1)%backlog] = ev
-	}
 }
 
 // wake wakes the readers. The caller must hold the lock.

@@ -268,7 +268,7 @@ func (o *owner) doDue() {
 // records an entry if a snapshot needs one to begin.
 func (o *owner) purgeOld() {
 	idle := o.sh.snapshots.needsEntry()
-	if now := time.Now(); idle || o.purge.isDue(now) {
+	if now := time.Now(); idle || now.Sub(o.purge.at) >= o.purge.every() {
 		o.purge.at = now
 		t := &o.turn
 		if rec, ok := o.purge.record(t.now); ok || idle {

@@ -91,36 +91,39 @@ func (c commands) begin(ctx context.Context, asked *Call) (a Answer, err error) 
 	return a, err
 }
 
+// decisions has the operations that store one record about a run.
+var decisions = map[op]func(m *machine.Machine, run machine.ID, by string, now int64) (machine.Record, error){
+	OpCancel: (*machine.Machine).Cancel, OpPause: (*machine.Machine).Hold, OpResume: (*machine.Machine).Free,
+	OpReset: (*machine.Machine).Forgive, OpUndo: (*machine.Machine).Undo, OpAbandon: (*machine.Machine).Abandon,
+}
+
 // changeRun carries out a call that changes a run.
 func (c commands) changeRun(ctx context.Context, asked *Call) error {
 	switch asked.Op {
-	case OpCancel:
-		return c.change(ctx, asked, (*machine.Machine).Cancel)
 	case OpRetry:
 		return c.retry(ctx, asked)
 	case OpWake:
 		return c.changeSteps(ctx, asked, (*machine.Machine).Wake)
-	case OpPause:
-		return c.change(ctx, asked, (*machine.Machine).Hold)
-	case OpResume:
-		return c.change(ctx, asked, (*machine.Machine).Free)
 	case OpPostpone:
 		return c.changeSteps(ctx, asked, func(m *machine.Machine, run machine.ID, by string, now int64) ([]machine.Record, error) {
 			return m.Postpone(run, workflow.StoredTime(asked.Until), by, now)
 		})
-	case OpReset:
-		return c.change(ctx, asked, (*machine.Machine).Forgive)
-	case OpUndo:
-		return c.change(ctx, asked, (*machine.Machine).Undo)
-	case OpAbandon:
-		return c.change(ctx, asked, (*machine.Machine).Abandon)
 	case OpChildEnded:
 		return c.childEnded(ctx, asked)
 	case OpAnswer:
 		return c.answer(ctx, asked)
-	default:
+	}
+	decide := decisions[asked.Op]
+	if decide == nil {
 		return fmt.Errorf("%w: %q, which a newer version may know", ErrCall, asked.Op)
 	}
+	return c.with(ctx, string(asked.Op), asked.ID, func(t Recorder, run machine.ID) error {
+		rec, err := decide(t.State(), run, CallerName(asked.By), t.Now())
+		if err == nil {
+			t.Record(rec)
+		}
+		return err
+	})
 }
 
 // viewClosed converts the error of a view that was closed while it was read: the shard has

@@ -21,9 +21,6 @@ type purge struct {
 // every returns the time between two searches for runs whose retention is over.
 func (p *purge) every() time.Duration { return min(time.Hour, p.retention/20, p.deadRetention/20) }
 
-// isDue reports whether it is time to look for them.
-func (p *purge) isDue(now time.Time) bool { return now.Sub(p.at) >= p.every() }
-
 // record returns the record that deletes the runs whose retention is over, except dead
 // runs that a follow-up run refers to. ok is false if there is nothing to delete.
 func (p *purge) record(now int64) (rec machine.Record, ok bool) {

@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"bytes"
 	"fmt"
 
 	"github.com/tideover/tideover/engine/internal/describe"
@@ -202,16 +201,6 @@ func (t *turn) StartRun(s *machine.Start, def *machine.Definition) (id machine.I
 // NewID returns an id for a run with the key.
 func (t *turn) NewID(key string) machine.ID {
 	return machine.NewID(t.now, t.o.random(), t.o.random()).In(t.o.slot(key))
-}
-
-// startRequested handles the request of a start. For a known key it compares the inputs
-// byte by byte, if the run is in memory: most such starts are repetitions, and need no
-// comparison as JSON.
-func (t *turn) startRequested(r *request) {
-	r.id, r.existing, r.err = t.StartRun(r.start, r.def)
-	if run, ok := t.o.m.Run(r.id); ok && r.existing && !run.IsCold() {
-		r.sameInput = bytes.Equal(run.Input, r.start.Input)
-	}
 }
 
 // define records a definition, unless it is recorded already.

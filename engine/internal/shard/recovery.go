@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -180,16 +179,13 @@ type orphan struct {
 // it ran alone. recalls has the runs whose function waited for an operation: the function does not
 // count as lost, and an operation only if it was running.
 func (r recovery) orphans() (list []orphan, recalls []machine.ID) {
-	functions := map[machine.ID]bool{}
 	r.o.m.Orphans(func(run *machine.Run, step int) {
-		switch {
-		case run.IsFunction(step) && machine.AwaitsOp(run):
-			functions[run.ID] = true
-		default:
+		if run.IsFunction(step) && machine.AwaitsOp(run) {
+			recalls = append(recalls, run.ID)
+		} else {
 			list = append(list, orphan{attemptKey{run.ID, step}, r.o.m.RanAlone(run, step)})
 		}
 	})
-	recalls = slices.Collect(maps.Keys(functions))
 	if len(list) == 1 && r.sh.shards == 1 {
 		list[0].alone = true
 	}

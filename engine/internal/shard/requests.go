@@ -93,7 +93,12 @@ func (q *requests) post(f func(Recorder), stopped <-chan struct{}) {
 	q.put(incoming{request: &request{do: func(t Recorder) error { f(t); return nil }}}, stopped)
 }
 
+// send sends a request to the owner, and waits for the answer. A shard that is being closed accepts no starts.
 func (q *requests) send(ctx context.Context, to chan incoming, r *request) error {
+	var stop chan struct{}
+	if to == q.starts {
+		stop = q.stop
+	}
 	if !r.read {
 		var cancel context.CancelFunc
 		if ctx, cancel = q.health.limitStoring(ctx); ctx.Err() != nil {
@@ -104,6 +109,8 @@ func (q *requests) send(ctx context.Context, to chan incoming, r *request) error
 	}
 	select {
 	case to <- incoming{request: r}:
+	case <-stop:
+		return NotAccepted{fmt.Errorf("start %s: %w", r.def.Name, ErrClosed)}
 	case <-q.done:
 		return NotAccepted{q.closedError()}
 	case <-ctx.Done():
@@ -115,8 +122,13 @@ func (q *requests) send(ctx context.Context, to chan incoming, r *request) error
 	case <-q.done:
 		return q.answerOf(r)
 	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
+	err := context.Cause(ctx)
+	if to == q.starts && !errors.Is(err, ErrNotStored) {
+		// The run may be stored or not. A second start with the same key finds out.
+		err = fmt.Errorf("%w before the start was known to be stored", err)
+	}
+	return err
 }
 
 // answerOf returns the error of a request when the shard has stopped: the answer if there

@@ -92,14 +92,13 @@ func (s *scheduler) pause(t Recorder, asked *Call) error {
 	if pause == (one.Paused != nil) {
 		return nil
 	}
-	kind := retry.Resumed
 	if one.Paused = nil; pause {
-		kind, one.Paused = retry.Paused, &info.PausedSchedule{At: at, By: asked.By}
+		one.Paused = &info.PausedSchedule{At: at, By: asked.By}
 	}
 	delete(s.unstartable, one.Name)
 	s.plan(t, &one, at)
 	s.warn()
-	s.events.add(retry.Event{Kind: kind, Time: at, Name: one.Workflow, Note: strings.TrimSuffix("schedule "+one.Name+", by "+asked.By, ", by ")})
+	s.events.addPause(pause, at, one.Workflow, "schedule "+one.Name, asked.By)
 	return nil
 }
 

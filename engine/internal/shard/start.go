@@ -19,21 +19,10 @@ func (sh *Shard) Start(ctx context.Context, def *machine.Definition, s *machine.
 	}
 	s.Hash = def.Hash()
 	r := &request{start: s, def: def, done: make(chan struct{})}
-	ctx, cancel := sh.health.limitStoring(ctx)
-	defer cancel()
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("start %s: %w", def.Name, context.Cause(ctx))
+	err := sh.send(ctx, sh.starts, r)
+	if _, stopped := errors.AsType[NotAccepted](err); stopped {
+		return nil, err
 	}
-	select {
-	case sh.starts <- incoming{request: r}:
-	case <-sh.stop:
-		return nil, NotAccepted{fmt.Errorf("start %s: %w", def.Name, ErrClosed)}
-	case <-sh.done:
-		return nil, NotAccepted{sh.closedError()}
-	case <-ctx.Done():
-		return nil, fmt.Errorf("start %s: %w", def.Name, context.Cause(ctx))
-	}
-	err := sh.startStored(ctx, r)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", def.Name, err)
 	}
@@ -44,23 +33,6 @@ func (sh *Shard) Start(ctx context.Context, def *machine.Definition, s *machine.
 		}
 	}
 	return st, nil
-}
-
-// startStored waits until a start is stored.
-func (sh *Shard) startStored(ctx context.Context, r *request) error {
-	select {
-	case <-r.done:
-		return r.err
-	case <-sh.done:
-		return sh.answerOf(r)
-	case <-ctx.Done():
-	}
-	// The run may be stored or not. A second start with the same key finds out.
-	err := context.Cause(ctx)
-	if !errors.Is(err, ErrNotStored) {
-		err = fmt.Errorf("%w before the start was known to be stored", err)
-	}
-	return err
 }
 
 // inputDiffers reports whether a stored run has another input. It reports false if the run

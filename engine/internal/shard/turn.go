@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -44,7 +45,12 @@ func (t *turn) handle(in incoming) {
 	t.requests = append(t.requests, r)
 	switch {
 	case r.start != nil:
-		t.startRequested(r)
+		r.id, r.existing, r.err = t.StartRun(r.start, r.def)
+		// For a known key, the inputs are compared byte by byte if the run is in memory: most such starts are
+		// repetitions, and need no comparison as JSON.
+		if run, ok := t.o.m.Run(r.id); ok && r.existing && !run.IsCold() {
+			r.sameInput = bytes.Equal(run.Input, r.start.Input)
+		}
 	case r.result != nil:
 		t.o.sh.dispatcher.conclude(t, r.result)
 	default:

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,12 +21,11 @@ func TestManyRunsAreIndexedBetweenBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := must(view.Open(t.Context(), filepath.Join(t.TempDir(), "view.db")))
 		defer to.Close()
-		var current atomic.Pointer[view.View]
-		current.Store(to)
 		h := new(health)
 		h.init(slog.New(slog.DiscardHandler), nil)
 		batches, written := make(chan viewJob), make(chan error)
-		w := viewGoroutine{health: h, slots: make(chan struct{}, 1), view: &current, batches: batches, written: written}
+		w := viewGoroutine{health: h, slots: make(chan struct{}, 1), batches: batches, written: written}
+		w.view.Store(to)
 		var writing sync.WaitGroup
 		writing.Go(w.run)
 		defer writing.Wait()

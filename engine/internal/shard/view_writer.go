@@ -31,19 +31,12 @@ const (
 // viewWriter keeps the view up to date. The owner makes batches, which are copies of runs, and
 // a goroutine writes them.
 type viewWriter struct {
-	state     *state
-	end       *logEnd
-	archive   *store.ArchiveBuffer // of the snapshots; gets the finished runs that the view has
-	health    *health
-	log       *slog.Logger
-	retention time.Duration
-	slots     chan struct{} // semaphore: limits how many views of the process are written at the same time
-
-	path string                    // path of the view; "" if the shard has no view
-	view atomic.Pointer[view.View] // nil if the shard has no view, or it can't be opened
-
-	batches chan viewJob
-	written chan error // results of writes, for confirm
+	state   *state
+	end     *logEnd
+	archive *store.ArchiveBuffer // of the snapshots; gets the finished runs that the view has
+	log     *slog.Logger
+	path    string // path of the view; "" if the shard has no view
+	viewGoroutine
 
 	todo     []*machine.Run // runs that changed up to the entry todoSeq, and are in no batch yet
 	todoSeq  uint64
@@ -115,9 +108,8 @@ func (v *viewWriter) startWriting() {
 		return
 	}
 	v.batches, v.written = make(chan viewJob, 1), make(chan error, 1)
-	v.pause = time.NewTimer(time.Hour)
-	w := viewGoroutine{health: v.health, retention: v.retention, slots: v.slots, view: &v.view, batches: v.batches, written: v.written}
-	v.writing.Go(w.run)
+	v.pause, v.unindexed = time.NewTimer(time.Hour), 0
+	v.writing.Go(v.run)
 }
 
 // stopWriting ends the writing goroutine, and waits for it.
@@ -133,11 +125,11 @@ func (v *viewWriter) stopWriting() {
 type viewGoroutine struct {
 	health    *health
 	retention time.Duration
-	slots     chan struct{}
+	slots     chan struct{} // semaphore: limits how many views of the process are written at the same time
 
-	view    *atomic.Pointer[view.View]
-	batches <-chan viewJob
-	written chan<- error
+	view    atomic.Pointer[view.View] // nil if the shard has no view, or it can't be opened
+	batches chan viewJob              // nil if the goroutine does not run
+	written chan error                // results of writes, for confirm
 
 	unindexed int // about how many runs were written since the search index was up to date
 }
