@@ -98,9 +98,9 @@ func (a *Admission) IsHeld() bool { return a.held }
 // Pass wakes another shard for the places that this shard was woken for and does not need.
 func (a *Admission) Pass(attempts bool) {
 	if attempts {
-		a.shared.attempts.pass()
+		a.shared.attempts.give(0)
 	}
-	a.shared.calls.pass()
+	a.shared.calls.give(0)
 }
 
 // Next returns the step of the queue that may begin next, as far as the limits of its workflow are
@@ -159,11 +159,11 @@ func (a *Admission) Take(isCall bool) (t Ticket, reason Reason) {
 		return t, Isolated
 	}
 	if isCall {
-		a.shared.quarantine.exit() // only its operations count
+		a.shared.quarantine.count(-1) // only its operations count
 	}
 	if !t.places().take(a.shard) {
 		if !isCall {
-			a.shared.quarantine.exit()
+			a.shared.quarantine.count(-1)
 			a.full = true
 		}
 		return t, Place
@@ -181,7 +181,7 @@ func (a *Admission) TakeNow(def *machine.Definition) (t Ticket, ok bool) {
 		return t, false
 	}
 	if !a.shared.attempts.take(a.shard) {
-		a.shared.quarantine.exit()
+		a.shared.quarantine.count(-1)
 		return t, false
 	}
 	return Ticket{shared: a.shared}, true

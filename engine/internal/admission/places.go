@@ -101,11 +101,12 @@ func (p *places) reclaim() {
 	p.free--
 }
 
-// give gives a place back.
-func (p *places) give() {
+// give gives n places back, and wakes the next waiting shard if a place is free. n is 0 if a shard was woken
+// and does not need the place.
+func (p *places) give(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.free++
+	p.free += n
 	p.wakeFirst()
 }
 
@@ -123,14 +124,6 @@ func (p *places) giveAfter(quick bool) {
 		}
 		p.quickAt = time.Now()
 	}
-	p.wakeFirst()
-}
-
-// pass wakes the next waiting shard if a place is free. A shard that was woken and does not
-// need the place calls it.
-func (p *places) pass() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.wakeFirst()
 }
 

@@ -85,19 +85,12 @@ func (q *quarantine) isIsolated() bool {
 	return q.isolated != nil
 }
 
-// reenter counts an attempt again that Ticket.Lend has removed from the count. The attempt
-// begins now.
-func (q *quarantine) reenter() {
+// count adds n attempts to those that run: -1 if one has ended or does not begin, 1 if one begins
+// that Ticket.Lend has removed from the count.
+func (q *quarantine) count(n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.running++
-}
-
-// exit removes an attempt from the count, because it has ended or does not begin.
-func (q *quarantine) exit() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.running--; q.running == 0 && q.isolated != nil {
+	if q.running += n; q.running == 0 && q.isolated != nil {
 		q.wake()
 	}
 }

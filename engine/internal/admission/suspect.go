@@ -70,7 +70,7 @@ func (a *Admission) TakeSuspect(run *machine.Run, step int) (t Ticket, reason Re
 		return t, Place
 	}
 	if t.trial = a.shared.quarantine.try(a.shard, machine.Losses(run, step)); t.trial == nil {
-		t.places().give()
+		t.places().give(1)
 		return t, Suspect
 	}
 	return t, Begin
@@ -124,7 +124,7 @@ func (a *Admission) TakeAlone(run *machine.Run, step int, now int64) (t Ticket, 
 		return t, false, Alone
 	}
 	if !a.takePlace(&t) {
-		q.exit()
+		q.count(-1)
 		i.late = max(i.late, now+int64(time.Second))
 		return t, false, Place
 	}

@@ -59,7 +59,7 @@ func (t *Ticket) Give(quick bool) {
 func (t *Ticket) Lend() {
 	if !t.lent {
 		t.lent = true
-		t.places().give()
+		t.places().give(1)
 		t.leaveQuarantine()
 	}
 }
@@ -70,7 +70,7 @@ func (t *Ticket) Reclaim() {
 		t.lent = false
 		t.places().reclaim()
 		if t.counts() {
-			t.shared.quarantine.reenter()
+			t.shared.quarantine.count(1)
 		}
 	}
 }
@@ -83,7 +83,7 @@ func (t *Ticket) isOver() bool { return t.lent || atomic.LoadUint32(&t.given) ==
 
 func (t *Ticket) leaveQuarantine() {
 	if t.counts() {
-		t.shared.quarantine.exit()
+		t.shared.quarantine.count(-1)
 		t.trial.end()
 	}
 }

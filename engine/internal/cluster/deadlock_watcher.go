@@ -32,9 +32,9 @@ type deadlockWatcher struct {
 	mu       sync.Mutex
 	waits    map[handlerWait]int // number of calls of Wait, by attempt and run
 	watching bool                // the goroutine that looks for deadlocks is running
-	closed   bool
-	stop     context.CancelFunc
 	watch    sync.WaitGroup
+	ctx      context.Context //nolint:containedctx // ends when the engine has stopped
+	stop     context.CancelFunc
 }
 
 // handlerWait is an attempt whose handler waits for a run.
@@ -55,11 +55,9 @@ func (w *deadlockWatcher) begin(ctx context.Context, id string) (end func()) {
 	defer w.mu.Unlock()
 	k := handlerWait{a, run}
 	w.waits[k]++
-	if !w.watching && !w.closed {
-		var ctx context.Context
-		ctx, w.stop = context.WithCancel(context.Background())
+	if !w.watching && w.ctx.Err() == nil {
 		w.watching = true
-		w.watch.Go(func() { w.run(ctx) })
+		w.watch.Go(w.run)
 	}
 	return func() {
 		w.mu.Lock()
@@ -89,10 +87,7 @@ func (w *deadlockWatcher) list() (waits map[*shard.Attempt][]machine.ID, ends bo
 // close ends the goroutine that looks for deadlocks, for good.
 func (w *deadlockWatcher) close() {
 	w.mu.Lock()
-	w.closed = true
-	if w.stop != nil {
-		w.stop()
-	}
+	w.stop()
 	w.mu.Unlock()
 	w.watch.Wait()
 }
@@ -100,13 +95,13 @@ func (w *deadlockWatcher) close() {
 // run looks for deadlocks as long as handlers wait for runs. It reads the shards of the
 // process one after the other, not at the same moment. So it reports a deadlock only if it
 // finds it twice in a row.
-func (w *deadlockWatcher) run(ctx context.Context) {
+func (w *deadlockWatcher) run() {
 	var last shard.Deadlock
 	since := time.Now()
 	for wait := deadlockEvery; ; {
 		select {
 		case <-time.After(wait):
-		case <-ctx.Done():
+		case <-w.ctx.Done():
 			return
 		}
 		waits, ends := w.list()
@@ -114,7 +109,7 @@ func (w *deadlockWatcher) run(ctx context.Context) {
 			w.report(shard.Deadlock{})
 			return
 		}
-		found, err := w.find(ctx, waits)
+		found, err := w.find(waits)
 		if err != nil {
 			continue // a shard can't answer: it reports that trouble itself
 		}
@@ -142,8 +137,8 @@ func (w *deadlockWatcher) report(d shard.Deadlock) {
 }
 
 // find looks for a deadlock in this process.
-func (w *deadlockWatcher) find(ctx context.Context, waits map[*shard.Attempt][]machine.ID) (d shard.Deadlock, err error) {
-	ctx, cancel := context.WithTimeout(ctx, fanOut)
+func (w *deadlockWatcher) find(waits map[*shard.Attempt][]machine.ID) (d shard.Deadlock, err error) {
+	ctx, cancel := context.WithTimeout(w.ctx, fanOut)
 	defer cancel()
 	return shard.FindDeadlock(ctx, w.process, w.shards(), waits, func(id machine.ID) (workflow string, ok bool) {
 		i, err := w.process.Peers.Read(ctx, id.String())

@@ -29,6 +29,7 @@ type Router struct {
 func (r *Router) Open(ctx context.Context, p *shard.Process, log journal.Log) (err error) {
 	r.process, p.Peers = p, r
 	r.deadlocks.process, r.deadlocks.shards, r.deadlocks.waits = p, r.Shards, map[handlerWait]int{}
+	r.deadlocks.ctx, r.deadlocks.stop = context.WithCancel(context.Background())
 	if log, ok := log.(journal.Cluster); ok {
 		r.cluster, err = join(ctx, p, log)
 		return err

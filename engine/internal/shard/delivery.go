@@ -35,8 +35,9 @@ type deliveryQueue struct {
 	ready   []*shardDeliveries       // those with waiting deliveries; the next delivery is of the first possible one
 	failed  []*Delivery              // to be repeated later
 	workers int                      // goroutines that do deliveries, or wait for failed ones
-	ctx     context.Context          // of the workers; it ends with the shard, or when there are no workers
-	end     context.CancelFunc
+
+	ctx context.Context // of the workers; it ends when the shard is being closed or has stopped
+	end context.CancelFunc
 }
 
 // shardDeliveries has the deliveries with one other shard. A shard that is away may have many.
@@ -84,23 +85,8 @@ func (q *deliveryQueue) enqueue(list []*Delivery) {
 
 // addWorker begins a goroutine for deliveries. The caller must hold the lock of the queue.
 func (q *deliveryQueue) addWorker(work func(context.Context)) {
-	if q.workers == 0 {
-		q.ctx, q.end = context.WithCancel(context.Background())
-		go q.endWith(q.ctx, q.end)
-	}
 	q.workers++
-	ctx := q.ctx
-	q.running.Go(func() { work(ctx) })
-}
-
-// endWith cancels the deliveries when the shard is closed.
-func (q *deliveryQueue) endWith(ctx context.Context, cancel context.CancelFunc) {
-	defer cancel()
-	select {
-	case <-q.requests.stop:
-	case <-q.requests.done:
-	case <-ctx.Done():
-	}
+	q.running.Go(func() { work(q.ctx) })
 }
 
 // work does deliveries until none waits or the shard is closed.
@@ -137,7 +123,7 @@ func (q *deliveryQueue) next(ctx context.Context, before *Delivery) *Delivery {
 			return e
 		}
 	}
-	q.leave()
+	q.workers--
 	return nil
 }
 
@@ -161,12 +147,6 @@ func (q *deliveryQueue) take() *Delivery {
 	return nil
 }
 
-// leave notes that a worker ends. The caller must hold the lock.
-func (q *deliveryQueue) leave() {
-	if q.workers--; q.workers == 0 {
-		q.end()
-	}
-}
 
 // repeatLater has a delivery repeated after a delay. Until then its worker can do others.
 func (q *deliveryQueue) repeatLater(e *Delivery) {
@@ -210,7 +190,7 @@ func (q *deliveryQueue) repeatDue(ctx context.Context, now time.Time) (more bool
 		q.enqueue(due)
 	}
 	if more = len(q.failed) > 0; !more {
-		q.leave()
+		q.workers--
 	}
 	return more
 }

@@ -64,6 +64,7 @@ func New(p *Process, number, shards int, dir string) *Shard {
 	sh.stuck.requests, sh.stuck.known = &sh.requests, map[stuckHandler]bool{}
 	sh.host.process, sh.host.requests, sh.host.running, sh.host.stuck = p, &sh.requests, &sh.attempts, &sh.stuck
 	sh.deliveries.process, sh.deliveries.requests, sh.deliveries.running = p, &sh.requests, &sh.attempts
+	sh.deliveries.ctx, sh.deliveries.end = context.WithCancel(context.Background())
 	sh.owner.init(sh)
 	d := &sh.dispatcher
 	d.process, d.state, d.health, d.host, d.running = p, &sh.owner.state, &sh.health, &sh.host, map[attemptKey]*Attempt{}
@@ -142,6 +143,7 @@ func (sh *Shard) Release() {
 func (sh *Shard) Run() {
 	defer close(sh.done)
 	err := sh.owner.serve()
+	sh.deliveries.end()
 	if err != nil && !errors.Is(err, ErrClosed) {
 		sh.process.Settings.Logger.Error("engine stopped", "error", err)
 	}
@@ -162,7 +164,10 @@ func (sh *Shard) Close(ctx context.Context, isHandover bool) {
 	if ctx.Err() != nil { // no time is left to end in order
 		sh.killed.Do(func() { close(sh.kill) })
 	}
-	sh.closed.Do(func() { close(sh.stop) })
+	sh.closed.Do(func() {
+		close(sh.stop)
+		sh.deliveries.end()
+	})
 	select {
 	case <-sh.done:
 	case <-ctx.Done():

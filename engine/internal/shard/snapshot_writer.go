@@ -55,8 +55,8 @@ type snapshotWriter struct {
 	moving   bool                  // the snapshot is complete, and runs are being moved out of memory
 
 	archive store.ArchiveBuffer // finished runs that are not in a stored archive: snapshots leave them out
-	cancel  context.CancelFunc
-	done    chan struct{}
+	cancel  context.CancelFunc // nil before the first snapshot
+	writing sync.WaitGroup     // the writing goroutine
 }
 
 type frame struct {
@@ -96,7 +96,7 @@ func (s *snapshotWriter) isDue() bool {
 
 // isFree reports whether a snapshot may begin: none is being written, no runs are being moved,
 // and the shard is not stopping.
-func (s *snapshotWriter) isFree() bool { return s.done == nil && !s.moving && !s.state.stopping }
+func (s *snapshotWriter) isFree() bool { return s.progress == nil && !s.moving && !s.state.stopping }
 
 // isWorthwhile reports whether an idle shard should write a snapshot: enough of the log could
 // be removed after it.
@@ -133,19 +133,18 @@ func (s *snapshotWriter) begin() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
-	s.frames, s.progress, s.done = make(chan []frame, 1), make(chan snapshotProgress), make(chan struct{})
+	s.frames, s.progress = make(chan []frame, 1), make(chan snapshotProgress)
 	archive, newest := s.archive.Take()
 	s.current = s.state.m.Snapshot()
 	s.seq = s.current.Seq
 	s.taken, s.grown = s.grown, 0
-	go func(done chan struct{}) {
-		defer close(done)
+	s.writing.Go(func() {
 		p := s.write(ctx, s.seq, archive, newest)
 		select {
 		case s.progress <- p:
 		case <-ctx.Done():
 		}
-	}(s.done)
+	})
 }
 
 // advanceAfter handles a message of the writing goroutine, if there is one, after a turn that
@@ -166,7 +165,7 @@ func (s *snapshotWriter) advance(p snapshotProgress, most time.Duration) {
 	if p.over {
 		s.current.Stop()
 		s.cancel()
-		s.done, s.progress, s.encoded = nil, nil, nil
+		s.progress, s.encoded = nil, nil
 		if p.err != nil {
 			s.health.set(troubleSnapshot, p.err)
 			s.health.logError("can't write a snapshot; the log grows until it can", "error", p.err)
@@ -239,10 +238,9 @@ func (s *snapshotWriter) moveRuns() {
 
 // close cancels the writing, waits until it has ended, and closes the snapshots.
 func (s *snapshotWriter) close() {
-	if s.done != nil {
+	if s.cancel != nil {
 		s.cancel()
-		<-s.done
-		s.done = nil
+		s.writing.Wait()
 	}
 	s.archive.Wait()
 	s.paging.Close()

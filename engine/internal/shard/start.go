@@ -28,24 +28,16 @@ func (sh *Shard) Start(ctx context.Context, def *machine.Definition, s *machine.
 	}
 	st := &startedRun{ID: r.id.String(), Existing: r.existing}
 	if r.existing && !r.sameInput {
-		if st.InputDiffers, err = (commands{sh}).inputDiffers(ctx, st.ID, s.Input); err != nil {
+		run, err := queries{sh}.load(ctx, st.ID)
+		switch {
+		case errors.Is(err, machine.ErrUnknown): // the key is still known, but the run was deleted
+		case err != nil:
 			return nil, fmt.Errorf("start %s: the key is that of run %s, whose input can't be compared: %w", def.Name, st.ID, err)
+		default:
+			st.InputDiffers = !workflow.SameJSON(run.Input, s.Input)
 		}
 	}
 	return st, nil
-}
-
-// inputDiffers reports whether a stored run has another input. It reports false if the run
-// is not stored any more.
-func (c commands) inputDiffers(ctx context.Context, id string, input []byte) (bool, error) {
-	run, err := queries(c).load(ctx, id)
-	if errors.Is(err, machine.ErrUnknown) {
-		return false, nil // the key is still known, but the run was deleted
-	}
-	if err != nil {
-		return false, err
-	}
-	return !workflow.SameJSON(run.Input, input), nil
 }
 
 // CheckInput returns an error if the input of a start is too large.
