@@ -147,7 +147,6 @@ func (q *deliveryQueue) take() *Delivery {
 	return nil
 }
 
-
 // repeatLater has a delivery repeated after a delay. Until then its worker can do others.
 func (q *deliveryQueue) repeatLater(e *Delivery) {
 	e.failures++

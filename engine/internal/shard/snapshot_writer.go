@@ -55,8 +55,8 @@ type snapshotWriter struct {
 	moving   bool                  // the snapshot is complete, and runs are being moved out of memory
 
 	archive store.ArchiveBuffer // finished runs that are not in a stored archive: snapshots leave them out
-	cancel  context.CancelFunc // nil before the first snapshot
-	writing sync.WaitGroup     // the writing goroutine
+	cancel  context.CancelFunc  // nil before the first snapshot
+	writing sync.WaitGroup      // the writing goroutine
 }
 
 type frame struct {
