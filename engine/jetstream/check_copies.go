@@ -42,9 +42,6 @@ type tally struct {
 	lag                uint64
 }
 
-// there reports whether the server seems to run: most of its copies are not gone.
-func (t *tally) there() bool { return t.gone == 0 || t.well > t.gone }
-
 func tallies(list []copies) map[string]*tally {
 	all := map[string]*tally{}
 	of := func(name string) *tally {
@@ -96,7 +93,7 @@ func (x *examiner) checkCopies(list []copies) {
 			x.add(journal.Weak, "make room on its disk, then restart it, or make it reload its configuration (nats-server --signal reload): it does not continue by itself",
 				oneLess(list), "server %s has switched JetStream off, because its disk was full or could not be written: it is missing in %s",
 				name, textfmt.Plural(t.well+t.behind+t.gone, "stream"))
-		case !t.there() && !answered:
+		case t.gone > 0 && t.well <= t.gone && !answered: // of a server that runs, most copies are not gone
 			gone = append(gone, name)
 		case t.behind+t.gone > 0:
 			x.add(journal.Weak, "wait, it catches up by itself; if it does not, look at its log, and restart it", oneLess(list),

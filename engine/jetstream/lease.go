@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/disk"
@@ -28,17 +27,6 @@ var (
 	_ journal.Clocked      = (*lease)(nil)
 	_ journal.LossReporter = (*lease)(nil)
 )
-
-// newLease returns the lease of an owner. s is the state of the log now.
-func newLease(own *ownership, objects *objects, clocks *machineClocks, s logState) *lease {
-	log := &leaseLog{
-		own: own, stream: own.backend.shardLog(own.shard), subject: own.backend.names.logSubject(own.shard), appending: make(chan struct{}, 1),
-	}
-	log.extend(s)
-	l := &lease{leaseLog: log, own: own, blobs: &leaseBlobs{own: own, log: log, objects: objects}, clocks: clocks}
-	l.release = sync.OnceValue(l.giveUp)
-	return l
-}
 
 // Epoch implements [journal.Lease].
 func (l *lease) Epoch() uint64 { return l.own.epoch }

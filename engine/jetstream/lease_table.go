@@ -86,8 +86,17 @@ func (t *leaseTable) peek(ctx context.Context, shard int) (_ journal.Reader, err
 // the table; peek hides the methods of the lease that change something.
 type peek struct{ journal.Reader }
 
+// newLease returns the lease of an owner, with the record r. s is the state of the log now.
 func (t *leaseTable) newLease(shard int, r shardRecord, s logState) *lease {
-	return newLease(newOwnership(t.backend, t.member, shard, r, t.remove), t.objects, t.clocks, s)
+	own := &ownership{
+		backend: t.backend, member: t.member, onEnd: t.remove, shard: shard, epoch: r.Epoch, record: r, changing: make(chan struct{}, 1),
+	}
+	own.life, own.end = context.WithCancelCause(context.Background())
+	log := &leaseLog{own: own, stream: t.shardLog(shard), subject: t.names.logSubject(shard), appending: make(chan struct{}, 1)}
+	log.extend(s)
+	l := &lease{leaseLog: log, own: own, blobs: &leaseBlobs{own: own, log: log, objects: t.objects}, clocks: t.clocks}
+	l.release = sync.OnceValue(l.giveUp)
+	return l
 }
 
 // reserve marks a shard whose lease is being acquired, so that no other goroutine

@@ -34,12 +34,6 @@ type ownership struct {
 	requests *requestServer // serves requests to the shard; nil means none
 }
 
-func newOwnership(b *backend, member *membership, shard int, r shardRecord, onEnd func(*ownership)) *ownership {
-	o := &ownership{backend: b, member: member, onEnd: onEnd, shard: shard, epoch: r.Epoch, record: r, changing: make(chan struct{}, 1)}
-	o.life, o.end = context.WithCancelCause(context.Background())
-	return o
-}
-
 // losses returns the losses that were accepted.
 func (o *ownership) losses() []journal.Loss {
 	o.mu.Lock()

@@ -16,21 +16,12 @@ import (
 // the system's VFS. For files on a simulated disk it then replaces the methods that
 // change, sync and close a file.
 
-type (
-	openMethod     = func(tls *libc.TLS, vfs, name, file uintptr, flags int32, outFlags uintptr) int32
-	deleteMethod   = func(tls *libc.TLS, vfs, name uintptr, syncDir int32) int32
-	closeMethod    = func(tls *libc.TLS, file uintptr) int32
-	writeMethod    = func(tls *libc.TLS, file, data uintptr, n int32, offset int64) int32
-	truncateMethod = func(tls *libc.TLS, file uintptr, size int64) int32
-	syncMethod     = func(tls *libc.TLS, file uintptr, flags int32) int32
-)
-
 // pointer converts an address in SQLite's memory to a pointer. Go does not manage that
 // memory.
 func pointer(address uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&address)) }
 
-// function returns the Go function at an address.
-func function[F any](address uintptr) F {
+// function returns the Go function at an address. It has the type of the second argument.
+func function[F any](address uintptr, _ F) F {
 	return *(*F)(unsafe.Pointer(&struct{ uintptr }{address}))
 }
 
@@ -39,12 +30,12 @@ func function[F any](address uintptr) F {
 func address[F any](f *F) uintptr { return *(*uintptr)(unsafe.Pointer(f)) }
 
 var (
-	xOpen     openMethod     = vfsOpen
-	xDelete   deleteMethod   = vfsDelete
-	xClose    closeMethod    = fileClose
-	xWrite    writeMethod    = fileWrite
-	xTruncate truncateMethod = fileTruncate
-	xSync     syncMethod     = fileSync
+	xOpen     = vfsOpen
+	xDelete   = vfsDelete
+	xClose    = fileClose
+	xWrite    = fileWrite
+	xTruncate = fileTruncate
+	xSync     = fileSync
 )
 
 var (
@@ -90,7 +81,7 @@ func vfsOpen(tls *libc.TLS, _, name, file uintptr, flags int32, outFlags uintptr
 		created = err != nil
 	}
 	system := (*sqlite3.Tsqlite3_vfs)(pointer(systemVFS))
-	rc := function[openMethod](system.FxOpen)(tls, systemVFS, name, file, flags, outFlags)
+	rc := function(system.FxOpen, vfsOpen)(tls, systemVFS, name, file, flags, outFlags)
 	d := diskOf(path)
 	if rc != sqlite3.SQLITE_OK || d == nil {
 		return rc
@@ -131,7 +122,7 @@ func vfsDelete(tls *libc.TLS, _, name uintptr, syncDir int32) int32 {
 		return sqlite3.SQLITE_IOERR_DELETE
 	}
 	system := (*sqlite3.Tsqlite3_vfs)(pointer(systemVFS))
-	rc := function[deleteMethod](system.FxDelete)(tls, systemVFS, name, syncDir)
+	rc := function(system.FxDelete, vfsDelete)(tls, systemVFS, name, syncDir)
 	if d != nil && rc == sqlite3.SQLITE_OK {
 		d.remove(path)
 	}
@@ -149,7 +140,7 @@ func (d *Disk) remove(path string) {
 func fileClose(tls *libc.TLS, file uintptr) int32 {
 	f := opened(file)
 	handles.Delete(file)
-	return function[closeMethod](f.methods.FxClose)(tls, file)
+	return function(f.methods.FxClose, fileClose)(tls, file)
 }
 
 func fileWrite(tls *libc.TLS, file, data uintptr, n int32, offset int64) int32 {
@@ -157,7 +148,7 @@ func fileWrite(tls *libc.TLS, file, data uintptr, n int32, offset int64) int32 {
 	if f.disk.powerless() {
 		return sqlite3.SQLITE_IOERR_WRITE
 	}
-	rc := function[writeMethod](f.methods.FxWrite)(tls, file, data, n, offset)
+	rc := function(f.methods.FxWrite, fileWrite)(tls, file, data, n, offset)
 	if rc == sqlite3.SQLITE_OK {
 		f.wrote(write{offset: offset, data: append([]byte(nil), unsafe.Slice((*byte)(pointer(data)), n)...)})
 	}
@@ -169,7 +160,7 @@ func fileTruncate(tls *libc.TLS, file uintptr, size int64) int32 {
 	if f.disk.powerless() {
 		return sqlite3.SQLITE_IOERR_TRUNCATE
 	}
-	rc := function[truncateMethod](f.methods.FxTruncate)(tls, file, size)
+	rc := function(f.methods.FxTruncate, fileTruncate)(tls, file, size)
 	if rc == sqlite3.SQLITE_OK {
 		f.wrote(write{offset: size, truncate: true})
 	}

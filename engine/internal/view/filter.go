@@ -213,12 +213,6 @@ type names struct {
 // the column attempts has firstName added to it.
 const firstName = 2
 
-func (n *names) reset() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.ids, n.text, n.next = map[string]int64{}, map[int64]string{}, firstName
-}
-
 func (n *names) add(id int64, text string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -111,7 +111,7 @@ func (v *View) load(c *sqlite.Conn) (*writer, error) {
 	if err := sqlitex.ExecuteScript(c, tagTable, nil); err != nil {
 		return nil, err
 	}
-	v.names.reset() // a damaged file may have been read before this one
+	v.names = names{ids: map[string]int64{}, text: map[int64]string{}, next: firstName} // a damaged file may have been read before this one
 	w := &writer{conn: c, names: &v.names, index: indexer{conn: c, names: &v.names}, crowded: map[int64]bool{}}
 	if err := w.load(); err != nil {
 		return nil, err

@@ -137,7 +137,11 @@ func (e *exchange) wait(ctx context.Context) (answer []byte, err error) {
 	select {
 	case answer = <-e.answered:
 	case <-e.to.left:
-		answer, err = e.last()
+		select {
+		case answer = <-e.answered: // it came just before the receiver was gone
+		default:
+			err = errUnanswered
+		}
 	case <-e.from.gone:
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -151,15 +155,4 @@ func (e *exchange) wait(ctx context.Context) (answer []byte, err error) {
 		return nil, e.from.reach()
 	}
 	return answer, err
-}
-
-// last returns an answer that came just before the receiver was gone, or
-// errUnanswered.
-func (e *exchange) last() ([]byte, error) {
-	select {
-	case answer := <-e.answered:
-		return answer, nil
-	default:
-		return nil, errUnanswered
-	}
 }
