@@ -274,7 +274,7 @@ func (l *flowOps) addRecords(i *info.Info) {
 		switch {
 		case rec.Kind == machine.Called:
 			s.Called, s.Child = &at, rec.Child().String()
-			if child := l.run.Flow().ChildOf(rec.Step); !child.IsZero() { // it may be the child of an earlier call
+			if child := l.run.Flow().ChildOf(rec.Step).Run(); !child.IsZero() { // it may be the child of an earlier call
 				s.Child = child.String()
 			}
 			if q, ok := QuestionOf(&rec); ok {

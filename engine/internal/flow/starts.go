@@ -43,14 +43,14 @@ func (a *Calls) childStart(g *Group, run *machine.Run, number, i int, former mac
 // is not known to be started. If its workflow is not registered, the run waits for that: see
 // suspendIdle.
 func (a *Calls) startPending(t Turn, c *call, g *Group, run *machine.Run, number, i int) {
-	switch former := run.Flow().FormerOf(number); {
-	case run.Flow().ChildStarted(number):
+	switch former := run.Flow().ChildOf(number).Former; {
+	case run.Flow().ChildOf(number).Started:
 	case !former.ID.IsZero():
 		a.adoptFormer(t, c, g, run, number, i)
 	case g.child.shard < 0 && !g.child.missing:
 	case g.child.shard >= 0:
 		a.startElsewhere(t, c, g, run, number, i, former)
-	case !a.isHere(t, run.Flow().ChildOf(number)):
+	case !a.isHere(t, run.Flow().ChildOf(number).Run()):
 		c.noteMissingWorkflow(g, i)
 	}
 }
@@ -93,7 +93,7 @@ func (a *Calls) suspendStarted(t Turn, c *call) {
 
 // adoptFormer has an operation that was called again wait for its former child.
 func (a *Calls) adoptFormer(t Turn, c *call, g *Group, run *machine.Run, number, i int) {
-	parent, former := machine.Parent{Run: run.ID, Number: number}, run.Flow().FormerOf(number)
+	parent, former := machine.Parent{Run: run.ID, Number: number}, run.Flow().ChildOf(number).Former
 	c.starting++
 	t.Adopt(former.ID, parent, func(t Turn, got AdoptedChild, err error) {
 		c.starting--
@@ -118,7 +118,7 @@ func (a *Calls) adoptFormer(t Turn, c *call, g *Group, run *machine.Run, number,
 // not stored any more. If the call is over, the next one does it.
 func (a *Calls) replaceFormer(t Turn, c *call, g *Group, parent machine.Parent, i int, former machine.FormerChild) {
 	run, err := t.State().Read(parent.Run)
-	if err != nil || a.running[c.run] != c || run.Outcome != machine.Undecided || run.Flow().IsUndoing() || run.Step(parent.Number) == nil || run.Flow().ChildStarted(parent.Number) {
+	if err != nil || a.running[c.run] != c || run.Outcome != machine.Undecided || run.Flow().IsUndoing() || run.Step(parent.Number) == nil || run.Flow().ChildOf(parent.Number).Started {
 		return
 	}
 	refuse := func(code string, err error) {

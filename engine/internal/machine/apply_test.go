@@ -185,7 +185,7 @@ func TestPurge(t *testing.T) {
 	has := func(keys ...string) {
 		t.Helper()
 		for _, k := range keys {
-			if _, ok := w.m.ByKey(k); !ok {
+			if _, _, ok := w.m.Keyed(k); !ok {
 				t.Errorf("key %q is gone", k)
 			}
 		}

@@ -22,7 +22,7 @@ type Child struct {
 }
 
 // Run returns the run that the operation waits for, as far as that is known.
-func (c *Child) Run() ID {
+func (c Child) Run() ID {
 	if !c.Started && !c.Former.ID.IsZero() {
 		return c.Former.ID
 	}

@@ -66,7 +66,7 @@ func (c Commands) Start(req *Start, now int64) (rec Record, existing ID, err err
 // Cancel decides to cancel a run. A dead run may be canceled too: it can't be retried then. A run
 // with operations that can be undone undoes them first.
 func (c Commands) Cancel(id ID, by string, now int64) (Record, error) {
-	r, err := c.find(id)
+	r, err := c.Read(id)
 	if err == nil && (r.Outcome == Succeeded || r.Outcome == Canceled || r.Finished()) {
 		err = fmt.Errorf("%w: run %s is %s, and can't be canceled", ErrState, id, r.State())
 	}
@@ -82,7 +82,7 @@ func (c Commands) Cancel(id ID, by string, now int64) (Record, error) {
 
 // Retry decides to continue a dead run.
 func (c Commands) Retry(id ID, by string, now int64) (Record, error) {
-	r, err := c.find(id)
+	r, err := c.Read(id)
 	switch {
 	case err != nil:
 		return Record{}, err
@@ -107,7 +107,7 @@ func (c Commands) Retry(id ID, by string, now int64) (Record, error) {
 
 // Wake decides to end the waits of a run now. It returns a record for each waiting step.
 func (c Commands) Wake(id ID, by string, now int64) (recs []Record, err error) {
-	r, err := c.find(id)
+	r, err := c.Read(id)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (c Commands) Wake(id ID, by string, now int64) (recs []Record, err error) {
 
 // Hold decides to pause a run.
 func (c Commands) Hold(id ID, by string, now int64) (Record, error) {
-	r, err := c.find(id)
+	r, err := c.Read(id)
 	if err == nil && (r.Outcome != Undecided || r.Held) {
 		err = fmt.Errorf("%w: run %s is %s", ErrState, id, r.State())
 	}
@@ -133,7 +133,7 @@ func (c Commands) Hold(id ID, by string, now int64) (Record, error) {
 
 // Free decides to resume a paused run.
 func (c Commands) Free(id ID, by string, now int64) (Record, error) {
-	r, err := c.find(id)
+	r, err := c.Read(id)
 	if err == nil && !r.Held {
 		err = fmt.Errorf("%w: run %s is %s, and not paused", ErrState, id, r.State())
 	}
@@ -144,7 +144,7 @@ func (c Commands) Free(id ID, by string, now int64) (Record, error) {
 // waits to that time, cancels its running attempts, and makes them again at that time. It returns
 // a record for each step that is affected.
 func (c Commands) Postpone(id ID, until int64, by string, now int64) (recs []Record, err error) {
-	r, err := c.find(id)
+	r, err := c.Read(id)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +164,7 @@ func (c Commands) Postpone(id ID, until int64, by string, now int64) (recs []Rec
 // Forgive decides to reset three counters of each step of a run: the attempts that count for the
 // retry policy, the attempts that returned Limited, and the lost attempts.
 func (c Commands) Forgive(id ID, by string, now int64) (Record, error) {
-	r, err := c.find(id)
+	r, err := c.Read(id)
 	if err == nil && r.Outcome != Undecided {
 		err = fmt.Errorf("%w: run %s is %s; retry it", ErrState, id, r.State())
 	}
@@ -173,7 +173,7 @@ func (c Commands) Forgive(id ID, by string, now int64) (Record, error) {
 
 // Replace decides to mark the dead run id as replaced by the run by.
 func (c Commands) Replace(id, by ID, now int64) (Record, error) {
-	r, err := c.find(id)
+	r, err := c.Read(id)
 	if err == nil && (!r.Closed() || r.Outcome != Dead || !r.ReplacedBy().IsZero()) {
 		err = fmt.Errorf("%w: run %s is %s, and only a dead one can be replaced", ErrState, id, r.State())
 	}
@@ -181,9 +181,7 @@ func (c Commands) Replace(id, by ID, now int64) (Record, error) {
 }
 
 // Read returns a run that is in memory, and reads it back if it is cold.
-func (c Commands) Read(id ID) (*Run, error) { return c.find(id) }
-
-func (c Commands) find(id ID) (*Run, error) {
+func (c Commands) Read(id ID) (*Run, error) {
 	if r, ok := c.Run(id); ok {
 		return r, c.warm(r)
 	}
@@ -218,7 +216,7 @@ func (c Commands) Purge(ended, dead int64, keep map[ID]bool) (rec Record, ok boo
 // Signal decides to send a signal to a run. known is true if the run has got a signal with the
 // same id before; then there is no record.
 func (c Commands) Signal(s *Signal, now int64) (rec Record, known bool, err error) {
-	r, err := c.find(s.Run)
+	r, err := c.Read(s.Run)
 	if err != nil {
 		return rec, false, err
 	}
@@ -286,7 +284,7 @@ func waitsFor(f *Flow, s *Signal) int {
 
 // Undo decides that a dead run undoes its operations.
 func (c Commands) Undo(id ID, by string, now int64) (rec Record, err error) {
-	r, err := c.find(id)
+	r, err := c.Read(id)
 	if err != nil {
 		return rec, err
 	}
@@ -309,7 +307,7 @@ func (c Commands) Undo(id ID, by string, now int64) (rec Record, err error) {
 
 // Abandon decides to end a run at once, without undoing its operations.
 func (c Commands) Abandon(id ID, by string, now int64) (Record, error) {
-	r, err := c.find(id)
+	r, err := c.Read(id)
 	if err == nil && (r.Outcome == Succeeded || r.Outcome == Canceled || r.Finished()) {
 		err = fmt.Errorf("%w: run %s is %s, and can't be abandoned", ErrState, id, r.State())
 	}

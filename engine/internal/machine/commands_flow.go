@@ -127,7 +127,7 @@ func EndUndo(r *Run, text string, redo []byte, now int64) Record {
 // false if the run or the operation has ended, or this is recorded: after the end of a run only
 // records come that it is needed for, because it may not be in memory after a restart.
 func (c Commands) StartChild(of Parent, id ID, now int64) (rec Record, ok bool) {
-	r, err := c.find(of.Run)
+	r, err := c.Read(of.Run)
 	if err != nil || r.flow == nil || r.Outcome != Undecided || r.flow.index(of.Number) < 0 {
 		return rec, false
 	}
@@ -142,7 +142,7 @@ func (c Commands) StartChild(of Parent, id ID, now int64) (rec Record, ok bool) 
 // EndChild decides to record the end of a child in its parent. ok is false if no operation of the
 // parent waits for it any more.
 func (c Commands) EndChild(e *ChildEnd, now int64) (rec Record, ok bool, err error) {
-	r, err := c.find(e.Parent.Run)
+	r, err := c.Read(e.Parent.Run)
 	if err != nil || r.flow == nil {
 		return rec, false, err
 	}

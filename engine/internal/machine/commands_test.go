@@ -86,7 +86,7 @@ func TestASourceCannotChangeTheKey(t *testing.T) {
 	w := newWorld(t)
 	d := w.define(steps(t, "one", "a: fixed(1s)"))
 	r := w.start(d, Start{Key: "k\x00ey", Source: "so\x00urce"})
-	if id, ok := w.m.ByKey("k\x00ey"); !ok || id != r.ID || r.Key != "k\x00ey" {
+	if id, _, ok := w.m.Keyed("k\x00ey"); !ok || id != r.ID || r.Key != "k\x00ey" {
 		t.Errorf("the run has the key %q, of source %q", r.Key, r.Source())
 	}
 }

@@ -231,12 +231,6 @@ type definitionSet struct {
 	adopted   bool // a retry has continued the child of an operation, here or in another shard
 }
 
-// Definition returns the definition with the hash.
-func (s *definitionSet) Definition(h Hash) (*Definition, bool) {
-	d, ok := s.defs[h]
-	return d, ok
-}
-
 // Definitions yields the hashes of all definitions.
 func (s *definitionSet) Definitions() iter.Seq[Hash] { return maps.Keys(s.defs) }
 

@@ -165,21 +165,9 @@ func (f *Flow) RetriesChildren() bool {
 	return false
 }
 
-// ChildStarted reports whether the child of an operation is known to be started in another shard.
-// The run must not be cold.
-func (f *Flow) ChildStarted(n int) bool { return f.childOf(n).Started }
-
-// ChildOf returns the id of the child of an operation that has not ended. The run must not be cold.
-func (f *Flow) ChildOf(n int) ID {
-	c := f.childOf(n)
-	return c.Run()
-}
-
-// FormerOf returns the former child of an operation that has not ended; zero if there is none. The
-// run must not be cold.
-func (f *Flow) FormerOf(n int) FormerChild { return f.childOf(n).Former }
-
-func (f *Flow) childOf(n int) (c Child) {
+// ChildOf returns the child of an operation that has not ended; zero if there is none. The run must not
+// be cold.
+func (f *Flow) ChildOf(n int) (c Child) {
 	if i := f.index(n); i >= 0 {
 		c, _ = f.ops[i].child()
 	}

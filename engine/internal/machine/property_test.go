@@ -430,7 +430,7 @@ func (g *game) startOne() {
 		c.Parent = Parent{Run: g.id(), Number: 1} // in another shard
 	}
 	rec, existing, err := g.m.Start(c, g.now)
-	switch id, known := g.m.ByKey(c.Key); {
+	switch id, _, known := g.m.Keyed(c.Key); {
 	case err != nil && !known:
 		g.t.Fatalf("Start(%+v) = %v", c, err)
 	case err == nil && existing != id:

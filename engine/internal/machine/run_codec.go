@@ -157,7 +157,7 @@ func (d *runDecoder) parseAgain(p *parsedRun, in *codec.Reader) (*Run, error) {
 	r := &p.run
 	*r = Run{ID: in.Array(), timer: noTimer, Steps: r.Steps, body: &p.body}
 	hash := Hash(in.Array())
-	def, ok := d.definitions.Definition(hash)
+	def, ok := d.definitions.defs[hash]
 	if in.Err != nil || !ok {
 		return nil, fmt.Errorf("%w: run %s has an unknown definition", ErrEncoding, r.ID)
 	}

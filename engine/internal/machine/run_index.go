@@ -43,12 +43,6 @@ func (x *runIndex) Len() int { return len(x.all) }
 // change of the state.
 func (x *runIndex) All() []*Run { return x.all }
 
-// ByKey returns the run that was started with the key.
-func (x *runIndex) ByKey(key string) (ID, bool) {
-	k, ok := x.keys[key]
-	return k.id, ok
-}
-
 // Keyed returns the run that was started with the key, and the name of its workflow.
 func (x *runIndex) Keyed(key string) (id ID, workflow string, ok bool) {
 	k, ok := x.keys[key]

@@ -334,7 +334,7 @@ func TestAKeyDecidesAboutTheShard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := parts[KeySlot("k")%32].ByKey("k"); got != id {
+	if got, _, _ := parts[KeySlot("k")%32].Keyed("k"); got != id {
 		t.Errorf("the key is of %q, want %q", got, id)
 	}
 	if _, there := parts[KeySlot("k")%32].Run(id); !there {
@@ -343,7 +343,7 @@ func TestAKeyDecidesAboutTheShard(t *testing.T) {
 	if _, there := parts[free.ID.Slot()%32].Run(free.ID); !there {
 		t.Error("a run without a key is not where its id says")
 	}
-	if got, _ := parts[KeySlot("old")%32].ByKey("old"); got != done.ID {
+	if got, _, _ := parts[KeySlot("old")%32].Keyed("old"); got != done.ID {
 		t.Errorf("the key of a run that is over is of %q, want %q", got, done.ID)
 	}
 }

@@ -48,7 +48,7 @@ func (u *undoTest) perform(name string, canUndo, fails bool) int {
 // endChild ends the child of an operation.
 func (u *undoTest) endChild(n, undos int, why retry.Reason) {
 	u.t.Helper()
-	rec, ok, err := u.m.EndChild(&ChildEnd{Parent: Parent{Run: u.run.ID, Number: n}, Child: u.run.Flow().ChildOf(n), Reason: why, Code: "code", Text: fmt.Sprint(why), Output: []byte("1"), Undos: undos}, u.now)
+	rec, ok, err := u.m.EndChild(&ChildEnd{Parent: Parent{Run: u.run.ID, Number: n}, Child: u.run.Flow().ChildOf(n).Run(), Reason: why, Code: "code", Text: fmt.Sprint(why), Output: []byte("1"), Undos: undos}, u.now)
 	if err != nil || !ok {
 		u.t.Fatalf("EndChild(%d) = %v, %v", n, ok, err)
 	}
@@ -106,14 +106,14 @@ func TestARetryOfAnUndoneRunTakesBackWhatWasUndone(t *testing.T) {
 // The detached child of a run that undoes its operations continues. A retry knows it.
 func TestARetryOfAnUndoneRunKnowsItsDetachedChild(t *testing.T) {
 	u := newUndoTest(t)
-	first := u.run.Flow().ChildOf(u.call(&OpCall{Name: "child:a", Child: &Child{Detached: true}}))
+	first := u.run.Flow().ChildOf(u.call(&OpCall{Name: "child:a", Child: &Child{Detached: true}})).Run()
 	u.perform("do:undoable", true, false)
 	u.do(FailFunction(u.run, &Result{Error: "it broke"}, u.now), nil)
 	u.perform("undo:undoable", false, false)
 	u.do(EndUndo(u.run, "", nil, u.now), nil)
 	u.retry()
 	again := u.call(&OpCall{Name: "child:a", Child: &Child{Detached: true}})
-	if got := u.run.Flow().FormerOf(again); got.ID != first || got.Origin != first {
+	if got := u.run.Flow().ChildOf(again).Former; got.ID != first || got.Origin != first {
 		t.Errorf("the former child is %+v, want %s", got, first)
 	}
 	u.check("at the end", u.shadow, replayed(t, u.log))
@@ -127,7 +127,7 @@ func TestAPurgeInTheEntryOfAChildsEnd(t *testing.T) {
 	u.finish(u.run, 0, Result{Failed: true, Error: "it broke", Outcome: retry.Outcome{Class: retry.ClassPermanent}})
 	u.pass(time.Hour)
 	s := u.m.Snapshot()
-	rec, ok, err := u.m.EndChild(&ChildEnd{Parent: Parent{Run: u.run.ID, Number: child}, Child: u.run.Flow().ChildOf(child), Output: []byte("1")}, u.now)
+	rec, ok, err := u.m.EndChild(&ChildEnd{Parent: Parent{Run: u.run.ID, Number: child}, Child: u.run.Flow().ChildOf(child).Run(), Output: []byte("1")}, u.now)
 	if err != nil || !ok {
 		t.Fatalf("EndChild = %v, %v", ok, err)
 	}

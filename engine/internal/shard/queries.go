@@ -246,7 +246,7 @@ func (q queries) groups(ctx context.Context, limit int, exclude []string) ([]inf
 // find returns the ids of the runs that begin with the text, or have it as key.
 func (q queries) find(ctx context.Context, text string, limit int) ([]string, error) {
 	ids, err := ask(ctx, &q.sh.requests, func(Recorder) (ids []string, err error) {
-		if id, ok := q.sh.owner.m.ByKey(text); ok {
+		if id, _, ok := q.sh.owner.m.Keyed(text); ok {
 			ids = append(ids, id.String())
 		}
 		return ids, nil
