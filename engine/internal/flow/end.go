@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 
@@ -96,39 +97,37 @@ func continueAs(t Turn, run *machine.Run, w *workflow.Workflow, input []byte) {
 
 // failures returns the numbers of the failed operations that made the function return the error:
 // a retry of the run executes them again. If the error wraps no failure of an operation, these are
-// the failures of the operation that the function called last.
-func (f *Flow) failures(err error) (numbers []int) {
+// the failures of the operation that the function called last. The reason is that of the first one.
+func (f *Flow) failures(err error) (numbers []int, reason retry.Reason) {
 	failed := map[string]bool{}
 	addFailed(failed, err)
+	first := &machine.OpResult{Number: math.MaxInt}
 	for _, res := range f.ended.all {
 		name := machine.OpName(res.Name)
 		of, _ := machine.CutIndex(name)
 		if res.Reason != 0 && (failed[name] || len(failed) == 0 && of == machine.OpName(f.last)) {
 			numbers = append(numbers, res.Number)
+			if res.Number < first.Number {
+				first = res
+			}
 		}
 	}
 	slices.Sort(numbers)
-	return numbers
+	return numbers, reasonOf(first)
 }
 
-// reasonOf returns why the first of these failed operations gave up, if its policy or the engine
-// decided that; 0 if the reason is another one.
-func (f *Flow) reasonOf(failed []int) retry.Reason {
-	if len(failed) == 0 {
-		return 0
-	}
-	for _, res := range f.ended.all {
-		if res.Number != failed[0] {
-			continue
-		}
-		switch kind, _ := machine.SplitIdentity(res.Name); {
-		case kind == machine.ChildKind: // its reasons are those of another run
-		case slices.Contains([]retry.Reason{retry.StopAttempts, retry.StopTotalTimeout, retry.StopServerWait, retry.StopStuck, retry.StopLost, retry.StopWindows}, res.Reason):
-			return res.Reason
-		}
+// reasonOf returns why an operation gave up, if its policy or the engine decided that; 0 if the reason is another
+// one.
+func reasonOf(res *machine.OpResult) retry.Reason {
+	kind, _ := machine.SplitIdentity(res.Name)
+	if kind != machine.ChildKind && slices.Contains(ownReasons, res.Reason) { // those of a child are those of another run
+		return res.Reason
 	}
 	return 0
 }
+
+// ownReasons are the reasons of which the policy of an operation or the engine decides.
+var ownReasons = []retry.Reason{retry.StopAttempts, retry.StopTotalTimeout, retry.StopServerWait, retry.StopStuck, retry.StopLost, retry.StopWindows}
 
 // addFailed adds the names of all failed operations whose errors err wraps.
 func addFailed(names map[string]bool, err error) {

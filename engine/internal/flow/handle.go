@@ -135,3 +135,162 @@ func (a *Calls) Reclaim() {
 		c.ticket.Reclaim()
 	}
 }
+
+// startGroup begins the operations that the function of a call waits for.
+func (a *Calls) startGroup(t Turn, c *call, g *Group) {
+	if g.def == nil {
+		// The function may have called the sleep after the turn began. A sleep must not begin
+		// before its call.
+		t.ReadClock()
+	}
+	c.groups = append(c.groups, g)
+	c.signalUntil = 0
+	a.continueGroup(t, c, g)
+}
+
+// continueGroup begins the next operations of the group, as many as may run side by side. If none
+// is left, it wakes the function. If all wait for long, it suspends the function. A function that
+// is being stopped calls the operations again when it is called again. The group must be one of
+// call.groups.
+func (a *Calls) continueGroup(t Turn, c *call, g *Group) {
+	run, ok := t.State().Run(c.run)
+	if !ok || run.Outcome != machine.Undecided || c.stopping {
+		return
+	}
+	a.recordStatus(t, c, run)
+	if a.isHeldBack(g) {
+		a.suspendIdle(t, c, run)
+		return
+	}
+	for ; g.running < g.parallel && g.next < g.n; g.next++ {
+		i := g.next
+		_, called := g.numbers[i]
+		if g.Results[i].Name == "" && (called || !g.stops() && (g.isUndo || !run.Flow().IsUndoing())) {
+			a.beginOperation(t, c, run, Operation{g, i})
+		}
+	}
+	if g.running == 0 {
+		k := slices.Index(c.groups, g)
+		c.groups = slices.Delete(c.groups, k, k+1)
+		c.since = a.now
+		g.end()
+		return
+	}
+	a.suspendIdle(t, c, run)
+}
+
+// beginOperation begins an operation, which the run may have called before.
+func (a *Calls) beginOperation(t Turn, c *call, run *machine.Run, op Operation) {
+	g, i := op.Group, op.index
+	number, called := g.numbers[i]
+	var rec machine.Record
+	var ticket admission.Ticket
+	switch {
+	case called:
+		deliverKept(t, run, number, g.identity(i))
+	case g.child != nil:
+		number = a.callChild(t, g, run, i)
+	default:
+		call := g.opCall(i, t.Now())
+		if g.inline && g.def != nil {
+			ticket, call.Begin = t.TakeNow(run, g.def)
+		}
+		rec = callOp(t, run, call)
+		number = rec.Step
+	}
+	if run.Step(number) == nil {
+		// It has ended after the call of the function began, or it waits for a signal that
+		// has come before.
+		g.setResult(i, storedResult(run, number, g.identity(i)))
+		return
+	}
+	c.ops.add(number, op)
+	g.running++
+	if g.child != nil && !run.Flow().IsUndoing() {
+		a.startPending(t, c, g, run, number, i)
+	}
+	if rec.Begins() {
+		t.Begin(run, op, ticket, rec)
+		return
+	}
+	t.State().Offer(run, number, t.Now())
+}
+
+// deliverKept gives an operation that waits for a signal by its earlier name one that the run has got
+// by the name which the function gives the operation now: see Renamed.
+func deliverKept(t Turn, run *machine.Run, number int, identity string) {
+	if run.Flow().Identity(number) == identity || t.CheckFormat(machine.ChildFormat) != nil {
+		return
+	}
+	if rec, ok := machine.DeliverKept(run, number, identity, t.Now()); ok {
+		t.Record(rec)
+	}
+}
+
+// callOp records the call of an operation.
+func callOp(t Turn, run *machine.Run, call *machine.OpCall) machine.Record {
+	if call.Def != nil {
+		t.Define(call.Def)
+	}
+	rec := machine.CallOp(run, call, t.Now())
+	t.Record(rec)
+	return rec
+}
+
+// OpEnded tells the call of a function that an attempt of one of its operations has ended. After a
+// pause, this may be another call than the one that began the attempt.
+func (a *Calls) OpEnded(t Turn, run *machine.Run, rec *machine.Record) {
+	c := a.running[run.ID]
+	if c == nil {
+		return
+	}
+	op, ok := c.ops.get(rec.Step)
+	if !ok {
+		return
+	}
+	if run.Step(rec.Step) != nil { // it has not ended, and waits
+		a.suspendIdle(t, c, run)
+		return
+	}
+	c.ops.remove(rec.Step)
+	g := op.Group
+	g.running--
+	if rec.Reason != 0 {
+		c.size.Add(int64(len(rec.Text)))
+	}
+	g.setResult(op.index, outcomeOf(g.identity(op.index), rec))
+	a.continueGroup(t, c, g)
+}
+
+// Signaled tells the call of a run's function that a signal has come, or that a child has ended.
+func (a *Calls) Signaled(t Turn, id machine.ID, rec *machine.Record) {
+	if c := a.running[id]; c != nil {
+		c.size.Add(int64(len(rec.Data)))
+	}
+	if run, ok := t.State().Run(id); ok && rec.Step > 0 {
+		a.OpEnded(t, run, rec)
+	}
+}
+
+// BeginUndo tells the call of a run that the run undoes its operations from now on: no other one begins.
+func (a *Calls) BeginUndo(t Turn, run *machine.Run) {
+	c := a.running[run.ID]
+	if c == nil {
+		return
+	}
+	c.undoable.Store(int32(run.Flow().Undoable()))
+	c.undoing.Store(true)
+	for _, number := range slices.Collect(c.ops.numbers) {
+		if run.Step(number) == nil { // it has ended with the record
+			op, _ := c.ops.get(number)
+			c.ops.remove(number)
+			op.running--
+			op.setResult(op.index, storedResult(run, number, op.identity(op.index)))
+		}
+	}
+	for _, g := range slices.Backward(c.groups) { // the loop may remove the group
+		if a.running[run.ID] == c { // else it is suspended
+			a.continueGroup(t, c, g)
+		}
+	}
+}

@@ -119,9 +119,9 @@ func (c *call) result(f *Flow, call func() ([]byte, error)) (end callEnd) {
 		err = fmt.Errorf("output of the function: %d bytes, at most %d can be stored; store it elsewhere and return a reference", len(out), c.settings.MaxPayload)
 	}
 	if err != nil {
-		redo := f.failures(err)
+		redo, reason := f.failures(err)
 		return callEnd{isError: true, result: &machine.Result{
-			Failed: true, Outcome: retry.Outcome{Class: retry.ClassPermanent}, Error: c.settings.ErrorText(err.Error()), Redo: machine.EncodeRedo(redo), Reason: f.reasonOf(redo), Code: workflow.CodeOf(err),
+			Failed: true, Outcome: retry.Outcome{Class: retry.ClassPermanent}, Error: c.settings.ErrorText(err.Error()), Redo: machine.EncodeRedo(redo), Reason: reason, Code: workflow.CodeOf(err),
 		}}
 	}
 	return callEnd{result: &machine.Result{Output: out}}
