@@ -9,8 +9,8 @@ import (
 )
 
 // Child starts a run of another workflow, the child, waits until it has ended, and returns its
-// output. The child has the id of this operation, so it is started only once, whatever dies. Like
-// that of [Sleep], the wait costs no goroutine and no place.
+// output. The child has the id of this operation, so it is started only once, even if processes die.
+// Like that of [Sleep], the wait costs no goroutine and no place.
 //
 // If the child does not succeed, the error is an [*OpError] with the child's error and code. A
 // retry of this run then continues the same child: it retries a dead one, and waits for one that was

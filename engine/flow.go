@@ -450,8 +450,8 @@ func Again(f *Flow, input any, opts ...AgainOption) error {
 // AgainOption is an option of [Again].
 type AgainOption func(*again)
 
-// KeepDone says that the operations of the run are not undone any more, whatever happens in the run
-// that continues it.
+// KeepDone says that the operations of the run are not undone any more, even if the run
+// that continues it fails.
 func KeepDone() AgainOption {
 	return func(a *again) { a.KeepDone = true }
 }

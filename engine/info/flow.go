@@ -58,7 +58,7 @@ type Question struct {
 	Text    string   `json:"text"`              // what is asked, in at most 4 KiB
 	Choices []string `json:"choices,omitempty"` // possible answers, at most 20; none means approve and reject
 	Who     []string `json:"who,omitempty"`     // names of those who may answer; none means everyone who may change runs
-	Default string   `json:"default,omitempty"` // the answer if nobody answers in the time of engine.Within; "" means an error then
+	Default string   `json:"default,omitempty"` // the answer if there is none in the time of engine.Within; "" means an error then
 }
 
 // String returns the question with its choices.
@@ -73,7 +73,7 @@ const (
 // Answer is the answer to a [Question].
 type Answer struct {
 	Choice string    `json:"choice"`
-	By     string    `json:"by,omitempty"`    // who has answered; "" if nobody has, and the choice is the default
+	By     string    `json:"by,omitempty"`    // who has answered; "" if the choice is the default because there was no answer
 	Words  string    `json:"words,omitempty"` // what they have said, in at most 4 KiB
 	At     time.Time `json:"at,omitzero"`
 }

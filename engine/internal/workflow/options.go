@@ -137,7 +137,7 @@ func (s *Options) CheckOperation(w *Workflow, name string, options int) (key str
 }
 
 // OpDefinition returns the definition of an operation with these options. Operations with the same
-// options share their definition, whatever their names are. The definitions are cached.
+// options share their definition, also if their names differ. The definitions are cached.
 func (w *Workflow) OpDefinition(s *Options) (def *machine.Definition, err error) {
 	key := opKey{s.Name, s.Text, s.Heartbeat, s.MaxLost, s.Windows}
 	if s.Text != "" {
