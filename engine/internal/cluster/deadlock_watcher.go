@@ -68,20 +68,17 @@ func (w *deadlockWatcher) begin(ctx context.Context, id string) (end func()) {
 	}
 }
 
-// list returns the runs that each attempt waits for. If no attempt waits, ends is true, and
-// the goroutine that looks for deadlocks must end.
-func (w *deadlockWatcher) list() (waits map[*shard.Attempt][]machine.ID, ends bool) {
+// list returns the runs that each attempt waits for. If it returns none, the goroutine that looks for
+// deadlocks must end.
+func (w *deadlockWatcher) list() map[*shard.Attempt][]machine.ID {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.waits) == 0 {
-		w.watching = false
-		return nil, true
-	}
-	waits = map[*shard.Attempt][]machine.ID{}
+	waits := map[*shard.Attempt][]machine.ID{}
 	for k := range w.waits {
 		waits[k.attempt] = append(waits[k.attempt], k.run)
 	}
-	return waits, false
+	w.watching = len(waits) > 0
+	return waits
 }
 
 // close ends the goroutine that looks for deadlocks, for good.
@@ -104,8 +101,8 @@ func (w *deadlockWatcher) run() {
 		case <-w.ctx.Done():
 			return
 		}
-		waits, ends := w.list()
-		if ends {
+		waits := w.list()
+		if len(waits) == 0 {
 			w.report(shard.Deadlock{})
 			return
 		}

@@ -94,8 +94,7 @@ func (k *shardKeeper) open(ctx context.Context) (*shard.Shard, error) {
 	err = sh.Open(ctx, k.log)
 	k.table.remove(k.table.opening, sh)
 	if err == nil {
-		err = sh.Lease.(journal.Shared).Serve(k.calls.answerWith(sh.PerformForOthers))
-		if err != nil {
+		if err = sh.Lease.(journal.Shared).Serve(k.calls.answerWith(sh.PerformForOthers)); err != nil {
 			sh.Release()
 		}
 	}

@@ -138,11 +138,8 @@ func (r *Router) AskMembers(ctx context.Context, request json.RawMessage) ([]inf
 // OwnStats returns the statistics of the shards of this process, and their number.
 func (r *Router) OwnStats(ctx context.Context) (s info.Stats, shards int, err error) {
 	if r.alone != nil {
-		one, err := r.alone.Stats(ctx)
-		if err != nil {
-			return info.Stats{}, 1, err
-		}
-		return *one, 1, nil
+		s, err = r.Stats(ctx)
+		return s, 1, err
 	}
 	answers := make([]*shard.Answer, r.Count())
 	for _, sh := range r.cluster.own() {

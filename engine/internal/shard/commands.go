@@ -151,8 +151,7 @@ func (c commands) repeat(ctx context.Context, id, by string, change func(*machin
 		return nil, err
 	}
 	s.Hash = def.Hash()
-	err = c.sh.Do(ctx, func(t Recorder) error { return c.repeatIn(t, r, s, def) })
-	if err != nil {
+	if err := c.sh.Do(ctx, func(t Recorder) error { return c.repeatIn(t, r, s, def) }); err != nil {
 		return nil, err
 	}
 	return &startedRun{ID: s.ID.String()}, nil

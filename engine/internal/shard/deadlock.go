@@ -58,18 +58,17 @@ func FindDeadlock(ctx context.Context, p *Process, shards []*Shard, waits map[*A
 // ReportDeadlock makes a deadlock a trouble of this shard, if it has the first of its attempts. Otherwise it ends
 // the trouble of an earlier deadlock.
 func (sh *Shard) ReportDeadlock(d Deadlock) {
-	known := sh.health.get(troubleDeadlock) != nil
-	if len(d.Attempts) == 0 || sh.Number != d.shard {
-		if known {
-			sh.process.Settings.Logger.Info("the deadlock is over", "shard", sh.Number)
-		}
-		sh.health.set(troubleDeadlock, nil)
-		return
+	var now error
+	if len(d.Attempts) > 0 && sh.Number == d.shard {
+		now = errors.New(d.text)
 	}
-	if !known {
+	switch before := sh.health.get(troubleDeadlock); {
+	case before != nil && now == nil:
+		sh.process.Settings.Logger.Info("the deadlock is over", "shard", sh.Number)
+	case before == nil && now != nil:
 		sh.process.Settings.Logger.Error("deadlock: attempts wait for runs that can't begin", "shard", sh.Number, "why", d.text)
 	}
-	sh.health.set(troubleDeadlock, errors.New(d.text))
+	sh.health.set(troubleDeadlock, now)
 }
 
 // waitGraph has the attempts of this process and the runs that they wait for.

@@ -366,23 +366,19 @@ func (d *dispatcher) conclude(t Recorder, r *machine.Result) {
 	}
 }
 
-// stopUndone stops the attempts of operations of a run that undoes them from now on.
-func (d *dispatcher) stopUndone(run *machine.Run) {
-	for n := range run.Live() {
-		if a := d.running[attemptKey{run.ID, n}]; a != nil && n > 0 && !run.Flow().IsUndo(n) {
-			d.stops = append(d.stops, stop{a, flow.ErrUndoing})
-		}
-	}
+// stopRun cancels the contexts of all attempts of a run, and of its function, when the turn is stored.
+func (d *dispatcher) stopRun(run *machine.Run, cause error) {
+	d.stopAttempts(run, cause, func(int) bool { return true })
+	d.calls.Stop(run.ID, cause)
 }
 
-// stopAttempts cancels the contexts of all attempts of a run when the turn is stored.
-func (d *dispatcher) stopAttempts(run *machine.Run, cause error) {
+// stopAttempts cancels the contexts of the attempts of some steps of a run when the turn is stored.
+func (d *dispatcher) stopAttempts(run *machine.Run, cause error, of func(step int) bool) {
 	for n := range run.Live() {
-		if a := d.running[attemptKey{run.ID, n}]; a != nil {
+		if a := d.running[attemptKey{run.ID, n}]; a != nil && of(n) {
 			d.stops = append(d.stops, stop{a, cause})
 		}
 	}
-	d.calls.Stop(run.ID, cause)
 }
 
 // releaseAll cancels the contexts of all attempts, because the engine is being closed or

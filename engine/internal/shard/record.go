@@ -80,15 +80,15 @@ func (t *turn) noteConsequences(rec *machine.Record, step eventStep) {
 			t.ended = append(t.ended, rec.Run)
 		}
 	case run.Outcome != machine.Undecided:
-		t.o.sh.dispatcher.stopAttempts(run, flow.ErrRunOver)
+		t.o.sh.dispatcher.stopRun(run, flow.ErrRunOver)
 	case rec.Kind == machine.Undoing:
-		t.o.sh.dispatcher.stopUndone(run)
+		t.o.sh.dispatcher.stopAttempts(run, flow.ErrUndoing, func(n int) bool { return n > 0 && !run.Flow().IsUndo(n) })
 		t.o.sh.family.cancelChildren(t, run)
 		t.o.sh.dispatcher.calls.BeginUndo(t, run)
 	case rec.Kind == machine.Freed:
 		t.o.sh.dispatcher.resumed(run)
 	case rec.Kind == machine.Held, rec.Kind == machine.Postponed:
-		t.o.sh.dispatcher.stopAttempts(run, ErrPaused)
+		t.o.sh.dispatcher.stopRun(run, ErrPaused)
 	}
 }
 

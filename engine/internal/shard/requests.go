@@ -120,7 +120,12 @@ func (q *requests) send(ctx context.Context, to chan incoming, r *request) error
 	case <-r.done:
 		return r.err
 	case <-q.done:
-		return q.answerOf(r)
+		select {
+		case <-r.done: // answered before the shard stopped
+			return r.err
+		default:
+			return q.closedError()
+		}
 	case <-ctx.Done():
 	}
 	err := context.Cause(ctx)
@@ -129,17 +134,6 @@ func (q *requests) send(ctx context.Context, to chan incoming, r *request) error
 		err = fmt.Errorf("%w before the start was known to be stored", err)
 	}
 	return err
-}
-
-// answerOf returns the error of a request when the shard has stopped: the answer if there
-// was one before, else that the shard is closed.
-func (q *requests) answerOf(r *request) error {
-	select {
-	case <-r.done:
-		return r.err
-	default:
-		return q.closedError()
-	}
 }
 
 // Done returns a channel that is closed when the shard has stopped.

@@ -118,8 +118,7 @@ func (sh *Shard) Open(ctx context.Context, log journal.Log) (err error) {
 		boot = l.SinceBoot
 	}
 	sh.owner.clock = newClock(sh.process.Settings.Wall, boot)
-	r := recovery{sh: sh, o: &sh.owner}
-	if err := r.run(ctx); err != nil {
+	if err := (recovery{sh}).run(ctx); err != nil {
 		return err
 	}
 	sh.pauses.update(sh.owner.m)
