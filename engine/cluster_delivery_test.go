@@ -125,7 +125,7 @@ func TestManyDeliveriesNeedFewGoroutines(t *testing.T) {
 		stacks := make([]byte, 64<<20)
 		stacks = stacks[:runtime.Stack(stacks, true)]
 		// Other tests may have some at the same time.
-		if n := strings.Count(string(stacks), "created by github.com/tideover/tideover/engine/internal/shard.(*deliveryQueue).addWorker"); n < 32 || n > 5*64 {
+		if n := strings.Count(string(stacks), "\ngithub.com/tideover/tideover/engine/internal/shard.(*deliveryQueue).work("); n < 32 || n > 5*64 {
 			t.Errorf("%d goroutines of deliveries", n)
 		}
 		close(gate.open)
