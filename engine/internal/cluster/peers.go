@@ -13,11 +13,10 @@ import (
 	"github.com/tideover/tideover/engine/internal/workflow"
 )
 
-// peers implements [shard.Peers], also for the only shard of a folder.
-type peers struct{ *Router }
+// The router implements [shard.Peers], also for the only shard of a folder.
 
 // Deliver brings a delivery to the shard that it is for.
-func (r peers) Deliver(ctx context.Context, d *shard.Delivery) error {
+func (r *Router) Deliver(ctx context.Context, d *shard.Delivery) error {
 	switch d.Kind {
 	case shard.StartChild:
 		return r.startChild(ctx, d)
@@ -41,7 +40,7 @@ func (r peers) Deliver(ctx context.Context, d *shard.Delivery) error {
 
 // startChild starts a child. If it can't be started with its input now, startChild succeeds only if
 // the child was started before, when its input was accepted.
-func (r peers) startChild(ctx context.Context, d *shard.Delivery) error {
+func (r *Router) startChild(ctx context.Context, d *shard.Delivery) error {
 	if d.Refused != nil {
 		_, err := r.Read(ctx, d.Run.String())
 		if errors.Is(err, machine.ErrUnknown) {
@@ -88,13 +87,13 @@ func (r *Router) Wait(ctx context.Context, id string) (*info.Info, error) {
 }
 
 // FormerChild returns the child that a run had for an operation.
-func (r peers) FormerChild(ctx context.Context, run string, of flow.OperationName) (*shard.FormerOf, error) {
+func (r *Router) FormerChild(ctx context.Context, run string, of flow.OperationName) (*shard.FormerOf, error) {
 	a, err := r.Of(ctx, run, &shard.Call{Op: shard.OpFormerChild, Text: of.Identity, Keep: of.Earlier, Limit: of.Slot})
 	return a.Former, oldMemberError(err)
 }
 
 // ChildShard returns the shard of the children of a workflow; -1 means that of their parent.
-func (r peers) ChildShard(ctx context.Context, w *workflow.Workflow) (int, error) {
+func (r *Router) ChildShard(ctx context.Context, w *workflow.Workflow) (int, error) {
 	if r.cluster == nil {
 		return -1, nil
 	}
@@ -111,7 +110,7 @@ func (r *Router) CheckFormat(format int) error {
 
 // cancelAdopted cancels the former child of an operation, or the run that has replaced or continued
 // it, if the operation waited for that run and has not recorded it.
-func (r peers) cancelAdopted(ctx context.Context, id, parent, by string) error {
+func (r *Router) cancelAdopted(ctx context.Context, id, parent, by string) error {
 	for {
 		i, err := r.Read(ctx, id)
 		switch {
@@ -130,7 +129,7 @@ func (r peers) cancelAdopted(ctx context.Context, id, parent, by string) error {
 }
 
 // cancelChain cancels a run, or the run that continues it. It is no error if that has ended.
-func (r peers) cancelChain(ctx context.Context, id, by string) error {
+func (r *Router) cancelChain(ctx context.Context, id, by string) error {
 	for {
 		err := r.Change(ctx, id, &shard.Call{Op: shard.OpCancel, By: by})
 		if !errors.Is(err, machine.ErrState) {

@@ -27,7 +27,7 @@ type Router struct {
 
 // Open joins the cluster of the log, or opens the only shard of a log without a cluster.
 func (r *Router) Open(ctx context.Context, p *shard.Process, log journal.Log) (err error) {
-	r.process, p.Peers = p, peers{r}
+	r.process, p.Peers = p, r
 	r.deadlocks.process, r.deadlocks.shards, r.deadlocks.waits = p, r.Shards, map[handlerWait]int{}
 	r.deadlocks.ctx, r.deadlocks.stop = context.WithCancel(context.Background())
 	if log, ok := log.(journal.Cluster); ok {
