@@ -228,6 +228,6 @@ const safeMargin = 0.2
 // reach it with more runs.
 func looksReachable(list []standing) bool {
 	return slices.ContainsFunc(list, func(st standing) bool {
-		return !slices.ContainsFunc(st.misses, func(m Miss) bool { return !m.Uncertain() })
+		return st.lasts && !st.missesSurely()
 	})
 }

@@ -49,7 +49,7 @@ func (s *search) alternatives(best standing, standings []standing) []Alternative
 		}
 		one := slices.MinFunc(others, func(a, b standing) int { return cmp.Compare(better.of(&a), better.of(&b)) })
 		taken[one.candidate] = true
-		list = append(list, Alternative{one.text(), one.breaker, better.what, len(one.misses) == 0, s.outcomes(one)})
+		list = append(list, Alternative{one.text(), one.breaker, better.what, one.reached(), s.outcomes(one)})
 	}
 	return list
 }

@@ -74,6 +74,7 @@ type searchSpace struct {
 	deadline time.Duration // longest wait of a caller
 	queue    time.Duration // longest mean time in a queue that nothing limits
 	load     float64       // calls per second as a share of the capacity; 0 if there is no limit
+	errors   float64       // share of the attempts that fail at any time
 	goals    Goal          // the goals of all cases; only which of them are set matters
 	writers  bool
 	times    int // factor for the number of runs: more for writers, which call only once each
@@ -106,6 +107,9 @@ func newSearchSpace(cases []Case, deadline time.Duration) searchSpace {
 		}
 		for _, failure := range s.Failures {
 			f.outage = max(f.outage, failure.Until-failure.From)
+			if failure.Kind == sim.Errors && failure.Until == 0 {
+				f.errors = max(f.errors, failure.Share)
+			}
 		}
 		f.goals.P99 = max(f.goals.P99, c.Goal.P99)
 		f.goals.Through = max(f.goals.Through, c.Goal.Through)
@@ -293,8 +297,23 @@ func (f searchSpace) longestAttempt() time.Duration {
 	return max(f.deadline/2, min(4*f.response, f.deadline*3/4))
 }
 
+// overloads reports whether the retries of errors that never end leave the service hardly any free
+// capacity. Then its queue grows for longer than the runs last, and they show too little of it. A budget
+// of which retries that succeed get their tokens back limits none of these.
+func (f searchSpace) overloads(c candidate) bool {
+	p := &c.policy
+	retries := 0.0
+	for i, share := 1, f.errors; i < p.Attempts; i, share = i+1, share*f.errors {
+		retries += share
+	}
+	if p.Budget.Ratio > 0 {
+		retries = min(retries, p.Budget.Ratio)
+	}
+	return retries > 0 && f.load*(1+retries) > 0.98
+}
+
 // unstable reports whether the retries of the candidate may overload the service on an
-// ordinary day, for ever: the queue becomes longer than the attempt timeout by chance,
+// ordinary day, for ever, even if few calls fail: the queue becomes longer than the attempt timeout by chance,
 // and with the retries of the attempts that time out the capacity hardly drains it. The time in a
 // queue exceeds n times its mean in about exp(-n) of the time, so sixteen times the mean
 // is exceeded once in years. A budget does not prevent that: its tokens are enough for
@@ -355,7 +374,7 @@ func (f searchSpace) mutant(c candidate, random *rand.Rand) candidate {
 				p.AttemptTimeout = 0
 			}
 		case 5:
-			if budgets := []limit.BudgetSpec{{}, budget, limit.Refund(1, 0.05, 10), limit.Refund(1, 0.2, 10), limit.Refund(1, 0.5, 20), limit.Ratio(0.2)}; p.Attempts > 1 {
+			if budgets := []limit.BudgetSpec{{}, budget, limit.Refund(1, 0.05, 10), limit.Refund(1, 0.2, 10), limit.Refund(1, 0.5, 20), limit.Ratio(0.2), limit.Bucket(3, 0.05), limit.Bucket(3, 0.1)}; p.Attempts > 1 {
 				p.Budget = budgets[random.IntN(len(budgets))]
 			}
 		case 6:

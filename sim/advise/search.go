@@ -232,7 +232,7 @@ func (s *search) check(ctx context.Context, c candidate, factors ...int) (st sta
 			return st, err
 		}
 		st = list[0]
-		if st.reached() || slices.ContainsFunc(st.misses, func(m Miss) bool { return !m.Uncertain() }) {
+		if len(st.misses) == 0 || st.missesSurely() {
 			break
 		}
 	}
@@ -453,6 +453,11 @@ func (s *search) isDay(c *Case) bool {
 	return !c.hasEnd() || !slices.ContainsFunc(s.request.Cases, func(c Case) bool { return !c.hasEnd() })
 }
 
+// hasGoalOnDay reports whether a part of the goal is about an ordinary day.
+func (s *search) hasGoalOnDay() bool {
+	return slices.ContainsFunc(s.request.Cases, func(c Case) bool { return s.isDay(&c) && (c.Goal.Success > 0 || c.Goal.P99 > 0) })
+}
+
 // measure simulates candidates in all scenarios, and returns them in order. how
 // returns the scenario of a case and the number of runs; 0 leaves the case out.
 func (s *search) measure(ctx context.Context, list []candidate, how func(*Case) (sim.Scenario, int)) ([]standing, error) {
@@ -460,7 +465,11 @@ func (s *search) measure(ctx context.Context, list []candidate, how func(*Case) 
 	standings := make([]standing, len(list))
 	for i, c := range list {
 		contestants[i] = c.contestant()
-		standings[i] = standing{candidate: c, unstable: s.searchSpace.unstable(c), results: make([]sim.Result, len(s.request.Cases)), margin: math.Inf(1)}
+		overloads := s.searchSpace.overloads(c)
+		standings[i] = standing{
+			candidate: c, results: make([]sim.Result, len(s.request.Cases)), margin: math.Inf(1),
+			unstable: overloads || s.searchSpace.unstable(c), lasts: !overloads || !s.hasGoalOnDay(),
+		}
 	}
 	cases, days := 0.0, 0.0
 	for n := range s.request.Cases {

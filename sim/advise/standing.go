@@ -23,11 +23,17 @@ type standing struct {
 	never    float64 // share of the runs without a recovery, the sum over the scenarios
 	load     float64 // attempts per call, 1 at least, the mean over the scenarios
 	slow     float64 // p99 in seconds, the mean over the scenarios
-	unstable bool    // its retries may overload the service on an ordinary day, see searchSpace.unstable
+	unstable bool    // its retries may overload the service on an ordinary day: see searchSpace.unstable and overloads
+	lasts    bool    // its results on an ordinary day would be the same if the day lasted longer
 }
 
-// reached reports whether the candidate reaches the goal.
-func (st *standing) reached() bool { return len(st.misses) == 0 }
+// reached reports whether the candidate reaches the goal, however long the ordinary day lasts.
+func (st *standing) reached() bool { return len(st.misses) == 0 && st.lasts }
+
+// missesSurely reports whether the candidate would miss the goal also with more runs.
+func (st *standing) missesSurely() bool {
+	return slices.ContainsFunc(st.misses, func(m Miss) bool { return !m.Uncertain() })
+}
 
 // criterion is a property of a standing of which less is better. Values that
 // differ by at most the tolerance are equal.
@@ -42,7 +48,7 @@ func constant(v float64) func(*standing) float64 {
 }
 
 var (
-	toGoal = criterion{func(st *standing) float64 { return st.distance }, constant(0.01)}
+	toGoal = criterion{func(st *standing) float64 { return st.distance + 10*float64(boolToInt(!st.lasts)) }, constant(0.01)}
 	onDay  = criterion{func(st *standing) float64 { return -st.day }, (*standing).dayNoise}
 
 	stability    = criterion{func(st *standing) float64 { return float64(boolToInt(st.unstable)) }, constant(0)}
