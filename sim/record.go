@@ -60,17 +60,24 @@ const reasons = 32
 // later attempts.
 const heatRows = 10
 
+// newRecorder returns a recorder with the memory of one that was released, if there is one.
 func newRecorder(p *plan) recorder {
 	bucket := int64(p.scenario.bucket())
-	return recorder{
-		bucket: bucket, edge: bucket, duration: int64(p.scenario.Duration), sums: newSums(int(int64(p.scenario.length())/bucket) + 1),
-		byStart: make([][2]int32, int64(p.scenario.Duration)/step+1), outages: p.outages,
+	r := recorder{bucket: bucket, edge: bucket, duration: int64(p.scenario.Duration), outages: p.outages}
+	if old, ok := p.recorders.Get().(*recorder); ok {
+		clear(old.all)
+		clear(old.byStart)
+		r.sums, r.byStart = newSums(old.all), old.byStart
+		r.latency.counts = old.latency.counts[:0]
+		return r
 	}
+	n := int(int64(p.scenario.length())/bucket) + 1
+	r.sums, r.byStart = newSums(make([]int64, n*(5+heatRows))), make([][2]int32, r.duration/step+1)
+	return r
 }
 
-func newSums(n int) sums {
-	all := make([]int64, n*(5+heatRows))
-	rest := all
+func newSums(all []int64) sums {
+	n, rest := len(all)/(5+heatRows), all
 	cut := func() (s []int64) {
 		s, rest = rest[:n:n], rest[n:]
 		return s

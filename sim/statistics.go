@@ -89,7 +89,9 @@ func middle(i int) float64 {
 
 // add adds the counts of another histogram.
 func (h *histogram) add(o *histogram) {
-	h.counts = slices.Concat(h.counts, make([]int64, max(len(o.counts)-len(h.counts), 0)))
+	if n := len(o.counts) - len(h.counts); n > 0 {
+		h.counts = append(h.counts, make([]int64, n)...)
+	}
 	for i, n := range o.counts {
 		h.counts[i] += n
 	}
