@@ -217,7 +217,7 @@ func (s *search) find(ctx context.Context) (checked, finalists []standing, err e
 		}
 		s.fresh = 0
 	}
-	return checked, finalists, nil
+	return s.putNaiveFirst(checked), finalists, nil
 }
 
 // safeMargin is the margin for which the search looks if the last measurement of its

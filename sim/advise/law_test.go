@@ -238,9 +238,20 @@ func shortfall(cases []advise.Case, results [][]sim.Result, i int) (worst shorta
 	return worst, sure
 }
 
-// tolerance is by how much the advice may be further from a goal that it misses by this
-// much than a naive policy: a fiftieth, or half a point.
-func tolerance(by float64) float64 { return max(0.005, by/50) }
+// tolerance is by how much the advice may be further from a goal that it misses by this much than a naive
+// policy: a fiftieth, half a point, or the half of the interval that the advice states for the value.
+func tolerance(a *advise.Advice, own shortage) float64 {
+	stated := 0.0
+	for _, m := range a.Misses {
+		if m.Scenario == own.scenario && m.Goal == own.measure {
+			stated = m.Got.Half
+			if m.Goal != "success" && m.Goal != "through" {
+				stated /= m.Want
+			}
+		}
+	}
+	return max(0.005, own.by/50, stated)
+}
 
 // saysNearer reports whether the advice says that another policy is nearer to the part of
 // the goal that the advice misses most, and, within the interval that it states, as near as
@@ -256,7 +267,7 @@ func saysNearer(a *advise.Advice, cases []advise.Case, own, naive shortage) bool
 			"success": max(g.Success, 0.99*float64(min(1, g.P99))) - most, "through": g.Through - most, "p99": least/g.P99.Seconds() - 1,
 			"amplification": least/g.Amplification - 1, "recovery": least/g.Recovery.Seconds() - 1, "never": 10 * least,
 		}
-		return by[l.Measure] <= naive.by+tolerance(own.by)
+		return by[l.Measure] <= naive.by+tolerance(a, own)
 	})
 }
 
@@ -325,7 +336,7 @@ func checkLaw(t *testing.T, n int, c lawCase, policies int) (findings []string) 
 			add("false unreachable: %s reaches the goal (%.4f), the advice does not (%.4f)", list[i].Name, other.by, own.by)
 			continue
 		}
-		if own.by > 0 && other.by < own.by-tolerance(own.by) {
+		if own.by > 0 && other.by < own.by-tolerance(a, own) {
 			// With more runs, the difference may be gone.
 			more := measureAll(t, cases, []sim.Contestant{advised, list[i]}, 10)
 			exact, _ := shortfall(cases, more, 0)
@@ -334,7 +345,7 @@ func checkLaw(t *testing.T, n int, c lawCase, policies int) (findings []string) 
 			text := fmt.Sprintf("%s is nearer to the goal (%.4f, %s %s) than the advice (%.4f, %s %s), and its ordinary day is %+.4f",
 				list[i].Name, other.by, other.scenario, other.measure, exact.by, exact.scenario, exact.measure, gain)
 			switch {
-			case other.by >= exact.by-tolerance(exact.by), !differs(cases, more, exact):
+			case other.by >= exact.by-tolerance(a, exact), !differs(cases, more, exact):
 				t.Logf("service %d: noise: %s", n, text)
 			case gain > -0.005:
 				add("goal: %s", text)

@@ -346,6 +346,24 @@ func (s *search) decide(ctx context.Context, standings []standing) (checked []st
 	return s.confirm(ctx, checked)
 }
 
+// putNaiveFirst puts a naive policy first if it is nearer to the goal that the first standing misses, and
+// its ordinary day is at most half a point worse, apart from noise. The order of preference does not ensure that: the day of
+// the first one may be worse than that of another one, too.
+func (s *search) putNaiveFirst(checked []standing) []standing {
+	for !checked[0].reached() {
+		first := &checked[0]
+		i := slices.IndexFunc(checked, func(st standing) bool {
+			return slices.Contains(s.naive, st.candidate) && (first.unstable || !st.unstable) && st.day > first.day-0.005-first.dayNoise() &&
+				toRestOfGoal.of(&st) < toRestOfGoal.of(first)-toRestOfGoal.tolerance(first)
+		})
+		if i < 0 {
+			break
+		}
+		checked = slices.Concat(checked[i:i+1], checked[:i], checked[i+1:])
+	}
+	return checked
+}
+
 // contains reports whether one of the standings is that of the candidate.
 func contains(list []standing, c candidate) bool {
 	return slices.ContainsFunc(list, func(st standing) bool { return st.candidate == c })
