@@ -180,10 +180,15 @@ func mean(sum []int64, n int) []float64 {
 // quantiles above 99 %.
 func (h *histogram) cdf() []Point {
 	points := []Point{}
+	slot, below := 0, int64(0) // the slot of the last point, and how many values are in those before it
 	add := func(share float64) {
-		if v, ok := h.quantile(share); ok {
-			points = append(points, Point{Seconds: v / float64(time.Second), Share: share})
+		if h.total == 0 {
+			return
 		}
+		for rank := h.rank(share); below+h.counts[slot] <= rank; slot++ {
+			below += h.counts[slot]
+		}
+		points = append(points, Point{Seconds: middle(slot) / float64(time.Second), Share: share})
 	}
 	for i := range 100 {
 		add(float64(i) / 100)

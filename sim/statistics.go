@@ -107,10 +107,13 @@ func (h *histogram) seconds(share float64) float64 {
 	return v / float64(time.Second)
 }
 
+// rank returns how many values are below the quantile.
+func (h *histogram) rank(share float64) int64 { return min(int64(share*float64(h.total)), h.total-1) }
+
 // quantile returns the value below which this share of the values lies; false if
 // the histogram is empty.
 func (h *histogram) quantile(share float64) (float64, bool) {
-	rank := min(int64(share*float64(h.total)), h.total-1)
+	rank := h.rank(share)
 	for i, n := range h.counts {
 		if rank -= n; rank < 0 {
 			return middle(i), true
