@@ -45,6 +45,10 @@ type Advice struct {
 	Misses  []Miss `json:"misses,omitempty"` // the parts of the goal that it does not reach
 	Losses  []Loss `json:"losses,omitempty"` // what is better with another policy
 
+	// Unstable says that the retries of the policy may keep the service overloaded after a queue that was
+	// longer than the attempt timeout by chance. No policy without this risk reaches the goal.
+	Unstable bool `json:"unstable,omitempty"`
+
 	Outcomes     []Outcome     `json:"outcomes"` // of the policy, for each scenario
 	Reasons      []Reason      `json:"reasons"`
 	Choices      []Choice      `json:"choices"` // which settings are robust, and which are arbitrary
@@ -168,7 +172,7 @@ func For(ctx context.Context, r Request, o Options) (*Advice, error) {
 		return nil, err
 	}
 	return &Advice{
-		Policy: best.text(), Breaker: best.breaker, Reached: advised.reached(),
+		Policy: best.text(), Breaker: best.breaker, Reached: advised.reached(), Unstable: advised.unstable,
 		Misses: s.shortfalls(advised.misses, checked), Losses: s.losses(advised, checked), Outcomes: s.outcomes(advised),
 		Reasons: s.reasons(best, others), Choices: choices, Trades: s.trades(best, others),
 		Alternatives: s.alternatives(best, finalists),

@@ -228,8 +228,14 @@ func (f searchSpace) hedged() (list []candidate) {
 // that only the deadline ends an attempt.
 func (f searchSpace) timeouts() []time.Duration {
 	longest := f.longestAttempt()
-	list := spaced(1.8, longest, min(nice(12*f.response), longest), min(nice(40*f.latency), longest), min(nice(3*f.response), longest), min(nice(10*f.latency), longest))
-	return append([]time.Duration{0}, list...)
+	if f.load > 0.3 && f.calmTimeout() > longest {
+		return append([]time.Duration{0, roundTo(min(f.calmTimeout(), f.deadline*5/6), 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)}, f.shortTimeouts(longest)...)
+	}
+	return append([]time.Duration{0}, f.shortTimeouts(longest)...)
+}
+
+func (f searchSpace) shortTimeouts(longest time.Duration) []time.Duration {
+	return spaced(1.8, longest, min(nice(12*f.response), longest), min(nice(40*f.latency), longest), min(nice(3*f.response), longest), min(nice(10*f.latency), longest))
 }
 
 // bases returns the base delays of the grid, the longest first.
@@ -313,18 +319,28 @@ func (f searchSpace) overloads(c candidate) bool {
 }
 
 // unstable reports whether the retries of the candidate may overload the service on an
-// ordinary day, for ever, even if few calls fail: the queue becomes longer than the attempt timeout by chance,
-// and with the retries of the attempts that time out the capacity hardly drains it. The time in a
-// queue exceeds n times its mean in about exp(-n) of the time, so sixteen times the mean
-// is exceeded once in years. A budget does not prevent that: its tokens are enough for
-// the retries of one long queue.
-func (f searchSpace) unstable(c candidate) bool {
+// ordinary day, for ever, even if few calls fail: see calm.
+func (f searchSpace) unstable(c candidate) bool { return f.calm(c) < calmEnough }
+
+// calm returns the logarithm of the mean time, in seconds, until the retries of the candidate overload
+// the service for ever; at most calmEnough. The queue becomes longer than the attempt timeout by
+// chance, and with the retries of the attempts that time out the capacity hardly drains it. The time in a
+// queue exceeds n times its mean in about exp(-n) of the time. A budget does not prevent that: its
+// tokens are enough for the retries of one long queue.
+func (f searchSpace) calm(c candidate) float64 {
 	p := &c.policy
-	if p.Attempts == 1 || p.AttemptTimeout == 0 || p.AttemptTimeout > 16*f.queue {
-		return false
+	if p.Attempts == 1 || p.AttemptTimeout == 0 || f.queue == 0 || float64(min(p.Attempts, int(f.deadline/p.AttemptTimeout)+1))*f.load <= 0.9 {
+		return calmEnough
 	}
-	return float64(min(p.Attempts, int(f.deadline/p.AttemptTimeout)+1))*f.load > 0.9
+	return min(math.Log(f.queue.Seconds())+p.AttemptTimeout.Seconds()/f.queue.Seconds(), calmEnough)
 }
+
+// calmTimeout returns the shortest attempt timeout with which no retries overload the service.
+func (f searchSpace) calmTimeout() time.Duration {
+	return time.Duration((calmEnough - math.Log(f.queue.Seconds())) * float64(f.queue))
+}
+
+var calmEnough = math.Log((30 * 24 * time.Hour).Seconds())
 
 // mostAttempts is the largest number of attempts that the search tries.
 const mostAttempts = 30

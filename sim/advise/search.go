@@ -486,7 +486,7 @@ func (s *search) measure(ctx context.Context, list []candidate, how func(*Case) 
 		overloads := s.searchSpace.overloads(c)
 		standings[i] = standing{
 			candidate: c, results: make([]sim.Result, len(s.request.Cases)), margin: math.Inf(1),
-			unstable: overloads || s.searchSpace.unstable(c), lasts: !overloads || !s.hasGoalOnDay(),
+			unstable: overloads || s.searchSpace.unstable(c), calm: s.searchSpace.calm(c), lasts: !overloads || !s.hasGoalOnDay(),
 		}
 	}
 	cases, days := 0.0, 0.0

@@ -24,6 +24,7 @@ type standing struct {
 	load     float64 // attempts per call, 1 at least, the mean over the scenarios
 	slow     float64 // p99 in seconds, the mean over the scenarios
 	unstable bool    // its retries may overload the service on an ordinary day: see searchSpace.unstable and overloads
+	calm     float64 // see searchSpace.calm
 	lasts    bool    // its results on an ordinary day would be the same if the day lasted longer
 }
 
@@ -52,6 +53,7 @@ var (
 	onDay  = criterion{func(st *standing) float64 { return -st.day }, (*standing).dayNoise}
 
 	stability    = criterion{func(st *standing) float64 { return float64(boolToInt(st.unstable)) }, constant(0)}
+	rareOverload = criterion{func(st *standing) float64 { return -st.calm }, constant(4)}
 	toStableGoal = criterion{func(st *standing) float64 { return st.distance + 10*float64(boolToInt(st.unstable)) }, toGoal.tolerance}
 
 	// aboutOnDay is onDay for goals that no candidate reaches: candidates whose days differ by less
@@ -99,7 +101,7 @@ func preferred(list []standing) int {
 	case slices.ContainsFunc(list, func(st standing) bool { return st.reached() && !st.unstable }):
 		return choose(list, toStableGoal, onDay)
 	case slices.ContainsFunc(list, func(st standing) bool { return st.reached() }):
-		return choose(list, toGoal, onDay)
+		return choose(list, toGoal, rareOverload, onDay)
 	}
 	return choose(list, stability, aboutOnDay, toRestOfGoal, toGoal)
 }

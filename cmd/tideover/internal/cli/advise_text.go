@@ -59,7 +59,11 @@ func adviceVerdict(a *advise.Advice) string {
 		}
 		text += fmt.Sprintf("%s%s %s %s, with %s %s", joint, l.Scenario, measureName(l.Measure), formatEstimate(l.Measure, l.Advised), other, formatEstimate(l.Measure, l.Other))
 	}
-	return text + "."
+	text += "."
+	if a.Unstable {
+		text += " If a queue becomes longer than its attempt timeout by chance, its retries may keep the service overloaded."
+	}
+	return text
 }
 
 // perProcessLines says which parts of the policy each process has for itself, and which not all
