@@ -20,14 +20,15 @@ BIN       := bin/tideover
 # who use them. The simulator is run with it by itself.
 RACE      := -race '-gcflags=modernc.org/...=-race=false -d=checkptr=0' '-gcflags=regexp/...=-race=false' '-gcflags=github.com/tideover/tideover/sim/...=-race=false'
 # Tests of these packages share nothing between goroutines, or start processes.
-UNSHARED  := tideover$$|/(cli|config|detect|plan|draw|doctor|initial|release|simulate|clustertest|natstest|machine|sim)$$
+UNSHARED  := tideover$$|/(cli|config|detect|plan|doctor|release|simulate|clustertest|natstest|machine|sim)$$
 # Comparisons and examples bring much code of others, which takes as long to compile as everything of ours: make test-more.
 OTHERS    := /bench(/|$$)|/examples$$|/examples/(anthropic|openai)$$
 TESTED     = $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' work
 OURS       = $(shell $(TESTED) | grep -vE '$(OTHERS)|/sim/advise$$')
 RACED      = $(shell $(TESTED) | grep -vE '$(OTHERS)|/sim/advise$$|$(UNSHARED)')
 PEERS      = $(shell $(TESTED) | grep -E '$(OTHERS)')
-TEST       = TIDEOVER_TEST_COMMAND=$(CURDIR)/$(BIN) GOGC=400 $(GO) test -vet=off
+TESTENV    = TIDEOVER_TEST_COMMAND=$(CURDIR)/$(BIN) GOGC=400
+TEST       = $(TESTENV) $(GO) test -vet=off
 export GORACE ?= atexit_sleep_ms=0
 
 .PHONY: help run test test-race test-more stress vet bench bench-durable bench-waiting bench-gateway bench-cluster bench-contend anchors mutate science lint fuzz build clean crash faults damage crash-cluster soak soak-page interop suites man docs licenses release release-check advice
@@ -42,8 +43,8 @@ build: ## build the command into bin/
 run: build ## the demo: workflows that get through failure, on a page
 	@$(BIN) serve --demo
 
-test: build ## everything that proves the product
-	$(TEST) -p 3 -parallel 4 $(TESTFLAGS) $(OURS)
+test: build ## everything that proves the product; at the end the slowest tests and packages
+	$(TESTENV) $(GO) run scripts/test.go $(GO) test -vet=off -p 3 -parallel 4 $(TESTFLAGS) $(OURS)
 
 test-race: build ## what shares memory between goroutines, with the race detector, which needs a C compiler
 	$(TEST) $(RACE) -p 3 -parallel 4 $(TESTFLAGS) -skip 'Browser|PageSoak' $(RACED)
