@@ -61,7 +61,7 @@ func TestAdviseJSON(t *testing.T) {
 func TestAdviseOfWhatCannotBe(t *testing.T) {
 	t.Parallel()
 	got := tideover(t, append(smallService, "--through", "99.9%", "--deadline", "1s")...)
-	for _, want := range []string{"policies that were tried reaches the goal. This one does the least harm.", "  outage: goal is success of at least 99.9 % of the calls that begin during the outage, got "} {
+	for _, want := range []string{"policies that were tried reaches the goal. This one does the least harm", "  outage: goal is success of at least 99.9 % of the calls that begin during the outage, got "} {
 		if !strings.Contains(got.out, want) || got.code != codeMissed {
 			t.Errorf("%d, nothing about %q in\n%s", got.code, want, got.out)
 		}
