@@ -2,6 +2,7 @@ package sim
 
 import (
 	"math"
+	"sync"
 	"time"
 
 	"github.com/tideover/tideover/limit"
@@ -60,11 +61,36 @@ const reasons = 32
 // later attempts.
 const heatRows = 10
 
+// spares are recorders of runs that have ended: at most as many as there were workers.
+type spares struct {
+	mu   sync.Mutex
+	list []*recorder
+}
+
+func (s *spares) put(r *recorder) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = append(s.list, r)
+}
+
+// take returns a recorder; nil if there is none.
+func (s *spares) take() *recorder {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.list)
+	if n == 0 {
+		return nil
+	}
+	r := s.list[n-1]
+	s.list = s.list[:n-1]
+	return r
+}
+
 // newRecorder returns a recorder with the memory of one that was released, if there is one.
 func newRecorder(p *plan) recorder {
 	bucket := int64(p.scenario.bucket())
 	r := recorder{bucket: bucket, edge: bucket, duration: int64(p.scenario.Duration), outages: p.outages}
-	if old, ok := p.recorders.Get().(*recorder); ok {
+	if old := p.ended.take(); old != nil {
 		clear(old.all)
 		clear(old.byStart)
 		r.sums, r.byStart = newSums(old.all), old.byStart

@@ -152,7 +152,7 @@ func (t *tournament) add(n, seed int, r *recorder) {
 	t.sums[n].add(&r.sums)
 	t.runs[n][seed] = m
 	t.events += r.events
-	t.plan.recorders.Put(r)
+	t.plan.ended.put(r)
 	t.done++
 	if t.options.Progress != nil {
 		t.options.Progress(t.done, t.total())
@@ -178,7 +178,7 @@ type plan struct {
 	share       int64         // bytes that a run may use while others use their share
 	large       chan struct{} // contains an element while a run uses more than its share
 
-	recorders sync.Pool // those of runs that have ended
+	ended spares
 }
 
 func newPlan(s Scenario) *plan {
