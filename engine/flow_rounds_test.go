@@ -1,20 +1,24 @@
 package engine_test
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"strconv"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/enginetest"
+	"github.com/tideover/tideover/engine/journal/memlog"
 )
 
 // BenchmarkFlowRounds measures a run whose function does an operation and sleeps for two seconds, again
 // and again: after each sleep the function is called again from its beginning. With longer sleeps most
-// of the time would be that of snapshots, one for each ten minutes.
+// of the time would be that of snapshots, one for each ten minutes. Package enginetest is not used: it
+// walks the stack at each operation, to find mistakes.
 func BenchmarkFlowRounds(b *testing.B) {
 	for _, rounds := range []int{500, 1000, 2000, 4000} {
 		b.Run(strconv.Itoa(rounds), func(b *testing.B) {
@@ -22,9 +26,20 @@ func BenchmarkFlowRounds(b *testing.B) {
 			before := processorTime(b)
 			for range b.N {
 				inVirtualTime(b, func(t *testing.T) {
-					enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
-						wantRun(t, e.Run(w, rounds), engine.StateSucceeded, strconv.Itoa(rounds))
-					}, w)
+					e, err := engine.Open(t.Context(), engine.Config{Log: new(memlog.Store).Open(), Workflows: []*engine.Workflow{w}})
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer func() { _ = e.Close(context.Background()) }()
+					s, err := e.Start(t.Context(), w, rounds)
+					if err != nil {
+						t.Fatal(err)
+					}
+					run, err := e.Wait(t.Context(), s.ID)
+					if err != nil {
+						t.Fatal(err)
+					}
+					wantRun(t, run, engine.StateSucceeded, strconv.Itoa(rounds))
 				})
 			}
 			b.ReportMetric((processorTime(b)-before).Seconds()/float64(b.N), "cpu-s/op")
@@ -93,7 +108,8 @@ func TestAFunctionMayChangeItsResults(t *testing.T) {
 // inVirtualTime calls a test as a part of a benchmark: package synctest needs a testing.T.
 func inVirtualTime(b *testing.B, test func(*testing.T)) {
 	all := func(string, string) (bool, error) { return true, nil }
-	if !testing.RunTests(all, []testing.InternalTest{{Name: b.Name(), F: test}}) {
+	inBubble := func(t *testing.T) { synctest.Test(t, test) }
+	if !testing.RunTests(all, []testing.InternalTest{{Name: b.Name(), F: inBubble}}) {
 		b.Fatal("the test failed")
 	}
 }

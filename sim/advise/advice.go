@@ -45,8 +45,8 @@ type Advice struct {
 	Misses  []Miss `json:"misses,omitempty"` // the parts of the goal that it does not reach
 	Losses  []Loss `json:"losses,omitempty"` // what is better with another policy
 
-	// Unstable says that the retries of the policy may keep the service overloaded after a queue that was
-	// longer than the attempt timeout by chance. No policy without this risk reaches the goal.
+	// Unstable says that the retries of the policy may overload the service on an ordinary day, and keep it
+	// overloaded. No policy that was tried reaches the goal without this risk.
 	Unstable bool `json:"unstable,omitempty"`
 
 	Outcomes     []Outcome     `json:"outcomes"` // of the policy, for each scenario

@@ -74,7 +74,7 @@ type searchSpace struct {
 	deadline time.Duration // longest wait of a caller
 	queue    time.Duration // longest mean time in a queue that nothing limits
 	load     float64       // calls per second as a share of the capacity; 0 if there is no limit
-	errors   float64       // share of the attempts that fail at any time
+	errors   float64       // share of the attempts that fail at any time, without a failure that ends
 	goals    Goal          // the goals of all cases; only which of them are set matters
 	writers  bool
 	times    int // factor for the number of runs: more for writers, which call only once each
@@ -318,16 +318,20 @@ func (f searchSpace) overloads(c candidate) bool {
 	return retries > 0 && f.load*(1+retries) > 0.98
 }
 
-// unstable reports whether the retries of the candidate may overload the service on an
-// ordinary day, for ever, even if few calls fail: see calm.
+// unstable reports whether the retries of the candidate may overload the service on an ordinary day,
+// for ever: see calm.
 func (f searchSpace) unstable(c candidate) bool { return f.calm(c) < calmEnough }
 
 // calm returns the logarithm of the mean time, in seconds, until the retries of the candidate overload
-// the service for ever; at most calmEnough. The queue becomes longer than the attempt timeout by
+// the service for ever; at most calmEnough, and 0 if the usual errors are enough for that. Even if few
+// calls fail, the queue becomes longer than the attempt timeout by
 // chance, and with the retries of the attempts that time out the capacity hardly drains it. The time in a
 // queue exceeds n times its mean in about exp(-n) of the time. A budget does not prevent that: its
 // tokens are enough for the retries of one long queue.
 func (f searchSpace) calm(c candidate) float64 {
+	if f.overloads(c) {
+		return 0
+	}
 	p := &c.policy
 	if p.Attempts == 1 || p.AttemptTimeout == 0 || f.queue == 0 || float64(min(p.Attempts, int(f.deadline/p.AttemptTimeout)+1))*f.load <= 0.9 {
 		return calmEnough

@@ -347,8 +347,8 @@ func (s *search) decide(ctx context.Context, standings []standing) (checked []st
 }
 
 // putNaiveFirst puts a naive policy first if it is nearer to the goal that the first standing misses, and
-// its ordinary day is at most half a point worse, apart from noise. The order of preference does not ensure that: the day of
-// the first one may be worse than that of another one, too.
+// its ordinary day is at most half a point worse, apart from noise. The order of preference does not
+// ensure that: the day of the first one may be worse than that of another one, too.
 func (s *search) putNaiveFirst(checked []standing) []standing {
 	for !checked[0].reached() {
 		first := &checked[0]
@@ -483,10 +483,9 @@ func (s *search) measure(ctx context.Context, list []candidate, how func(*Case) 
 	standings := make([]standing, len(list))
 	for i, c := range list {
 		contestants[i] = c.contestant()
-		overloads := s.searchSpace.overloads(c)
 		standings[i] = standing{
 			candidate: c, results: make([]sim.Result, len(s.request.Cases)), margin: math.Inf(1),
-			unstable: overloads || s.searchSpace.unstable(c), calm: s.searchSpace.calm(c), lasts: !overloads || !s.hasGoalOnDay(),
+			unstable: s.searchSpace.unstable(c), calm: s.searchSpace.calm(c), lasts: !s.searchSpace.overloads(c) || !s.hasGoalOnDay(),
 		}
 	}
 	cases, days := 0.0, 0.0

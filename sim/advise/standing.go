@@ -23,7 +23,7 @@ type standing struct {
 	never    float64 // share of the runs without a recovery, the sum over the scenarios
 	load     float64 // attempts per call, 1 at least, the mean over the scenarios
 	slow     float64 // p99 in seconds, the mean over the scenarios
-	unstable bool    // its retries may overload the service on an ordinary day: see searchSpace.unstable and overloads
+	unstable bool    // its retries may overload the service on an ordinary day: see searchSpace.unstable
 	calm     float64 // see searchSpace.calm
 	lasts    bool    // its results on an ordinary day would be the same if the day lasted longer
 }

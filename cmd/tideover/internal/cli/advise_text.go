@@ -61,7 +61,7 @@ func adviceVerdict(a *advise.Advice) string {
 	}
 	text += "."
 	if a.Unstable {
-		text += " If a queue becomes longer than its attempt timeout by chance, its retries may keep the service overloaded."
+		text += " On an ordinary day its retries may overload the service by chance, and keep it overloaded."
 	}
 	return text
 }
