@@ -289,6 +289,7 @@ func serveRaw(t *testing.T, l net.Listener, serve func(n int, c net.Conn)) strin
 	t.Helper()
 	done := make(chan struct{})
 	var last atomic.Pointer[net.Conn]
+	var ended atomic.Bool
 	go func() {
 		defer close(done)
 		for n := 0; ; n++ {
@@ -296,13 +297,16 @@ func serveRaw(t *testing.T, l net.Listener, serve func(n int, c net.Conn)) strin
 			if err != nil {
 				return
 			}
-			last.Store(&c)
+			if last.Store(&c); ended.Load() {
+				_ = c.Close() // the cleanup may have closed the one before
+			}
 			serve(n, c)
 			_ = c.Close()
 		}
 	}()
 	t.Cleanup(func() {
 		_ = l.Close()
+		ended.Store(true)
 		if c := last.Load(); c != nil {
 			_ = (*c).Close()
 		}

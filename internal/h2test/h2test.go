@@ -70,6 +70,7 @@ func Serve(t testing.TB, config *tls.Config, handle func(Stream) bool) string {
 	var (
 		mu      sync.Mutex // held while handle runs
 		open    []net.Conn
+		ended   bool
 		running sync.WaitGroup
 	)
 	running.Go(func() {
@@ -79,6 +80,9 @@ func Serve(t testing.TB, config *tls.Config, handle func(Stream) bool) string {
 				return
 			}
 			mu.Lock()
+			if ended { // after the connections were closed
+				_ = c.Close()
+			}
 			open = append(open, c)
 			mu.Unlock()
 			running.Go(func() {
@@ -94,6 +98,7 @@ func Serve(t testing.TB, config *tls.Config, handle func(Stream) bool) string {
 	t.Cleanup(func() {
 		_ = l.Close()
 		mu.Lock()
+		ended = true
 		for _, c := range open {
 			_ = c.Close()
 		}
