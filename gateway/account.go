@@ -71,8 +71,8 @@ type knownLimit struct {
 }
 
 // set replaces the limit, and reports whether it differs from the one before.
-func (a *sharedAccount) set(l *AccountLimit) (changed bool) {
-	known := a.limit.Load()
+func (s *sharedAccount) set(l *AccountLimit) (changed bool) {
+	known := s.limit.Load()
 	if known == nil && l == nil || known != nil && l != nil && known.sameAs(l) {
 		return false
 	}
@@ -84,7 +84,7 @@ func (a *sharedAccount) set(l *AccountLimit) (changed bool) {
 			next.ended.Store(known.ended.Load())
 		}
 	}
-	a.limit.Store(next)
+	s.limit.Store(next)
 	return true
 }
 
@@ -129,30 +129,30 @@ func (t *throttles) beganBefore(k *key, s scope, at int64) bool {
 	return one.key != nil && one.since.UnixNano() <= at
 }
 
-// reportAccount reports what the answer states about the account of the attempt's key.
-func (a *attempt) reportAccount(account *sharedAccount, resp *http.Response) {
+// report reports what the answer to an attempt states about the account.
+func (s *sharedAccount) report(a *attempt, resp *http.Response) {
 	if windows := quotaWindows(resp.Header, time.Now()); len(windows) > 0 {
-		a.p.gateway.options.Accounts.Used(account.name, windows)
+		a.p.gateway.options.Accounts.Used(s.name, windows)
 	}
 	switch res := &a.result; {
 	case res.kind == succeeded && res.code < http.StatusBadRequest:
-		a.accountWorked(account)
+		s.worked(a)
 	case res.kind == keyThrottled, res.kind == keyRejected && res.closesScope && (res.quotaGone || res.code == http.StatusPaymentRequired):
-		a.accountLimited(account, resp.Header)
+		s.limited(a, resp.Header)
 	}
 }
 
-// accountWorked reports that the account's limit has ended, if the attempt shows it.
-func (a *attempt) accountWorked(account *sharedAccount) {
+// worked reports that the account's limit has ended, if the attempt shows it.
+func (s *sharedAccount) worked(a *attempt) {
 	if !isCounted(a.req.Method, a.request.path) {
 		return
 	}
 	a.key.worked.Store(time.Now().UnixNano())
-	k := account.limit.Load()
+	k := s.limit.Load()
 	if k == nil || a.sent < k.since || k.Route != "" && k.Route != a.request.route || k.ended.Swap(true) {
 		return
 	}
-	a.p.gateway.options.Accounts.Worked(account.name, k.Serial)
+	a.p.gateway.options.Accounts.Worked(s.name, k.Serial)
 }
 
 // isCounted reports whether a request uses the quota of an account. Lists of
@@ -162,10 +162,10 @@ func isCounted(method, path string) bool {
 		!strings.HasSuffix(path, "/count_tokens") && !strings.HasSuffix(path, ":countTokens")
 }
 
-// accountLimited reports a limit if it seems to apply to the whole account. If the headers
+// limited reports a limit if it seems to apply to the whole account. If the headers
 // do not show that it does, the wait may apply to a route or a model only. It is then
 // ignored if the key has succeeded with another route or model since the wait began.
-func (a *attempt) accountLimited(account *sharedAccount, h http.Header) {
+func (s *sharedAccount) limited(a *attempt, h http.Header) {
 	now := time.Now()
 	a.request.readModel(a.req)
 	used := usedUpReset(h, now)
@@ -182,10 +182,10 @@ func (a *attempt) accountLimited(account *sharedAccount, h http.Header) {
 		return
 	}
 	until := now.Add(wait)
-	if k := account.limit.Load(); k != nil && !k.Until.IsZero() && until.Sub(k.Until) < minAccountLimit && !k.ended.Load() {
+	if k := s.limit.Load(); k != nil && !k.Until.IsZero() && until.Sub(k.Until) < minAccountLimit && !k.ended.Load() {
 		return // the limit is already known
 	}
-	limit := KeyLimit{Account: account.name, Provider: a.p.spec.Name, Key: a.key.name, Until: until, Why: a.result.why}
+	limit := KeyLimit{Account: s.name, Provider: a.p.spec.Name, Key: a.key.name, Until: until, Why: a.result.why}
 	if whole {
 		limit.Route = a.request.route
 	}

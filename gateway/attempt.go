@@ -360,7 +360,7 @@ func (a *attempt) reportResponse(resp *http.Response, now time.Duration) {
 	a.p.stats.ttfb.observe(now - a.sent)
 	a.key.stats.by[classOf(a.result.code)].Add(1)
 	if account := a.key.account; account != nil {
-		a.reportAccount(account, resp)
+		account.report(a, resp)
 	}
 }
 
@@ -374,7 +374,7 @@ func (a *attempt) reportRejected(resp *http.Response) {
 	switch {
 	case res.code == http.StatusForbidden: // perhaps the key is good, and only this resource is forbidden
 	case res.closesScope:
-		a.throttleScope(resp)
+		a.p.keys.throttles.closeScope(a, resp)
 	default:
 		a.p.keys.avoid(a.key, res.wait, res.why)
 	}
@@ -389,7 +389,7 @@ func (a *attempt) reportThrottled(resp *http.Response) {
 	switch {
 	case a.p.keys.ours:
 		a.p.upstream.countError(0)
-		a.throttleScope(resp)
+		a.p.keys.throttles.closeScope(a, resp)
 		a.reportHealth(breaker.Canceled, health.Succeeded)
 	case a.pass.Probe(): // a throttled probe does not show that the provider is up
 		a.reportHealth(breaker.Canceled, health.FailedFor(min(a.result.wait, probeEvery)))

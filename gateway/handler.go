@@ -440,3 +440,48 @@ func (t *traffic) count() int {
 	defer t.mu.Unlock()
 	return t.n
 }
+
+// reject answers a request that is rejected before it counts as one of a provider, and records
+// it.
+func (g *Gateway) reject(w http.ResponseWriter, req *http.Request, bad *problem) {
+	r := &request{g: g, began: time.Now()}
+	r.identify(g.callIDs)
+	r.setCall(w.Header())
+	bad.write(w)
+	if g.records.off {
+		return
+	}
+	g.records.end(recordRejected, &RequestInfo{
+		Call: r.call, Time: r.began, Provider: bad.provider, Route: g.recordRoute(req.Method, requestPath(req)),
+		Outcome: RequestRejected, Status: bad.status, Code: bad.code, Reason: bad.code, Error: recordText(g.redact(bad.message), maxRecordText),
+		Seconds: time.Since(r.began).Seconds(), number: r.number,
+	})
+}
+
+// requestPath returns the path of a request below its provider, or its whole path if that names
+// no provider.
+func requestPath(req *http.Request) string {
+	escaped := req.URL.EscapedPath()
+	if _, path, ok := cutPath(escaped); ok {
+		return path
+	}
+	return escaped
+}
+
+// Reject answers a request that a handler in front of the gateway rejects, such as one beyond
+// its limit of requests, like the gateway answers those that it rejects itself: with an id and a
+// record. code is for programs, and message for people. after is when to try again; 0 means
+// unknown.
+func (g *Gateway) Reject(w http.ResponseWriter, req *http.Request, status int, code, message string, after time.Duration) {
+	g.reject(w, req, &problem{status: status, code: code, message: message, after: after})
+}
+
+// recordRoute returns the route of a request for its record: its beginning if it is too long to
+// be a route.
+func (g *Gateway) recordRoute(method, path string) string {
+	const longest = 8 << 10
+	if len(path) > longest { // cut between two segments, because the redaction needs whole secrets
+		path = path[:strings.LastIndexByte(path[:longest], '/')+1]
+	}
+	return recordText(g.redact(method+" "+withoutIDs(path)), maxLabel)
+}

@@ -3,7 +3,6 @@ package gateway
 import (
 	"cmp"
 	"math/bits"
-	"net/http"
 	"reflect"
 	"slices"
 	"strconv"
@@ -129,37 +128,6 @@ func (f *RequestFilter) matches(r *RequestInfo) bool {
 func matchesStatus(want string, code int) bool {
 	got := strconv.Itoa(code)
 	return want == got || len(got) == len(want) && want[1:] == "xx" && want[0] == got[0]
-}
-
-// Requests returns the kept requests that the filter selects, newest first. The gateway keeps
-// the latest requests that failed, waited, or moved to another key or provider, the latest that
-// it rejected before any attempt, and a sample of those that succeeded at once; see
-// [Options].KeepRequests. They are in memory: a restart loses them.
-func (g *Gateway) Requests(f RequestFilter) []RequestInfo {
-	list := []RequestInfo{}
-	for _, r := range g.records.all() {
-		if f.matches(&r) {
-			list = append(list, r)
-		}
-	}
-	slices.SortFunc(list, func(a, b RequestInfo) int { return cmp.Compare(b.number, a.number) })
-	if f.Limit > 0 && len(list) > f.Limit {
-		list = slices.Clip(list[:f.Limit])
-	}
-	return list
-}
-
-// Request returns the request with this id. It returns false if the gateway has not kept it.
-func (g *Gateway) Request(call uint64) (RequestInfo, bool) {
-	if r := g.records.find(call); r != nil {
-		return r.info(), true
-	}
-	for i := range g.records.rings {
-		if r := g.records.rings[i].find(call); r != nil {
-			return *r, true
-		}
-	}
-	return RequestInfo{}, false
 }
 
 // The limits of the record. A request has at most maxSteps steps and strings of limited length,
@@ -336,49 +304,4 @@ func (r *RequestInfo) size() int {
 // recordText returns a text of a record: short, and not a part of a longer text in memory.
 func recordText(s string, most int) string {
 	return strings.Clone(textfmt.TruncateValid(s, most, "…"))
-}
-
-// recordRoute returns the route of a request for its record: its beginning if it is too long to
-// be a route.
-func (g *Gateway) recordRoute(method, path string) string {
-	const longest = 8 << 10
-	if len(path) > longest { // cut between two segments, because the redaction needs whole secrets
-		path = path[:strings.LastIndexByte(path[:longest], '/')+1]
-	}
-	return recordText(g.redact(method+" "+withoutIDs(path)), maxLabel)
-}
-
-// reject answers a request that is rejected before it counts as one of a provider, and records
-// it.
-func (g *Gateway) reject(w http.ResponseWriter, req *http.Request, bad *problem) {
-	r := &request{g: g, began: time.Now()}
-	r.identify(g.callIDs)
-	r.setCall(w.Header())
-	bad.write(w)
-	if g.records.off {
-		return
-	}
-	g.records.end(recordRejected, &RequestInfo{
-		Call: r.call, Time: r.began, Provider: bad.provider, Route: g.recordRoute(req.Method, requestPath(req)),
-		Outcome: RequestRejected, Status: bad.status, Code: bad.code, Reason: bad.code, Error: recordText(g.redact(bad.message), maxRecordText),
-		Seconds: time.Since(r.began).Seconds(), number: r.number,
-	})
-}
-
-// requestPath returns the path of a request below its provider, or its whole path if that names
-// no provider.
-func requestPath(req *http.Request) string {
-	escaped := req.URL.EscapedPath()
-	if _, path, ok := cutPath(escaped); ok {
-		return path
-	}
-	return escaped
-}
-
-// Reject answers a request that a handler in front of the gateway rejects, such as one beyond
-// its limit of requests, like the gateway answers those that it rejects itself: with an id and a
-// record. code is for programs, and message for people. after is when to try again; 0 means
-// unknown.
-func (g *Gateway) Reject(w http.ResponseWriter, req *http.Request, status int, code, message string, after time.Duration) {
-	g.reject(w, req, &problem{status: status, code: code, message: message, after: after})
 }

@@ -169,6 +169,37 @@ func (g *Gateway) Status() []Status {
 	return list
 }
 
+// Requests returns the kept requests that the filter selects, newest first. The gateway keeps
+// the latest requests that failed, waited, or moved to another key or provider, the latest that
+// it rejected before any attempt, and a sample of those that succeeded at once; see
+// [Options].KeepRequests. They are in memory: a restart loses them.
+func (g *Gateway) Requests(f RequestFilter) []RequestInfo {
+	list := []RequestInfo{}
+	for _, r := range g.records.all() {
+		if f.matches(&r) {
+			list = append(list, r)
+		}
+	}
+	slices.SortFunc(list, func(a, b RequestInfo) int { return cmp.Compare(b.number, a.number) })
+	if f.Limit > 0 && len(list) > f.Limit {
+		list = slices.Clip(list[:f.Limit])
+	}
+	return list
+}
+
+// Request returns the request with this id. It returns false if the gateway has not kept it.
+func (g *Gateway) Request(call uint64) (RequestInfo, bool) {
+	if r := g.records.find(call); r != nil {
+		return r.info(), true
+	}
+	for i := range g.records.rings {
+		if r := g.records.rings[i].find(call); r != nil {
+			return *r, true
+		}
+	}
+	return RequestInfo{}, false
+}
+
 // status returns the state of the provider.
 func (p *provider) status() Status {
 	now := time.Now()

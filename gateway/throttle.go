@@ -297,9 +297,9 @@ func usedUpReset(h http.Header, now time.Time) (wait time.Duration) {
 	return wait
 }
 
-// throttleScope makes later requests wait if they have the same key, route and model as the
+// closeScope makes later requests wait if they have the same key, route and model as the
 // attempt. resp is the response that throttled or rejected the attempt.
-func (a *attempt) throttleScope(resp *http.Response) {
+func (t *throttles) closeScope(a *attempt, resp *http.Response) {
 	account := a.result.wait // how long the account must not be used
 	if !a.result.quotaGone {
 		now := time.Now()
@@ -307,5 +307,5 @@ func (a *attempt) throttleScope(resp *http.Response) {
 		account = max(subscribed, usedUpReset(resp.Header, now))
 	}
 	a.request.readModel(a.req)
-	a.p.keys.throttles.close(a.key, a.request.scope(), a.result.wait, account, a.result.why, a.keyProbe)
+	t.close(a.key, a.request.scope(), a.result.wait, account, a.result.why, a.keyProbe)
 }

@@ -185,11 +185,12 @@ func (a *attempt) recordStart() {
 		t = r.keepTrouble()
 	}
 	if t != nil {
-		a.addStep(t, r.offset(a.sent), true)
+		t.addAttempt(a, r.offset(a.sent), true)
 	}
 }
 
-func (a *attempt) addStep(t *timeline, at time.Duration, open bool) {
+// addAttempt adds a step for the attempt.
+func (t *timeline) addAttempt(a *attempt, at time.Duration, open bool) {
 	a.step = t.add(timelineStep{RequestStep: RequestStep{
 		Kind: StepAttempt, Provider: a.p.spec.Name, Key: a.key.name, Hedge: a.hedge, Probe: a.pass.Probe() || a.keyProbe, Open: open,
 	}, began: at, end: at})
@@ -210,7 +211,7 @@ func (a *attempt) recordEnd(failure error) {
 		return
 	}
 	if a.step == 0 {
-		a.addStep(t, r.offset(a.sent), true)
+		t.addAttempt(a, r.offset(a.sent), true)
 	}
 	text := ""
 	if failure != nil {
@@ -221,7 +222,7 @@ func (a *attempt) recordEnd(failure error) {
 		s.Open, s.end, s.Result, s.Status, s.Why = false, end, resultNames[a.result.kind], a.result.code, text
 	})
 	if t.wantsModel() {
-		a.readModel(t)
+		t.readModel(a)
 	}
 }
 
@@ -240,7 +241,7 @@ func (a *attempt) recordCut(err error) {
 		return
 	}
 	if a.step == 0 {
-		a.addStep(t, r.offset(a.sent), false)
+		t.addAttempt(a, r.offset(a.sent), false)
 	}
 	text, end := recordText(secret.Unquoted(r.g.clean(err)), maxRecordText), r.sinceArrival()
 	t.change(a.step, func(s *timelineStep) { s.end, s.Result, s.Status, s.Why = end, AttemptCutShort, a.result.code, text })
@@ -248,7 +249,7 @@ func (a *attempt) recordCut(err error) {
 
 // readModel finds the model of the request for its record. It does not wait for a body that is
 // still on its way.
-func (a *attempt) readModel(t *timeline) {
+func (t *timeline) readModel(a *attempt) {
 	r := a.request
 	model := modelInQuery(r.query)
 	if known := r.model.Load(); known != nil {
@@ -360,7 +361,7 @@ func (t *timeline) addFinal(a *attempt) {
 	if a == nil || a.step != 0 {
 		return
 	}
-	a.addStep(t, a.request.offset(a.sent), false)
+	t.addAttempt(a, a.request.offset(a.sent), false)
 	t.change(a.step, func(s *timelineStep) {
 		s.end = max(a.request.offset(a.answered), s.began)
 		s.Result, s.Status = resultNames[a.result.kind], a.result.code
