@@ -25,7 +25,7 @@ var maxCircle = map[string]int{
 	"engine/internal/cluster":   0,
 	"engine/internal/flow":      0,
 	"engine/internal/machine":   4,
-	"engine/internal/shard":     5,
+	"engine/internal/shard":     4,
 	"engine/jetstream":          0,
 	"gateway":                   27,
 }

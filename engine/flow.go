@@ -1,23 +1,12 @@
 package engine
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"reflect"
-	"strconv"
-	"strings"
-	"sync"
-	"time"
-	"unicode/utf8"
 
 	"github.com/tideover/tideover/engine/internal/flow"
-	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/engine/internal/workflow"
-	"github.com/tideover/tideover/retry"
 )
 
 // Flow is a call of the function of a workflow that is code: see [NewFlow]. The function
@@ -129,289 +118,6 @@ func Coded(code string, err error) error {
 	return workflow.Coded(code, err)
 }
 
-// ForKey distinguishes operations with the same name, for example in a loop. The key is
-// part of the operation's identity, and must be the same when the function is called again:
-// use the id of what the operation works on, and not a position that may change.
-func ForKey(key string) KeyOption {
-	return option(func(s *workflow.Options) { s.SetKey(key) })
-}
-
-// Parallel limits how many operations of a [Map] run side by side. 0 means 16; at most 1000.
-func Parallel(n int) ItemsOption {
-	return option(func(s *workflow.Options) {
-		if n < 0 || n > maxParallel {
-			s.Fail(fmt.Errorf("parallel: %d is not between 0 and %d", n, maxParallel))
-		}
-		s.Parallel = n
-	})
-}
-
-const maxParallel = 1000
-
-// optionMemory has memory for the options of operations.
-var optionMemory = sync.Pool{New: func() any { return new(workflow.Options) }}
-
-// callOperation checks the call of an operation: its name and options, and that the flow is used as
-// it must be. After success the caller must call Leave.
-func callOperation[O anyOption](f *Flow, kind, name string, opts []O) (o flow.Called, err error) {
-	if err := f.f.Enter(name); err != nil {
-		return o, err
-	}
-	b := optionMemory.Get().(*workflow.Options)
-	defer optionMemory.Put(b)
-	b.Begin(f.f.Workflow())
-	return f.f.Operation(apply(b, opts), kind, name, len(opts))
-}
-
-// Do executes an operation: it calls the function do, stores its result and returns it. Each
-// operation has its own retry policy, timeouts and attempts, like a step: see [Policy],
-// [MaxLost], [HeartbeatTimeout] and [MaxWindows]. The function do may return the same errors as
-// the handler of a step. It must not use f. It may run in the goroutine of the function.
-//
-// If the operation gives up, the error is an [*OpError].
-func Do[T any](f *Flow, name string, do func(context.Context) (T, error), opts ...DoOption) (v T, err error) {
-	o, err := callOperation(f, "do", name, opts)
-	if err != nil {
-		return v, err
-	}
-	defer f.f.Leave()
-	if f.f.Stored(&o) {
-		return resultOf[T](&o)
-	}
-	return perform[T](f, o.One(func(ctx context.Context, _ int) ([]byte, error) { return encoded(do(ctx)) }))
-}
-
-// perform executes an operation, and returns what it returns.
-func perform[T any](f *Flow, g *flow.Group) (v T, err error) {
-	if err := f.f.Perform(g); err != nil {
-		return v, err
-	}
-	return decoded[T](&g.Results[0])
-}
-
-// encoded returns the JSON of a value, or the error.
-func encoded[T any](v T, err error) ([]byte, error) {
-	if err != nil {
-		return nil, err
-	}
-	if raw, ok := any(v).(json.RawMessage); ok && json.Valid(raw) {
-		return raw, nil // without the escapes for HTML that Marshal would add
-	}
-	if _, ok := any(v).(struct{}); ok {
-		return []byte(emptyObject), nil
-	}
-	text, err := json.Marshal(v)
-	if err != nil {
-		return nil, retry.Permanent(fmt.Errorf("result of the operation: %w", err))
-	}
-	return text, nil
-}
-
-// emptyObject is the JSON of a struct{}, which operations without a result return.
-const emptyObject = "{}"
-
-// decoded returns what an operation that has ended returns.
-func decoded[T any](res *machine.OpResult) (v T, err error) {
-	if res.Reason != 0 {
-		return v, &OpError{Name: machine.OpName(res.Name), Code: res.Code, Text: res.Text}
-	}
-	return decodedData[T](res.Name, res.Data)
-}
-
-// resultOf returns what an operation that is stored returns.
-func resultOf[T any](o *flow.Called) (v T, err error) {
-	if o.Failure != nil {
-		return decoded[T](o.Failure)
-	}
-	return decodedData[T](o.Identity, o.Data)
-}
-
-// decodedData returns the value that an operation has returned. Each call decodes it, because the
-// function may change the value.
-func decodedData[T any](identity string, data []byte) (v T, err error) {
-	if decodeSimple(data, &v) {
-		return v, nil
-	}
-	other := new(T) // json.Unmarshal needs it on the heap
-	if err := json.Unmarshal(data, other); err != nil {
-		return *other, &OpError{Name: strings.Clone(machine.OpName(identity)), Code: "result", Text: fmt.Sprintf("its stored result can't be read as %T: %v", v, err)}
-	}
-	return *other, nil
-}
-
-// decodeSimple is json.Unmarshal for the most frequent simple values, for which that takes longer than
-// all else that a stored operation costs. It returns false for others.
-func decodeSimple(data []byte, v any) (ok bool) {
-	switch v := v.(type) {
-	case *struct{}:
-		ok = string(data) == emptyObject
-	case *int:
-		n, err := strconv.Atoi(string(data))
-		if ok = err == nil; ok {
-			*v = n
-		}
-	case *string:
-		n := len(data) - 1
-		if ok = n > 0 && data[0] == '"' && bytes.IndexByte(data, '\\') < 0 && utf8.Valid(data); ok {
-			*v = string(data[1:n])
-		}
-	case *bool:
-		text := string(data)
-		*v = text == "true"
-		ok = *v || text == "false"
-	}
-	return ok
-}
-
-// Map executes one operation for each item, [Parallel] of them side by side, and returns their
-// results. If an operation fails, Map begins no more, waits for those that run, and
-// returns the results so far and a [*MapError]. The items must be the same when the function
-// is called again: otherwise the run waits in state needs-handler.
-func Map[T, R any](f *Flow, name string, items []T, do func(context.Context, T) (R, error), opts ...MapOption) ([]R, error) {
-	_, g, err := newMap(f, "map", name, items, do, opts)
-	if err != nil {
-		return nil, err
-	}
-	defer f.f.Leave()
-	return performAll[R](f, g)
-}
-
-// Outcome is the outcome of one operation of a [Collect].
-type Outcome[R any] struct {
-	Value R
-	Err   *OpError // nil if the operation succeeded
-}
-
-// Collect is [Map] that executes all operations, whether some fail or not, and returns the
-// outcome of each. Its error only says that the call itself was wrong.
-func Collect[T, R any](f *Flow, name string, items []T, do func(context.Context, T) (R, error), opts ...MapOption) ([]Outcome[R], error) {
-	_, g, err := newMap(f, "map", name, items, do, opts)
-	if err != nil {
-		return nil, err
-	}
-	defer f.f.Leave()
-	g.All = true
-	if err := f.f.Perform(g); err != nil {
-		return nil, err
-	}
-	return mapOutcomes[R](g), nil
-}
-
-// newMap checks the call of a Map, and returns the group of its operations. After success the caller
-// must call Leave.
-func newMap[T, R any, O anyOption](f *Flow, kind, name string, items []T, do func(context.Context, T) (R, error), opts []O) (o flow.Called, g *flow.Group, err error) {
-	if o, err = callOperation(f, kind, name, opts); err != nil {
-		return o, nil, err
-	}
-	texts := make([][]byte, len(items))
-	for i := range items {
-		if texts[i], err = json.Marshal(items[i]); err != nil {
-			err = f.f.Misuse(o.Identity, fmt.Errorf("item %d: %w", i, err))
-			break
-		}
-	}
-	if err == nil {
-		err = f.f.CheckItems(&o, texts)
-	}
-	if err != nil {
-		f.f.Leave()
-		return o, nil, err
-	}
-	return o, o.Each(len(items), func(ctx context.Context, i int) ([]byte, error) { return encoded(do(ctx, items[i])) }), nil
-}
-
-// mapOutcomes returns the outcomes of the operations of a group.
-func mapOutcomes[R any](g *flow.Group) []Outcome[R] {
-	outcomes := make([]Outcome[R], len(g.Results))
-	for i := range outcomes {
-		if g.Results[i].Name == "" {
-			continue // it was not begun, because another one failed
-		}
-		v, err := decoded[R](&g.Results[i])
-		outcomes[i].Value = v
-		outcomes[i].Err, _ = errors.AsType[*OpError](err)
-	}
-	return outcomes
-}
-
-// performAll executes the operations of a group, and returns their results, and a [*MapError] if some failed.
-func performAll[R any](f *Flow, g *flow.Group) ([]R, error) {
-	if err := f.f.Perform(g); err != nil {
-		return nil, err
-	}
-	results := make([]R, len(g.Results))
-	failed := map[int]*OpError{}
-	for i, o := range mapOutcomes[R](g) {
-		results[i] = o.Value
-		if o.Err != nil {
-			failed[i] = o.Err
-		}
-	}
-	if len(failed) > 0 {
-		return results, &MapError{Name: machine.OpName(g.Name), Errors: failed}
-	}
-	return results, nil
-}
-
-// Sleep waits. The wait survives the process, and is never shortened; a long one costs no
-// goroutine and no memory beside the state of the run.
-func Sleep(f *Flow, name string, d time.Duration, opts ...KeyOption) error {
-	o, err := callOperation(f, "sleep", name, opts)
-	if err != nil {
-		return err
-	}
-	defer f.f.Leave()
-	if f.f.Stored(&o) {
-		return nil
-	}
-	return f.f.Perform(o.Sleep(d))
-}
-
-// Labels sets what [StepInfo.Item] of the items of a [Map], [Collect] or [Children] is: the text
-// that label returns for the item with this index, or its beginning. Without it, that is the
-// beginning of the item's JSON. Of many items, only the first ones have a label.
-func Labels(label func(i int) string) ItemsOption {
-	return option(func(s *workflow.Options) { s.Labels = label })
-}
-
-// Now returns the current time. It is recorded: when the function is called again, Now
-// returns the same time. It has a name because it is an operation.
-func Now(f *Flow, name string, opts ...KeyOption) (time.Time, error) {
-	return recorded(f, "now", name, opts, func() time.Time { return time.Now().UTC().Round(0) })
-}
-
-// Random returns a random number. It is recorded: when the function is called again, Random
-// returns the same number. It has a name because it is an operation.
-func Random(f *Flow, name string, opts ...KeyOption) (uint64, error) {
-	return recorded(f, "random", name, opts, rand.Uint64)
-}
-
-// Skip records that the function leaves out an operation because of a condition, so that the run
-// shows it as skipped. It has no other effect. If a retry of the run makes the condition true, the
-// function calls the operation instead.
-func Skip(f *Flow, name string, opts ...KeyOption) error {
-	_, err := recorded(f, machine.SkipKind, name, opts, func() any { return nil })
-	return err
-}
-
-// recorded returns a value that is recorded when the function asks for it first.
-func recorded[T any](f *Flow, kind, name string, opts []KeyOption, value func() T) (v T, err error) {
-	o, err := callOperation(f, kind, name, opts)
-	if err != nil {
-		return v, err
-	}
-	defer f.f.Leave()
-	if f.f.Stored(&o) {
-		return v, json.Unmarshal(o.Data, &v)
-	}
-	v = value()
-	text, err := json.Marshal(v)
-	if err != nil {
-		return v, err
-	}
-	return v, f.f.Record(o.Identity, text)
-}
-
 // SetStatus sets a short text that is shown with the run, for example "packing 3 of 7". It is
 // stored with the next operation or the end of the function.
 func SetStatus(f *Flow, status string) { f.f.SetStatus(status) }
@@ -457,3 +163,61 @@ func KeepDone() AgainOption {
 }
 
 type again workflow.Again
+
+// CallFunction makes the workflow a flow that is described by data: it calls a function of
+// [Config.Functions] by its name. The function gets the arguments as [Task.Args] of [Flow.Task];
+// they are stored with the definition. So a run keeps the arguments that it began with, and
+// continues with them even if the workflow is changed or is not registered any more.
+func CallFunction(function string, args any) Part {
+	return func(b *builder) { b.core.SetFlowByName(function, args) }
+}
+
+// Operation declares an operation of a flow by its name. The declared operations are what
+// [Workflow.Steps] returns, with kind as their handler, [After], [Policy], [WithPolicy] and
+// [MaxLost]. They are stored with the definition, and [Info.Declared] has them. [Concurrency] limits
+// how many attempts of the operations with this name run at once, in all runs of the flow together;
+// the items of a [Map] count, too. The other options of an operation are those that the function
+// calls it with.
+func Operation(name, kind string, opts ...DeclaredOption) Part {
+	return func(b *builder) { b.core.Declare(apply(workflow.NewDeclared(name), opts), kind) }
+}
+
+// Task returns what attempts of the run's operations know about the run: Run, Workflow, Key,
+// Origin, OriginKey, Created, Source, Input, and the Args of [CallFunction]. The other fields are
+// not set.
+func (f *Flow) Task() Task { return f.f.Task() }
+
+// Registered returns a workflow for [Child] and [Children] that stands for the one which is
+// registered with this name when the child is started. If there is none then, the run waits in
+// state needs-handler until there is one.
+func Registered(name string) *Workflow {
+	w := new(Workflow)
+	w.core.SetRegistered(name)
+	return w
+}
+
+// Renamed says that an operation has another name since an earlier version of the function. Runs
+// with a stored result of the old name use it for the new name. A run that waits for a signal of the
+// old name gets one of either name. Call it at the beginning of the function, without a condition. A
+// name with a key is written as name[key].
+func Renamed(f *Flow, before, now string) {
+	f.f.Renamed(before, now)
+}
+
+// Removed says that the function does not call operations with these names any more. Their stored
+// results are not used, and a run that waits in such an operation continues. A name with a key is
+// written as name[key]; that of a [Map] includes its operations. Call it at the beginning of the
+// function, without a condition: a run that waits is called again when a call of the function has
+// said the name.
+func Removed(f *Flow, names ...string) {
+	f.f.Removed(names)
+}
+
+// Added says that the function calls operations with these names since an earlier version. A run
+// that has passed the place of such an operation executes it when it is called again. Without
+// Added, such a run waits in state needs-handler. A run that has not come to that place, or
+// has executed the operation already, needs no Added. A name with a key is written as name[key]; that
+// of a [Map] includes its operations.
+func Added(f *Flow, names ...string) {
+	f.f.Added(names)
+}

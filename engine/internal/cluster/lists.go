@@ -144,8 +144,8 @@ func (r *Router) OwnStats(ctx context.Context) (s info.Stats, shards int, err er
 	answers := make([]*shard.Answer, r.Count())
 	for _, sh := range r.cluster.own() {
 		// A shard that is being handed over is counted by its next owner.
-		if one, err := sh.Stats(ctx); err == nil {
-			answers[sh.Number] = &shard.Answer{Stats: one}
+		if a, err := sh.Perform(ctx, &shard.Call{Op: shard.OpStats}); err == nil {
+			answers[sh.Number] = &a
 			shards++
 		}
 	}

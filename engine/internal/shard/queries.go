@@ -78,9 +78,6 @@ func (q queries) stored(ctx context.Context, id machine.ID) (bool, error) {
 	return err == nil, err
 }
 
-// View returns the view of the shard; nil if it has none.
-func (sh *Shard) View() (*view.View, error) { return sh.views.get() }
-
 // loadEnded returns a run that has ended, and is no longer in memory.
 func (q queries) loadEnded(ctx context.Context, id string) (*machine.Run, error) {
 	v, err := q.sh.View()
@@ -271,8 +268,9 @@ const Passed = "-"
 // finished has the states of runs that are removed from memory when the view has them.
 var finished = map[machine.State]bool{machine.StateSucceeded: true, machine.StateCanceled: true, machine.StateReplaced: true}
 
-// Stats returns the statistics of the shard.
-func (sh *Shard) Stats(ctx context.Context) (*info.Stats, error) {
+// stats returns the statistics of the shard.
+func (q queries) stats(ctx context.Context) (*info.Stats, error) {
+	sh := q.sh
 	s, err := ask(ctx, &sh.requests, func(Recorder) (s *info.Stats, err error) {
 		s = new(info.Stats)
 		for _, name := range slices.Sorted(maps.Keys(sh.owner.m.Workflows())) {

@@ -1,3 +1,6 @@
+// Package shard runs the runs of one log: its owner makes one turn after the other, stores what was decided in it, and
+// then begins attempts, calls functions and answers requests. Another goroutine can only send it a request: a
+// method that records something needs a [Recorder], and only the owner has one.
 package shard
 
 import (
@@ -12,6 +15,7 @@ import (
 	"github.com/tideover/tideover/engine/internal/admission"
 	"github.com/tideover/tideover/engine/internal/flow"
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/view"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/engine/move"
 )
@@ -191,3 +195,6 @@ func (sh *Shard) Wake() {
 	default:
 	}
 }
+
+// View returns the view of the shard; nil if it has none.
+func (sh *Shard) View() (*view.View, error) { return sh.views.get() }
