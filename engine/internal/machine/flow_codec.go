@@ -14,19 +14,12 @@ func appendFlow(f *Flow, b []byte) []byte {
 	for _, n := range [...]int32{f.count, f.attempts, f.size, f.awaited} {
 		b = binary.AppendVarint(b, int64(n))
 	}
-	said := &noAbout
-	if f.about != nil {
-		said = f.about
-	}
+	said := f.described()
 	b = codec.AppendBytes(b, said.status)
 	b = codec.AppendBytes(b, said.tags)
 	b = codec.AppendBytes(b, f.redo)
 	b = codec.AppendBytes(b, f.results)
-	var signals []byte
-	if f.inbox != nil {
-		signals = f.inbox.append(nil)
-	}
-	b = codec.AppendBytes(b, signals)
+	b = codec.AppendBytes(b, f.inbox.append(nil))
 	b = appendUndo(f, b)
 	b = binary.AppendUvarint(b, uint64(len(f.ops)))
 	for i := range f.ops {
@@ -58,7 +51,7 @@ func (d *runDecoder) readFlow(f *Flow, in *codec.Reader) error {
 	if f.inbox, err = readInbox(in.Bytes()); err != nil {
 		return err
 	}
-	readFlowUndo(f, in)
+	readUndo(f, in)
 	n := in.Number()
 	if n > MaxOps || n > len(in.Data) {
 		in.Fail()
@@ -82,17 +75,6 @@ func (d *runDecoder) readFlow(f *Flow, in *codec.Reader) error {
 	return in.Err
 }
 
-// append encodes the undo without its first byte.
-func (u *undo) append(b []byte) []byte {
-	b = append(b, byte(u.outcome), byte(u.reason), bitIf(u.done, 1))
-	b = codec.AppendBytes(b, u.redo)
-	return binary.AppendUvarint(b, uint64(u.since))
-}
-
-func readUndo(in *codec.Reader) *undo {
-	return &undo{outcome: Outcome(in.Byte()), reason: retry.Reason(in.Byte()), done: in.Byte() == 1, redo: bytes.Clone(in.Bytes()), since: in.Number()}
-}
-
 // appendUndo encodes the part of a flow that is about undoing.
 func appendUndo(f *Flow, b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(f.undoable))
@@ -100,24 +82,26 @@ func appendUndo(f *Flow, b []byte) []byte {
 	if f.undos > 0 {
 		b = binary.AppendUvarint(b, uint64(f.undos))
 	}
-	if f.undo != nil {
-		b = f.undo.append(b)
+	if u := f.undo; u != nil {
+		b = append(b, byte(u.outcome), byte(u.reason), bitIf(u.done, 1))
+		b = codec.AppendBytes(b, u.redo)
+		b = binary.AppendUvarint(b, uint64(u.since))
 	}
 	return b
 }
 
-func readFlowUndo(f *Flow, in *codec.Reader) {
+func readUndo(f *Flow, in *codec.Reader) {
 	f.undoable = int32(in.Number())
 	has := in.Byte()
 	if has&hasUndos != 0 {
 		f.undos = int32(in.Number())
 	}
 	if has&hasUndo != 0 {
-		f.undo = readUndo(in)
+		f.undo = &undo{outcome: Outcome(in.Byte()), reason: retry.Reason(in.Byte()), done: in.Byte() == 1, redo: bytes.Clone(in.Bytes()), since: in.Number()}
 	}
 }
 
-// Bits that say which parts follow: see flow.appendUndo.
+// Bits that say which parts follow: see appendUndo.
 const (
 	hasUndo  = 1
 	hasUndos = 2

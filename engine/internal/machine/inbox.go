@@ -68,8 +68,11 @@ func (b *inbox) read() *inbox {
 	return b
 }
 
-// append encodes the inbox.
+// append encodes the inbox; nil is no bytes.
 func (b *inbox) append(to []byte) []byte {
+	if b == nil {
+		return to
+	}
 	to = binary.AppendUvarint(to, uint64(len(b.signals)))
 	for _, s := range b.signals {
 		to = codec.AppendBytes(to, s.name)

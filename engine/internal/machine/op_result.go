@@ -41,11 +41,6 @@ func (o *OpResult) append(b []byte) []byte {
 func (o *OpResult) read(in *codec.Reader) {
 	*o = OpResult{Number: in.Number(), Name: string(in.Bytes()), Attempts: in.Number(), Spent: in.Number(), Began: in.Varint()}
 	o.Ended = o.Began + in.Varint()
-	o.readOutcome(in)
-}
-
-// readOutcome reads what follows the times.
-func (o *OpResult) readOutcome(in *codec.Reader) {
 	if o.Reason = retry.Reason(in.Byte()); o.Reason != 0 {
 		o.Code, o.Text = string(in.Bytes()), string(in.Bytes())
 	}

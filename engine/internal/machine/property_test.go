@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"flag"
@@ -1185,16 +1184,16 @@ func loadFrom(bodies map[uint32][]byte) Load {
 func bodies(t testing.TB, data []byte) map[uint32][]byte {
 	t.Helper()
 	found := map[uint32][]byte{}
-	in := bufio.NewReader(bytes.NewReader(data))
+	in := readFrames(bytes.NewReader(data))
 	for n := uint32(0); ; n++ {
-		kind, body, err := readFrame(in, nil)
+		kind, body, err := in.next(frameState, frameRuns, frameEnd)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if kind == frameEnd {
 			return found
 		}
-		found[n] = body
+		found[n] = bytes.Clone(body)
 	}
 }
 

@@ -125,61 +125,65 @@ func frame(b []byte, kind byte, body []byte) []byte {
 func Frame(data []byte) (body []byte, err error) {
 	in := codec.Reader{Data: data}
 	kind, body := in.Byte(), in.Bytes()
-	switch {
-	case in.Err != nil || len(in.Data) < crc32.Size:
+	if in.Err != nil || len(in.Data) < crc32.Size {
 		return nil, fmt.Errorf("%w: the data ends in the middle of a frame", ErrEncoding)
-	case crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(in.Data):
-		return nil, fmt.Errorf("%w: checksum of a frame is wrong", ErrEncoding)
-	case kind != frameRuns:
-		return nil, fmt.Errorf("%w: got a frame of kind %q; want %q", ErrEncoding, kind, frameRuns)
 	}
-	return body, nil
+	return checkFrame(kind, body, in.Data, []byte{frameRuns})
 }
 
-// readFrame reads a frame. It uses the memory of buf for the content if that is large enough.
-func readFrame(in *bufio.Reader, buf []byte) (kind byte, body []byte, err error) {
-	if kind, err = in.ReadByte(); err != nil {
+// frameReader reads frames from a stream.
+type frameReader struct {
+	*bufio.Reader
+	buf []byte // content of the frame that was read last; its memory is used again
+}
+
+func readFrames(stream io.Reader) *frameReader {
+	return &frameReader{Reader: bufio.NewReaderSize(stream, 1<<16)}
+}
+
+// next reads the next frame, which must be of one of the kinds. Its content is valid until the next call.
+func (f *frameReader) next(kinds ...byte) (kind byte, body []byte, err error) {
+	if kind, err = f.ReadByte(); err != nil {
 		return 0, nil, fmt.Errorf("%w: the data ends before the last frame", ErrEncoding)
 	}
-	n, err := binary.ReadUvarint(in)
+	n, err := binary.ReadUvarint(f)
 	if err != nil || n > maxFrame {
 		return 0, nil, fmt.Errorf("%w: length of a frame is wrong", ErrEncoding)
 	}
 	// The length may be damaged: allocate memory only as data is read.
-	for body = buf[:0]; len(body) < int(n)+crc32.Size; {
+	for body = f.buf[:0]; len(body) < int(n)+crc32.Size; {
 		part := min(int(n)+crc32.Size-len(body), 1<<20)
 		body = slices.Grow(body, part)[:len(body)+part]
-		if _, err := io.ReadFull(in, body[len(body)-part:]); err != nil {
+		if _, err := io.ReadFull(f, body[len(body)-part:]); err != nil {
 			return 0, nil, fmt.Errorf("%w: the data ends in the middle of a frame", ErrEncoding)
 		}
 	}
-	sum := binary.LittleEndian.Uint32(body[n:])
-	body = body[:n]
-	if crc32.Checksum(body, castagnoli) != sum {
-		return 0, nil, fmt.Errorf("%w: checksum of a frame is wrong", ErrEncoding)
+	f.buf = body
+	body, err = checkFrame(kind, body[:n], body[n:], kinds)
+	return kind, body, err
+}
+
+// checkFrame returns the content of a frame. It fails if the checksum is wrong, or if the frame is of
+// none of the kinds.
+func checkFrame(kind byte, body, sum, kinds []byte) ([]byte, error) {
+	switch {
+	case crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(sum):
+		return nil, fmt.Errorf("%w: checksum of a frame is wrong", ErrEncoding)
+	case !slices.Contains(kinds, kind):
+		return nil, fmt.Errorf("%w: got a frame of kind %q; want %q", ErrEncoding, kind, kinds)
 	}
-	return kind, body, nil
+	return body, nil
 }
 
 // Verify reads a snapshot and checks that it is complete: it checks the checksum of every frame
 // and the order of the frames. It does not decode the runs.
 func Verify(stream io.Reader) error {
-	in := bufio.NewReader(stream) // large frames are read without its buffer
-	var buf []byte
-	for n := 0; ; n++ {
-		kind, body, err := readFrame(in, buf)
-		switch {
-		case err != nil:
-			return err
-		case (kind == frameState) != (n == 0):
-			return fmt.Errorf("%w: frame %q at place %d", ErrEncoding, kind, n)
-		case kind == frameEnd:
-			return nil
-		case n > 0 && kind != frameRuns:
-			return fmt.Errorf("%w: unknown frame %q", ErrEncoding, kind)
-		}
-		buf = body
+	in := readFrames(stream)
+	kind, _, err := in.next(frameState)
+	for err == nil && kind != frameEnd {
+		kind, _, err = in.next(frameRuns, frameEnd)
 	}
+	return err
 }
 
 // encodeState returns the content of the first frame of a snapshot: the state without the runs.
@@ -236,36 +240,27 @@ func Restore(stream io.Reader) (*Machine, error) { return restore(stream, 0, fal
 func RestoreCold(stream io.Reader, now int64) (*Machine, error) { return restore(stream, now, true) }
 
 func restore(stream io.Reader, now int64, cold bool) (*Machine, error) {
-	in := bufio.NewReaderSize(stream, 1<<16)
-	m := New()
-	kind, body, err := readFrame(in, nil)
-	switch {
-	case err != nil:
-		return nil, err
-	case kind != frameState:
-		return nil, fmt.Errorf("%w: the snapshot does not begin with a frame of the state", ErrEncoding)
+	in, m := readFrames(stream), New()
+	_, body, err := in.next(frameState)
+	if err == nil {
+		err = decodeState(m.state, body)
 	}
-	if err := decodeState(m.state, body); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	var count uint64
 	var parsed parsedRun
-	buf := body
 	for n := uint32(1); ; n++ {
-		kind, body, err := readFrame(in, buf)
+		kind, body, err := in.next(frameRuns, frameEnd)
 		if err != nil {
 			return nil, err
 		}
-		buf = body
 		r := codec.Reader{Data: body}
 		if kind == frameEnd {
 			if n := r.Uvarint(); r.Err != nil || n != count {
 				return nil, fmt.Errorf("%w: the snapshot has %d runs; want %d", ErrEncoding, count, n)
 			}
 			break
-		}
-		if kind != frameRuns {
-			return nil, fmt.Errorf("%w: a snapshot has a frame of kind %q; want %q or %q", ErrEncoding, kind, frameRuns, frameEnd)
 		}
 		for len(r.Data) > 0 {
 			at := uint32(len(body) - len(r.Data))
@@ -353,20 +348,15 @@ func AppendArchive(b []byte, runs []byte) []byte { return frame(b, frameRuns, ru
 
 // ReadArchive calls yield with each run of an archive.
 func (d *runDecoder) ReadArchive(stream io.Reader, yield func(*Run) error) error {
-	in := bufio.NewReaderSize(stream, 1<<16)
-	var buf []byte
+	in := readFrames(stream)
 	for {
 		if _, err := in.Peek(1); errors.Is(err, io.EOF) {
 			return nil
 		}
-		kind, body, err := readFrame(in, buf)
+		_, body, err := in.next(frameRuns)
 		if err != nil {
 			return err
 		}
-		if kind != frameRuns {
-			return fmt.Errorf("%w: an archive has a frame of kind %q; want only %q", ErrEncoding, kind, frameRuns)
-		}
-		buf = body
 		for r := (codec.Reader{Data: body}); len(r.Data) > 0; {
 			run, err := d.readRun(&r)
 			if err != nil {
