@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/tideover/tideover/engine/journal"
@@ -107,4 +109,80 @@ func (b *backend) releaseShard(ctx context.Context, shard int, r shardRecord) er
 		b.notify(revision)
 	}
 	return err
+}
+
+// confirmCluster fails if the records belong to another cluster than the one that
+// the process has joined. A server that was away may still have the bucket of an
+// earlier cluster, so the leader of the bucket decides.
+func (b *backend) confirmCluster(ctx context.Context, records []record) error {
+	for _, r := range records {
+		if r.key != settingsKey {
+			continue
+		}
+		var s settings
+		if err := json.Unmarshal(r.value, &s); err == nil && s.ID == b.settings.ID {
+			return nil
+		}
+		if err := b.confirmSettings(ctx); err != nil {
+			return err
+		}
+		return fmt.Errorf("a replica of bucket %s is of another cluster", b.bucket.name)
+	}
+	return nil // the replica is behind and has no settings yet: that proves nothing
+}
+
+// confirmSettings asks the leader of the bucket whether the cluster is still the one
+// that the process has joined. If it is another one, the error is [ErrReplaced].
+func (b *backend) confirmSettings(ctx context.Context) error {
+	if err := b.bucket.barrier(ctx); err != nil {
+		return err
+	}
+	s, _, err := b.bucket.settings(ctx)
+	if errors.Is(err, errNoMessage) {
+		return fmt.Errorf("bucket %s has no settings yet: the member that creates it has not written them", b.bucket.name)
+	}
+	if err != nil {
+		return err
+	}
+	if s.ID == b.settings.ID {
+		return nil
+	}
+	return fmt.Errorf("%w: the streams of cluster %s, created at %s, are gone, and a new cluster was created at %s. "+
+		"Start this process again, and it joins the new one, which does not have the runs of the old one: %s",
+		ErrReplaced, b.cfg.Name, stamp(b.settings.Created), stamp(s.Created), restoring)
+}
+
+func stamp(t time.Time) string { return t.Format("2006-01-02 15:04:05 MST") }
+
+// troubleLog logs a problem once when it begins, and once when it is over. Operations
+// that are repeated every second would fill the log otherwise.
+type troubleLog struct {
+	life   context.Context //nolint:containedctx // nothing is logged after its end
+	logger *slog.Logger
+	redact func(string) string
+
+	mu      sync.Mutex
+	present map[string]bool
+}
+
+func newTroubleLog(b *backend) *troubleLog {
+	return &troubleLog{life: b.life, logger: b.cfg.Logger, redact: b.cfg.redact, present: map[string]bool{}}
+}
+
+// report reports the result of an operation that is repeated again and again. problem is
+// the text for its failure; err is nil if the operation succeeded.
+func (t *troubleLog) report(problem string, err error) {
+	if t.life.Err() != nil {
+		return
+	}
+	t.mu.Lock()
+	known := t.present[problem]
+	t.present[problem] = err != nil
+	t.mu.Unlock()
+	switch {
+	case err != nil && !known:
+		t.logger.Warn(problem, "error", t.redact(err.Error()))
+	case err == nil && known:
+		t.logger.Info("resolved: " + problem)
+	}
 }

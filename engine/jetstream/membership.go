@@ -317,3 +317,31 @@ func (m *membership) stopServing() {
 	m.mu.Unlock()
 	requests.close()
 }
+
+// heartbeatState says how long the other members will certainly not expel this one. It
+// is not safe for concurrent use.
+type heartbeatState struct {
+	timing timing
+	last   time.Time // when the last heartbeat that arrived was sent
+	down   bool      // there is no connection
+}
+
+// arrived records that a heartbeat has arrived, which was sent at the time begun.
+func (h *heartbeatState) arrived(begun time.Time) {
+	if begun.After(h.last) {
+		h.last = begun
+	}
+}
+
+// left returns how long our leases remain valid without another heartbeat.
+func (h *heartbeatState) left(now time.Time) time.Duration {
+	limit := h.timing.ended
+	if h.down {
+		limit = h.timing.cutOff
+	}
+	return h.last.Add(limit).Sub(now)
+}
+
+// fresh reports whether a recent heartbeat of our own has arrived. If not, the silence
+// of others proves nothing.
+func (h *heartbeatState) fresh(now time.Time) bool { return now.Sub(h.last) < h.timing.fresh }

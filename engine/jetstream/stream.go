@@ -14,6 +14,9 @@ import (
 
 const apiPrefix = "$JS.API."
 
+// duplicates is how long JetStream remembers the ids of entries.
+const duplicates = 2 * time.Minute
+
 // stream is a stream of JetStream. Its methods ask its leader, unless their comment says
 // otherwise.
 type stream struct {
