@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/tideover/tideover/engine/internal/disk"
 	"github.com/tideover/tideover/engine/journal"
 )
 
@@ -112,22 +113,9 @@ func (o *ownership) stale() error {
 	return fmt.Errorf("%w: the lease with epoch %d has ended: %w", journal.ErrStale, o.epoch, context.Cause(o.life))
 }
 
-// lock locks a lock of the lease, which is a channel with room for one element. It fails
-// if the lease has ended.
+// lock acquires a lock of the lease. It fails if the lease has ended.
 func (o *ownership) lock(ctx context.Context, lock chan struct{}) error {
-	if err := o.usable(ctx); err != nil {
-		return err
-	}
-	select {
-	case lock <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	if err := o.usable(ctx); err != nil {
-		<-lock
-		return err
-	}
-	return nil
+	return disk.Lock(ctx, lock, o.usable)
 }
 
 // during returns a context that also ends when the lease does.

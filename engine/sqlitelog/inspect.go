@@ -33,15 +33,6 @@ type state struct {
 	expected bool
 }
 
-// CheckFolder returns an error if the log of the folder can't be opened, because it is missing or
-// damaged, or ends before what was acknowledged. It does not change the folder. No process may use the
-// folder meanwhile.
-func CheckFolder(c Config) error {
-	c.AcceptLoss = false
-	_, err := inspect(c.Dir, c)
-	return err
-}
-
 // inspect reads the files of a folder, and compares the end of the log with them. It fails if the log
 // must not be opened. It changes nothing.
 func inspect(dir string, c Config) (s state, err error) {
@@ -81,11 +72,7 @@ func inspect(dir string, c Config) (s state, err error) {
 
 // checkEntries reads the entries after the last snapshot that is what was stored.
 func (s *state) checkEntries(f *sqlitefile.File, blobs []string, check func([]byte) error) error {
-	tables, err := f.Tables()
-	if err != nil {
-		return err
-	}
-	records, err := readRecords(f, tables["blobs"].Root)
+	records, err := readRecords(f)
 	if err != nil {
 		return err
 	}
@@ -99,7 +86,7 @@ func (s *state) checkEntries(f *sqlitefile.File, blobs []string, check func([]by
 		next = max(next, entryOf(name)+1)
 		break
 	}
-	err = f.Rows(tables["log"].Root, int64(next), func(seq int64, row []sqlitefile.Value) error {
+	err = f.Rows("log", int64(next), func(seq int64, row []sqlitefile.Value) error {
 		if uint64(seq) != next || len(row) < 4 {
 			return fmt.Errorf("%w: entry %d is missing", sqlitefile.ErrDamaged, next)
 		}
@@ -138,21 +125,19 @@ func (s *state) read(f *sqlitefile.File, path string) error {
 	if err := checkSchema(path, application, version, tables); err != nil {
 		return err
 	}
-	if err := s.readMeta(f, tables["meta"].Root, path); err != nil {
+	if err := s.readMeta(f, path); err != nil {
 		return err
 	}
-	if folder := tables["folder"].Root; folder != 0 {
-		err := f.Rows(folder, 0, func(_ int64, row []sqlitefile.Value) error {
-			if len(row) >= 3 {
-				s.identity, s.owned = uint64(row[1].Int), uint64(row[2].Int)
-			}
-			return nil
-		})
-		if err != nil {
-			return err
+	err = f.Rows("folder", 0, func(_ int64, row []sqlitefile.Value) error {
+		if len(row) >= 3 {
+			s.identity, s.owned = uint64(row[1].Int), uint64(row[2].Int)
 		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
-	return s.readBounds(f, tables["log"].Root, path)
+	return s.readBounds(f, path)
 }
 
 // checkSchema returns an error if a database is not a log, or one of another version.
@@ -176,8 +161,8 @@ func checkSchema(path string, application, version uint32, tables map[string]sql
 	return nil
 }
 
-func (s *state) readMeta(f *sqlitefile.File, meta uint32, path string) error {
-	err := f.Rows(meta, 0, func(_ int64, row []sqlitefile.Value) error {
+func (s *state) readMeta(f *sqlitefile.File, path string) error {
+	err := f.Rows("meta", 0, func(_ int64, row []sqlitefile.Value) error {
 		if len(row) < 3 {
 			return damaged(path, errors.New("the table meta has too few columns"))
 		}
@@ -190,8 +175,8 @@ func (s *state) readMeta(f *sqlitefile.File, meta uint32, path string) error {
 	return err
 }
 
-func (s *state) readBounds(f *sqlitefile.File, log uint32, path string) error {
-	lowest, last, ok, err := f.Ends(log)
+func (s *state) readBounds(f *sqlitefile.File, path string) error {
+	lowest, last, ok, err := f.Ends("log")
 	switch {
 	case err != nil:
 		return err
@@ -311,11 +296,7 @@ func beyond(f *sqlitefile.File) uint64 {
 	if other == nil {
 		return 0
 	}
-	tables, err := other.Tables()
-	if err != nil {
-		return 0
-	}
-	_, last, _, err := other.Ends(tables["log"].Root)
+	_, last, _, err := other.Ends("log")
 	if err != nil {
 		return 0
 	}
@@ -340,11 +321,7 @@ func readView(path string) (identity, last uint64) {
 		return 0, 0
 	}
 	defer f.Close()
-	tables, err := f.Tables()
-	if err != nil {
-		return 0, 0
-	}
-	err = f.Rows(tables["meta"].Root, 0, func(key int64, row []sqlitefile.Value) error {
+	err = f.Rows("meta", 0, func(key int64, row []sqlitefile.Value) error {
 		switch {
 		case len(row) < 2:
 		case key == viewCursor:

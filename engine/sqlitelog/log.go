@@ -1,6 +1,7 @@
 package sqlitelog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,17 +79,14 @@ func Open(ctx context.Context, c Config) (*Log, error) {
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("open log %s: %w", c.Dir, err)
-	}
 	// Make the path absolute: the working directory may change later, and SQLite gives some
 	// names, such as ":memory:", a special meaning.
 	dir, err := filepath.Abs(c.Dir)
+	if err = cmp.Or(ctx.Err(), err); err == nil {
+		err = makeDir(dir)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open log %s: %w", c.Dir, err)
-	}
-	if err := makeDir(dir); err != nil {
-		return nil, fmt.Errorf("open log: %w", err)
 	}
 	return &Log{dir: dir, cfg: c}, nil
 }

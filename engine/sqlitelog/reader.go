@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"iter"
 	"maps"
 	"os"
@@ -25,7 +24,6 @@ type Reader struct {
 	dir    string
 	live   *sqlite.Conn // keeps a process that uses the folder from removing what is read; nil if there is none
 	file   *sqlitefile.File
-	tables map[string]sqlitefile.Table
 	state  state
 	blobs  map[string]blobRecord
 	losses []journal.Loss
@@ -88,45 +86,23 @@ func (r *Reader) load(path string) (err error) {
 	if err = r.state.read(r.file, path); err != nil {
 		return err
 	}
-	if r.tables, err = r.file.Tables(); err != nil {
+	if r.blobs, err = readRecords(r.file); err != nil {
 		return err
 	}
-	if r.blobs, err = readRecords(r.file, r.tables["blobs"].Root); err != nil {
-		return err
-	}
-	if root := r.tables["losses"].Root; root != 0 {
-		err = r.file.Rows(root, 0, func(_ int64, row []sqlitefile.Value) error {
-			if len(row) >= 6 {
-				r.losses = append(r.losses, journal.Loss{
-					Log: path, At: time.Unix(0, row[0].Int), From: uint64(row[1].Int), To: uint64(row[2].Int),
-					Shown: string(row[3].Bytes), Why: string(row[5].Bytes),
-				})
-			}
-			return nil
-		})
-	}
-	if err == nil && r.state.owned != r.state.epoch {
-		err = r.adopt()
-	}
-	return err
-}
-
-// adopt adds the blobs of an earlier version, which did not register them.
-func (r *Reader) adopt() error {
-	entries, err := os.ReadDir(filepath.Join(r.dir, "blobs"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	for _, e := range entries {
-		info, err := e.Info()
-		if err != nil {
+	if r.state.owned != r.state.epoch {
+		if r.blobs, err = adoptBlobs(r.dir, r.blobs); err != nil {
 			return err
 		}
-		if known, ok := r.blobs[e.Name()]; !ok || known.size != info.Size() {
-			r.blobs[e.Name()] = blobRecord{size: info.Size()}
-		}
 	}
-	return err
+	return r.file.Rows("losses", 0, func(_ int64, row []sqlitefile.Value) error {
+		if len(row) >= 6 {
+			r.losses = append(r.losses, journal.Loss{
+				Log: path, At: time.Unix(0, row[0].Int), From: uint64(row[1].Int), To: uint64(row[2].Int),
+				Shown: string(row[3].Bytes), Why: string(row[5].Bytes),
+			})
+		}
+		return nil
+	})
 }
 
 // Close closes the files.
@@ -163,7 +139,7 @@ func (r *Reader) Read(ctx context.Context, from uint64) iter.Seq2[journal.Entry,
 			return
 		}
 		path, next, stop := filepath.Join(r.dir, "log.db"), from, errors.New("stop")
-		err := r.file.Rows(r.tables["log"].Root, int64(from), func(seq int64, row []sqlitefile.Value) error {
+		err := r.file.Rows("log", int64(from), func(seq int64, row []sqlitefile.Value) error {
 			e := journal.Entry{Seq: uint64(seq)}
 			if e.Seq != next || len(row) < 4 || copy(e.ID[:], row[2].Bytes) != len(e.ID) {
 				return damaged(path, fmt.Errorf("entry %d is missing", next))

@@ -19,18 +19,17 @@ func TestTheLinkedSQLiteHasNoKnownDefect(t *testing.T) {
 	}
 }
 
-func TestCheckFolder(t *testing.T) {
-	if err := CheckFolder(Config{Dir: t.TempDir()}); err != nil {
-		t.Errorf("a new folder: %v", err)
+func TestInspectFindsAnEmptyLog(t *testing.T) {
+	for _, dir := range []string{t.TempDir(), filled(t, 3, 10)} {
+		if _, err := inspect(dir, Config{}); err != nil {
+			t.Errorf("inspect: %v", err)
+		}
 	}
 	dir := filled(t, 3, 10)
-	if err := CheckFolder(Config{Dir: dir}); err != nil {
-		t.Errorf("a good folder: %v", err)
-	}
 	if err := os.Truncate(filepath.Join(dir, "log.db"), 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := CheckFolder(Config{Dir: dir}); err == nil {
+	if _, err := inspect(dir, Config{}); err == nil {
 		t.Error("an empty log was not found")
 	}
 }

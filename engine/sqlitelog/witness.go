@@ -3,9 +3,7 @@ package sqlitelog
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"hash/crc32"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -67,15 +65,6 @@ func readWitness(dir string) (a acknowledged, ok bool) {
 		a.until = info.ModTime()
 	}
 	return a, true
-}
-
-// removeWitness removes log.last.
-func removeWitness(dir string) error {
-	err := os.Remove(filepath.Join(dir, witnessName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return errors.Join(err, disk.SyncDir(dir))
 }
 
 // bootHash returns the hash of the id of the machine's boot; zero if it is not known.

@@ -1,5 +1,5 @@
-// Package disk has what the backends of a journal share: for files, for the names of blobs, and for
-// errors. It opens files that the engine accesses without SQLite. Open is a variable, so that tests can
+// Package disk has what the backends of a journal share: for files, for the names of blobs, for locks, and
+// for errors. It opens files that the engine accesses without SQLite. Open is a variable, so that tests can
 // simulate a disk that fails: see package faultdisk.
 package disk
 
@@ -52,6 +52,24 @@ func CheckBlobName(name string) error {
 	}
 	if strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".") {
 		return errors.New("the name must not start or end with a dot")
+	}
+	return nil
+}
+
+// Lock acquires a lock of a lease, which is a channel with a capacity of one. Goroutines get the lock in the
+// order in which they wait for it. It fails if usable does, before or afterwards, or if the context ends.
+func Lock(ctx context.Context, lock chan struct{}, usable func(context.Context) error) error {
+	if err := usable(ctx); err != nil {
+		return err
+	}
+	select {
+	case lock <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if err := usable(ctx); err != nil {
+		<-lock
+		return err
 	}
 	return nil
 }

@@ -33,6 +33,7 @@ type File struct {
 	usable int // bytes of a page that SQLite uses
 	total  int // bytes of both files
 	page   []byte
+	tables map[string]Table // nil before Tables was called
 }
 
 const headerSize = 100 // bytes of the header of a database
@@ -123,7 +124,7 @@ func (f *File) BeyondDamage() *File {
 	}
 	other := *f
 	other.frames = frames{page: f.frames.page, offsets: f.frames.beyond}
-	other.page = nil
+	other.page, other.tables = nil, nil
 	return &other
 }
 

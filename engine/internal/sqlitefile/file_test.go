@@ -58,11 +58,7 @@ func read(path string, from int64) (rows []row, err error) {
 		return nil, err
 	}
 	defer f.Close()
-	tables, err := f.Tables()
-	if err != nil {
-		return nil, err
-	}
-	err = f.Rows(tables["t"].Root, from, func(number int64, columns []sqlitefile.Value) error {
+	err = f.Rows("t", from, func(number int64, columns []sqlitefile.Value) error {
 		if len(columns) != 3 || columns[1].Int != number*7 {
 			return fmt.Errorf("row %d has %v", number, columns[:2])
 		}
@@ -72,7 +68,7 @@ func read(path string, from int64) (rows []row, err error) {
 	if err != nil {
 		return rows, err
 	}
-	first, last, ok, err := f.Ends(tables["t"].Root)
+	first, last, ok, err := f.Ends("t")
 	if err == nil && from == math.MinInt64 && (ok != (len(rows) > 0) || ok && (first != rows[0].number || last != rows[len(rows)-1].number)) {
 		err = fmt.Errorf("Ends() = %d, %d, %v", first, last, ok)
 	}

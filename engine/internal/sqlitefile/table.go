@@ -26,16 +26,23 @@ type Table struct {
 }
 
 // Tables returns all tables and indexes, by name.
-func (f *File) Tables() (tables map[string]Table, err error) {
-	tables = map[string]Table{}
-	err = f.Rows(1, math.MinInt64, func(_ int64, columns []Value) error {
+func (f *File) Tables() (map[string]Table, error) {
+	if f.tables != nil {
+		return f.tables, nil
+	}
+	tables := map[string]Table{}
+	err := f.rows(1, math.MinInt64, func(_ int64, columns []Value) error {
 		if len(columns) < 5 {
 			return damaged("the schema has too few columns")
 		}
 		tables[string(columns[1].Bytes)] = Table{uint32(columns[3].Int), string(columns[4].Bytes)}
 		return nil
 	})
-	return tables, err
+	if err != nil {
+		return nil, err
+	}
+	f.tables = tables
+	return tables, nil
 }
 
 // page is a page of a tree.
@@ -95,11 +102,15 @@ func (p *page) child(i int) (number uint32, most int64, err error) {
 }
 
 // Ends returns the numbers of the first and the last row of a table. ok is false if it has none.
-func (f *File) Ends(root uint32) (first, last int64, ok bool, err error) {
-	if first, ok, err = f.end(root, false); err != nil || !ok {
+func (f *File) Ends(table string) (first, last int64, ok bool, err error) {
+	tables, err := f.Tables()
+	if err != nil {
 		return 0, 0, false, err
 	}
-	last, ok, err = f.end(root, true)
+	if first, ok, err = f.end(tables[table].Root, false); err != nil || !ok {
+		return 0, 0, false, err
+	}
+	last, ok, err = f.end(tables[table].Root, true)
 	return first, last, ok, err
 }
 
@@ -110,22 +121,21 @@ func (f *File) end(number uint32, last bool) (row int64, ok bool, err error) {
 		if err != nil {
 			return 0, false, err
 		}
+		count, at := p.cells, 0
 		if p.kind == interior {
-			at := 0
-			if last {
-				at = p.cells
-			}
+			count++ // of children
+		}
+		if count == 0 {
+			return 0, false, nil
+		}
+		if last {
+			at = count - 1
+		}
+		if p.kind == interior {
 			if number, _, err = p.child(at); err != nil {
 				return 0, false, err
 			}
 			continue
-		}
-		if p.cells == 0 {
-			return 0, false, nil
-		}
-		at := 0
-		if last {
-			at = p.cells - 1
 		}
 		c, err := p.cell(at)
 		if err != nil {
@@ -148,8 +158,16 @@ func rowHeader(cell []byte) (size uint64, row int64, at int, err error) {
 }
 
 // Rows calls yield with the rows of a table from a number on, in order. The values are valid until yield
-// returns. Rows fails if the numbers do not increase.
-func (f *File) Rows(root uint32, from int64, yield func(row int64, columns []Value) error) error {
+// returns. Rows fails if the numbers do not increase. If the table does not exist, it has no rows.
+func (f *File) Rows(table string, from int64, yield func(row int64, columns []Value) error) error {
+	tables, err := f.Tables()
+	if err != nil || tables[table].Root == 0 {
+		return err
+	}
+	return f.rows(tables[table].Root, from, yield)
+}
+
+func (f *File) rows(root uint32, from int64, yield func(row int64, columns []Value) error) error {
 	w := walk{file: f, from: from, before: math.MinInt64, yield: yield, left: f.total / f.size}
 	return w.page(root, 0)
 }
