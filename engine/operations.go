@@ -187,16 +187,15 @@ func Collect[T, R any](f *Flow, name string, items []T, do func(context.Context,
 	return mapOutcomes[R](g), nil
 }
 
-// newMap checks the call of a Map, and returns the group of its operations. After success the caller
-// must call Leave.
-func newMap[T, R any, O anyOption](f *Flow, kind, name string, items []T, do func(context.Context, T) (R, error), opts []O) (o flow.Called, g *flow.Group, err error) {
+// callWithItems is callOperation for an operation with several items. what is the name of an item in errors.
+func callWithItems[T any, O anyOption](f *Flow, kind, name, what string, items []T, opts []O) (o flow.Called, err error) {
 	if o, err = callOperation(f, kind, name, opts); err != nil {
-		return o, nil, err
+		return o, err
 	}
 	texts := make([][]byte, len(items))
 	for i := range items {
 		if texts[i], err = json.Marshal(items[i]); err != nil {
-			err = f.f.Misuse(o.Identity, fmt.Errorf("item %d: %w", i, err))
+			err = f.f.Misuse(o.Identity, fmt.Errorf("%s %d: %w", what, i, err))
 			break
 		}
 	}
@@ -205,6 +204,14 @@ func newMap[T, R any, O anyOption](f *Flow, kind, name string, items []T, do fun
 	}
 	if err != nil {
 		f.f.Leave()
+	}
+	return o, err
+}
+
+// newMap checks the call of a Map, and returns the group of its operations. After success the caller
+// must call Leave.
+func newMap[T, R any, O anyOption](f *Flow, kind, name string, items []T, do func(context.Context, T) (R, error), opts []O) (o flow.Called, g *flow.Group, err error) {
+	if o, err = callWithItems(f, kind, name, "item", items, opts); err != nil {
 		return o, nil, err
 	}
 	return o, o.Each(len(items), func(ctx context.Context, i int) ([]byte, error) { return encoded(do(ctx, items[i])) }), nil
@@ -318,7 +325,7 @@ func Child[Out any](f *Flow, name string, w *Workflow, input any, opts ...ChildO
 	}
 	defer f.f.Leave()
 	g := o.One(nil)
-	if err := f.f.PrepareChildren(g, o, coreOf(w), []any{input}); err != nil {
+	if err := f.f.PrepareChildren(g, o, coreOf(w), func(int) any { return input }); err != nil {
 		return v, err
 	}
 	return perform[Out](f, g)
@@ -327,24 +334,13 @@ func Child[Out any](f *Flow, name string, w *Workflow, input any, opts ...ChildO
 // Children starts a child for each input, [Parallel] of them side by side, and returns their
 // outputs: see [Child] and [Map].
 func Children[In, Out any](f *Flow, name string, w *Workflow, inputs []In, opts ...ChildrenOption) ([]Out, error) {
-	o, err := callOperation(f, machine.ChildrenKind, name, opts)
+	o, err := callWithItems(f, machine.ChildrenKind, name, "input", inputs, opts)
 	if err != nil {
 		return nil, err
 	}
 	defer f.f.Leave()
-	items := make([]any, len(inputs))
-	texts := make([][]byte, len(inputs))
-	for i := range inputs {
-		items[i] = inputs[i]
-		if texts[i], err = json.Marshal(inputs[i]); err != nil {
-			return nil, f.f.Misuse(o.Identity, fmt.Errorf("input %d: %w", i, err))
-		}
-	}
-	if err := f.f.CheckItems(&o, texts); err != nil {
-		return nil, err
-	}
 	g := o.Each(len(inputs), nil)
-	if err := f.f.PrepareChildren(g, o, coreOf(w), items); err != nil {
+	if err := f.f.PrepareChildren(g, o, coreOf(w), func(i int) any { return inputs[i] }); err != nil {
 		return nil, err
 	}
 	return performAll[Out](f, g)

@@ -172,6 +172,16 @@ func (r *Router) all(ctx context.Context, c *shard.Call) []reply {
 	return list
 }
 
+// cursorOf returns the part of a cursor that belongs to a shard. A cursor without parts is
+// returned as it is: the shard rejects it if it is not valid.
+func cursorOf(after string, shard int) string {
+	parts := strings.Split(after, ".")
+	if shard < len(parts) && len(parts) > 1 {
+		return parts[shard]
+	}
+	return after
+}
+
 // gather sends a call to all shards. It returns their answers, nil for a shard that did not
 // answer, and the numbers of those shards. It fails if no shard answers, if a shard rejects
 // the cursor of a list, and without a cluster if the only shard fails.

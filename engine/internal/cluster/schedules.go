@@ -87,7 +87,10 @@ func (s scheduleSpreader) check(ctx context.Context, list []info.Schedule) error
 		}
 		_, err := shard.ParseCron(one.Cron, time.Now())
 		report(err)
-		report(s.checkInput(one.Input))
+		report(workflow.CheckSize(len(one.Input), s.process.Settings.MaxPayload))
+		if len(one.Input) > 0 && !json.Valid(one.Input) {
+			report(errors.New("input: not JSON"))
+		}
 		if names[one.Name] || one.Name == "" {
 			report(errors.New("needs a name that no other schedule has"))
 		}
@@ -95,16 +98,6 @@ func (s scheduleSpreader) check(ctx context.Context, list []info.Schedule) error
 		report(s.checkWorkflow(ctx, one.Workflow))
 	}
 	return errors.Join(errs...)
-}
-
-func (s scheduleSpreader) checkInput(input []byte) error {
-	if most := s.process.Settings.MaxPayload; len(input) > most {
-		return fmt.Errorf("input: %w: %d bytes, at most %d", workflow.ErrTooLarge, len(input), most)
-	}
-	if len(input) > 0 && !json.Valid(input) {
-		return errors.New("input: not JSON")
-	}
-	return nil
 }
 
 // checkWorkflow returns an error if the workflow is not registered here, and has not been started or

@@ -77,31 +77,27 @@ func newBranchSet(f *Flow, n int, at func(i int) *Branch) (*branchSet, error) {
 func (s *branchSet) cycle(index map[string]int) []string {
 	const onPath, done = 1, 2
 	state := make([]int, len(s.branches))
-	var path []string
-	var visit func(i int) bool
-	visit = func(i int) bool {
+	var visit func(i int, path []string) []string
+	visit = func(i int, path []string) []string {
 		b := &s.branches[i]
 		path = append(path, b.Name)
 		switch state[i] {
 		case onPath:
-			path = path[slices.Index(path, b.Name):]
-			return true
+			return path[slices.Index(path, b.Name):]
 		case done:
-			path = path[:len(path)-1]
-			return false
+			return nil
 		}
 		state[i] = onPath
 		for _, need := range b.Needs {
-			if visit(index[need]) {
-				return true
+			if found := visit(index[need], path); found != nil {
+				return found
 			}
 		}
 		state[i] = done
-		path = path[:len(path)-1]
-		return false
+		return nil
 	}
 	for i := range s.branches {
-		if visit(i) {
+		if path := visit(i, nil); path != nil {
 			return path
 		}
 	}

@@ -11,8 +11,9 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// PrepareChildren says which children the operations of a group start. It must be called before Perform.
-func (f *Flow) PrepareChildren(g *Group, o Called, w *workflow.Workflow, inputs []any) error {
+// PrepareChildren says which children the operations of a group start, with these inputs. It must be called before
+// Perform.
+func (f *Flow) PrepareChildren(g *Group, o Called, w *workflow.Workflow, inputOf func(i int) any) error {
 	c := f.call
 	if w == nil {
 		return f.Misuse(o.Identity, errors.New("the workflow is nil"))
@@ -22,7 +23,7 @@ func (f *Flow) PrepareChildren(g *Group, o Called, w *workflow.Workflow, inputs 
 	if err != nil {
 		return f.Misuse(o.Identity, err)
 	}
-	g.child = &childStarts{def: asked.Def, inputs: make([]json.RawMessage, len(inputs)), detached: o.detached, shard: -1, refused: map[int]error{}, former: map[int]machine.FormerChild{}}
+	g.child = &childStarts{def: asked.Def, inputs: make([]json.RawMessage, g.n), detached: o.detached, shard: -1, refused: map[int]error{}, former: map[int]machine.FormerChild{}}
 	if w == nil {
 		g.child.missing = true
 		return f.checkStarted(g)
@@ -33,11 +34,11 @@ func (f *Flow) PrepareChildren(g *Group, o Called, w *workflow.Workflow, inputs 
 			return err
 		}
 	}
-	for i := range inputs {
+	for i := range g.n {
 		if f.isStarted(g, i) {
 			continue
 		}
-		text, err := w.InputOf(inputs[i])
+		text, err := w.InputOf(inputOf(i))
 		if err == nil {
 			err = workflow.CheckSize(len(text), c.settings.MaxPayload)
 		}

@@ -64,8 +64,6 @@ func (t *turn) Random() uint64 { return t.o.random() }
 
 func (t *turn) CheckFormat(format int) error { return t.o.sh.process.Peers.CheckFormat(format) }
 
-func (t *turn) Record(rec machine.Record) { t.must(&rec) }
-
 func (t *turn) Define(def *machine.Definition) { _ = t.define(def) } // an error stops the shard
 
 func (t *turn) ReadClock() {

@@ -239,7 +239,7 @@ func (o *owner) doDue() {
 	expired, slept := o.m.Due(t.now, dueAtOnce)
 	for _, s := range slept {
 		rec := o.m.Slept(s.Run, s.Number, t.now)
-		t.must(&rec)
+		t.Record(rec)
 		o.sh.dispatcher.calls.OpEnded(t, s.Run, &rec)
 	}
 	for _, run := range expired {
@@ -247,7 +247,7 @@ func (o *owner) doDue() {
 			continue // its parent has expired too, and has canceled it
 		}
 		rec := o.m.Expire(run, o.openedAt.UnixNano(), t.now)
-		t.must(&rec)
+		t.Record(rec)
 	}
 	o.sh.dispatcher.calls.SuspendDue(t)
 	o.sh.scheduler.fire(t)
@@ -256,7 +256,7 @@ func (o *owner) doDue() {
 		// Any record will do: the time of the entry shows that the attempt was not alone any more if the
 		// process dies later.
 		rec, _ := o.purge.record(t.now)
-		t.must(&rec)
+		t.Record(rec)
 	})
 	o.sh.dispatcher.unpark(t)
 	if list, isChecked := o.sh.dispatcher.calls.Blocked(); isChecked {
@@ -276,7 +276,7 @@ func (o *owner) purgeOld() {
 		o.purge.at = now
 		t := &o.turn
 		if rec, ok := o.purge.record(t.now); ok || idle {
-			t.must(&rec)
+			t.Record(rec)
 		}
 		o.sh.views.expire = true
 	}

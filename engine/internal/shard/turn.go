@@ -171,11 +171,9 @@ func (p *Pace) Next(err error, random uint64) time.Duration {
 	return d.Wait
 }
 
-// must is record for a decision of the machine, which can't contradict the state. If it does,
+// Record is record for a decision of the machine, which can't contradict the state. If it does,
 // this program has an error: the shard stops before the turn is stored.
-func (t *turn) must(rec *machine.Record) {
-	t.o.sh.health.broken(t.record(rec))
-}
+func (t *turn) Record(rec machine.Record) { t.o.sh.health.broken(t.record(&rec)) }
 
 // record adds a record to the entry of the turn and applies it, with the starts of follow-up
 // runs. If the entry has no room, it stores the entry first and opens another.
@@ -355,7 +353,7 @@ func (t *turn) StartRun(s *machine.Start, def *machine.Definition) (id machine.I
 		return id, false, fmt.Errorf("%w: the input and the results that are taken over have %d bytes, at most %d can be stored: "+
 			"rerun an earlier step, of which fewer results are taken over, or replay the whole run", workflow.ErrTooLarge, rec.Size(), journal.MaxEntry-1000)
 	}
-	t.must(&rec)
+	t.Record(rec)
 	return s.ID, false, nil
 }
 
