@@ -60,21 +60,20 @@ func (e *MovingError) Error() string {
 // Check returns a [*MovedError] if the log was moved to another one, and a [*MovingError] if it is
 // the target of a move that is not complete. No engine may open such a log.
 func Check(ctx context.Context, lease journal.Reader) error {
-	moved, err := readMark(ctx, lease, movedBlob)
-	if err != nil {
+	return cmp.Or(refuseMarked(ctx, lease, movedBlob), refuseMarked(ctx, lease, movingBlob))
+}
+
+// refuseMarked returns the error that the mark with this name stands for; nil if the log does not have it.
+func refuseMarked(ctx context.Context, lease journal.Reader, name string) error {
+	k, err := readMark(ctx, lease, name)
+	switch {
+	case err != nil || k == nil:
 		return err
+	case name == movedBlob:
+		return &MovedError{k.To, k.At}
+	default:
+		return &MovingError{k.From, k.At}
 	}
-	if moved != nil {
-		return &MovedError{moved.To, moved.At}
-	}
-	moving, err := readMark(ctx, lease, movingBlob)
-	if err != nil {
-		return err
-	}
-	if moving != nil {
-		return &MovingError{moving.From, moving.At}
-	}
-	return nil
 }
 
 // readMark returns the mark with this name; nil if there is none.
@@ -154,27 +153,14 @@ func (m *mover) identify(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if i := slices.IndexFunc(origins, isThere); i >= 0 {
+	if i := slices.IndexFunc(origins, func(k *mark) bool { return k != nil }); i >= 0 {
 		m.known, m.ticket.Origin = true, origins[i].Origin
 	}
-	filling, err := m.from.marks(ctx, movingBlob)
-	if err != nil {
+	if err := m.from.each(func(_ int, l journal.Lease) error { return refuseMarked(ctx, l, movingBlob) }); err != nil {
 		return err
 	}
-	if i := slices.IndexFunc(filling, isThere); i >= 0 {
-		return m.from.wrap(i, &MovingError{filling[i].From, filling[i].At})
-	}
-	away, err := m.to.marks(ctx, movedBlob)
-	if err != nil {
-		return err
-	}
-	if i := slices.IndexFunc(away, isThere); i >= 0 {
-		return m.to.wrap(i, &MovedError{away[i].To, away[i].At})
-	}
-	return nil
+	return m.to.each(func(_ int, l journal.Lease) error { return refuseMarked(ctx, l, movedBlob) })
 }
-
-func isThere(k *mark) bool { return k != nil }
 
 // isMarked reports whether an earlier attempt at this move has marked all shards of the source, and
 // nothing was appended to the source since then. If so, the target is complete. It fails if the

@@ -30,65 +30,61 @@ type side struct {
 // lease takes the leases of all shards, except those to leave out.
 func (s *side) lease(ctx context.Context, log journal.Log) error {
 	s.cluster, _ = log.(journal.Cluster)
-	s.shards = 1
+	shards := 1
 	if c, ok := log.(interface{ Shards() int }); ok {
-		s.shards = c.Shards()
+		shards = c.Shards()
 	}
-	if s.shards < 1 {
-		return fmt.Errorf("the %s has %d shards", s.what, s.shards)
+	return s.open(ctx, log, shards, func(n int) (journal.Reader, error) { return log.Lease(ctx, n) })
+}
+
+// peek opens all shards of a cluster for reading, without leases.
+func (s *side) peek(ctx context.Context, log journal.Cluster) error {
+	return s.open(ctx, log, log.Shards(), func(n int) (journal.Reader, error) { return log.Peek(ctx, n) })
+}
+
+// open opens all shards by a function that returns a lease or a reader. It leaves out the shards that the
+// caller wants to leave out. It holds their leases while it checks that they are lost.
+func (s *side) open(ctx context.Context, log journal.Log, shards int, open func(n int) (journal.Reader, error)) error {
+	s.shards = shards
+	if shards < 1 {
+		return fmt.Errorf("the %s has %d shards", s.what, shards)
 	}
 	if err := s.checkWithout(); err != nil {
 		return err
 	}
-	for n := range s.shards {
-		take := s.leaseOne
-		if slices.Contains(s.without, n) {
-			take = s.leaveOutLeased
+	for n := range shards {
+		r, err := open(n)
+		l, leased := r.(journal.Lease)
+		switch {
+		case slices.Contains(s.without, n):
+			err = s.leaveOut(ctx, n, r, err)
+			if leased {
+				err = errors.Join(err, l.Release())
+			}
+		case errors.Is(err, journal.ErrLocked):
+			err = &RefusedError{fmt.Sprintf("the %s is in use%s: stop all servers that use it, then repeat the move", s.what, holder(ctx, log, n)), s.wrapShard(n, err)}
+		case err != nil:
+			err = s.unreadable(n, err)
+		case leased:
+			err = s.addLease(ctx, n, l)
+		default:
+			s.numbers, s.readers = append(s.numbers, n), append(s.readers, r)
 		}
-		if err := take(ctx, log, n); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// leaseOne takes the lease of a shard.
-func (s *side) leaseOne(ctx context.Context, log journal.Log, n int) error {
-	l, err := log.Lease(ctx, n)
-	if errors.Is(err, journal.ErrLocked) {
-		return &RefusedError{fmt.Sprintf("the %s is in use%s: stop all servers that use it, then repeat the move", s.what, holder(ctx, log, n)), s.wrapShard(n, err)}
-	}
-	if err != nil {
-		return s.unreadable(n, err)
-	}
+// addLease adds the lease of a shard.
+func (s *side) addLease(ctx context.Context, n int, l journal.Lease) error {
 	s.numbers, s.leases, s.readers = append(s.numbers, n), append(s.leases, l), append(s.readers, l)
 	_, last, err := l.Bounds(ctx)
 	if err != nil {
 		return s.unreadable(n, err)
 	}
 	s.last = append(s.last, last)
-	return nil
-}
-
-// peek opens all shards of a cluster for reading, without leases.
-func (s *side) peek(ctx context.Context, log journal.Cluster) error {
-	s.shards = log.Shards()
-	if err := s.checkWithout(); err != nil {
-		return err
-	}
-	for n := range s.shards {
-		r, err := log.Peek(ctx, n)
-		if slices.Contains(s.without, n) {
-			if err := s.leaveOut(ctx, n, r, err); err != nil {
-				return err
-			}
-			continue
-		}
-		if err != nil {
-			return s.unreadable(n, err)
-		}
-		s.numbers, s.readers = append(s.numbers, n), append(s.readers, r)
-	}
 	return nil
 }
 
@@ -218,15 +214,6 @@ func (s *side) checkWithout() error {
 		return fmt.Errorf("all %d shards of the %s %w: nothing would be left", s.shards, s.what, ErrNotLost)
 	}
 	return nil
-}
-
-// leaveOutLeased leaves out a shard. It holds the lease while it checks that the shard is lost.
-func (s *side) leaveOutLeased(ctx context.Context, log journal.Log, n int) error {
-	l, err := log.Lease(ctx, n)
-	if err != nil {
-		return s.leaveOut(ctx, n, nil, err)
-	}
-	return errors.Join(s.leaveOut(ctx, n, l, nil), l.Release())
 }
 
 // leaveOut notes that a shard is left out, if it is lost. r and err are the result of opening it. It
