@@ -50,11 +50,12 @@ func (s *server) serve(what string, answer journal.Answer) error {
 
 // Call implements [journal.Cluster].
 func (m *Member) Call(ctx context.Context, number int, request []byte) ([]byte, error) {
-	if number < 0 || number >= m.Shards() {
-		return nil, fmt.Errorf("memlog: there is no shard %d", number)
+	s, err := m.store.shard(number)
+	if err != nil {
+		return nil, err
 	}
 	answer, err := m.ask(ctx, Operation{Name: "call", Shard: number}, request, func() *server {
-		if owner := m.store.shards[number].owner; owner != nil {
+		if owner := s.owner; owner != nil {
 			return owner.server
 		}
 		return nil

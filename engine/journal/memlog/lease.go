@@ -37,10 +37,10 @@ func newLease(ctx context.Context, m *Member, number int) (*lease, error) {
 		return nil, err
 	}
 	defer unlock()
-	if number < 0 || number >= len(m.store.shards) {
-		return nil, fmt.Errorf("memlog: there is no shard %d", number)
+	s, err := m.store.shard(number)
+	if err != nil {
+		return nil, err
 	}
-	s := m.store.shards[number]
 	if s.owner != nil {
 		return nil, fmt.Errorf("memlog: %w", journal.ErrLocked)
 	}
@@ -99,13 +99,17 @@ func (l *lease) use(ctx context.Context) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	if isClosed(l.lost) || l.shard.owner != l {
-		unlock()
-		return nil, fmt.Errorf("memlog: %w: the lease of shard %d with epoch %d has ended", journal.ErrStale, l.number, l.epoch)
+	switch {
+	case l.epoch == 0: // it only reads
+		err = l.member.reach()
+	case isClosed(l.lost) || l.shard.owner != l:
+		err = fmt.Errorf("memlog: %w: the lease of shard %d with epoch %d has ended", journal.ErrStale, l.number, l.epoch)
+	case l.member.cut:
+		err = errCut
 	}
-	if l.member.cut {
+	if err != nil {
 		unlock()
-		return nil, errCut
+		return nil, err
 	}
 	return unlock, nil
 }
@@ -152,13 +156,20 @@ func (l *lease) Append(ctx context.Context, expected uint64, id journal.ID, data
 
 func (l *lease) Read(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
 	list, err := do(ctx, l, "read", func(s *shard) ([]journal.Entry, error) { return s.from(from) })
-	return entries(list, err, func() error {
-		unlock, err := l.use(ctx)
-		if err == nil {
-			unlock()
+	return func(yield func(journal.Entry, error) bool) {
+		for _, e := range list {
+			var unlock func()
+			if unlock, err = l.use(ctx); err != nil {
+				break
+			}
+			if unlock(); !yield(e, nil) {
+				return
+			}
 		}
-		return err
-	})
+		if err != nil {
+			yield(journal.Entry{}, err)
+		}
+	}
 }
 
 func (l *lease) Truncate(ctx context.Context, below uint64) error {
