@@ -149,20 +149,22 @@ func prefixed(name string) journal.Answer {
 	return func(request []byte, reply func([]byte)) { reply(fmt.Appendf(nil, "%s: %s", name, request)) }
 }
 
-// reach calls a shard until the call is delivered: the other members do not know a new
-// owner at once.
-func reach(ctx context.Context, m journal.Cluster, shard int, request []byte) ([]byte, error) {
-	return untilDelivered(ctx, func() ([]byte, error) { return m.Call(ctx, shard, request) })
+// call sends a request to a shard or to a member.
+type call func(ctx context.Context, request []byte) ([]byte, error)
+
+func toShard(m journal.Cluster, shard int) call {
+	return func(ctx context.Context, request []byte) ([]byte, error) { return m.Call(ctx, shard, request) }
 }
 
-// reachMember asks a member until the request is delivered.
-func reachMember(ctx context.Context, m journal.Cluster, member string, request []byte) ([]byte, error) {
-	return untilDelivered(ctx, func() ([]byte, error) { return m.Ask(ctx, member, request) })
+func toMember(m journal.Cluster, member string) call {
+	return func(ctx context.Context, request []byte) ([]byte, error) { return m.Ask(ctx, member, request) }
 }
 
-func untilDelivered(ctx context.Context, ask func() ([]byte, error)) ([]byte, error) {
+// reach calls until the call is delivered: the other members do not know a new owner at
+// once.
+func (c call) reach(ctx context.Context, request []byte) ([]byte, error) {
 	for {
-		answer, err := ask()
+		answer, err := c(ctx, request)
 		if !errors.Is(err, journal.ErrNobody) {
 			return answer, err
 		}
@@ -174,40 +176,41 @@ func untilDelivered(ctx context.Context, ask func() ([]byte, error)) ([]byte, er
 	}
 }
 
-func wantAnswer(t *testing.T, m journal.Cluster, shard int, request, want string) {
+// inBackground calls in a goroutine. The channel gets the error.
+func (c call) inBackground(ctx context.Context) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.reach(ctx, []byte("in the background"))
+		done <- err
+	}()
+	return done
+}
+
+func wantAnswer(t *testing.T, c call, request, want string) {
 	t.Helper()
-	if err := checkAnswer(testwait.Context(t), m, shard, request, want); err != nil {
+	if err := checkAnswer(testwait.Context(t), c, request, want); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // checkAnswer is wantAnswer for goroutines, which must not end the test: it returns an
 // error.
-func checkAnswer(ctx context.Context, m journal.Cluster, shard int, request, want string) error {
-	got, err := reach(ctx, m, shard, []byte(request))
+func checkAnswer(ctx context.Context, c call, request, want string) error {
+	got, err := c.reach(ctx, []byte(request))
 	if err != nil || string(got) != want {
-		return fmt.Errorf("Call(%d, %.30q) = %.30q of %d bytes, %w; want %.30q of %d", shard, request, got, len(got), err, want, len(want))
+		return fmt.Errorf("the answer to %.30q is %.30q of %d bytes, %w; want %.30q of %d", request, got, len(got), err, want, len(want))
 	}
 	return nil
 }
 
-func wantMemberAnswer(t *testing.T, m journal.Cluster, member, request, want string) {
-	t.Helper()
-	got, err := reachMember(testwait.Context(t), m, member, []byte(request))
-	if err != nil || string(got) != want {
-		t.Fatalf("Ask(%q, %.30q) = %.30q of %d bytes, %v; want %.30q of %d",
-			member, request, got, len(got), err, want, len(want))
-	}
-}
-
 // wantNobody waits until a call fails with ErrNobody: the other members do not know at
 // once that an owner serves no more requests.
-func wantNobody(t *testing.T, call string, ask func(ctx context.Context) ([]byte, error)) {
+func wantNobody(t *testing.T, what string, c call) {
 	t.Helper()
 	eventually(t, func(ctx context.Context) error {
-		answer, err := ask(ctx)
+		answer, err := c(ctx, []byte("is anybody there"))
 		if !errors.Is(err, journal.ErrNobody) {
-			return fmt.Errorf("%s = %q, %w; want %w", call, answer, err, journal.ErrNobody)
+			return fmt.Errorf("%s = %q, %w; want %w", what, answer, err, journal.ErrNobody)
 		}
 		return nil
 	})

@@ -64,3 +64,54 @@ func noLeaks(t *testing.T) {
 		testwait.Until(t, what, func() bool { return runtime.NumGoroutine() <= before })
 	})
 }
+
+// Process is a member of a cluster that can be killed.
+type Process interface {
+	journal.Cluster
+
+	// Kill ends the process as SIGKILL does: it releases nothing, answers no
+	// requests, and all its later calls fail. The suite calls Close after it.
+	Kill()
+}
+
+// ClusterOpener joins a new process to the cluster of a folder, and creates the cluster,
+// empty and with this number of shards, at the first call for the folder.
+type ClusterOpener func(t *testing.T, dir string, shards int) Process
+
+// RunCluster runs the suite for logs that several processes share: a test for
+// each sentence of [journal.Cluster]. Use [Run] to test that each shard is a log.
+//
+// It waits as long as a backend needs, for example to take over from a member that
+// was killed. It is fast if the backend has short timeouts.
+func RunCluster(t *testing.T, open ClusterOpener) {
+	groups := []struct {
+		name  string
+		tests []clusterTest
+	}{
+		{"members", memberTests},
+		{"shards", shardTests},
+		{"calls", callTests},
+		{"status", statusTests},
+		{"deaths", deathTests},
+	}
+	for _, g := range groups {
+		t.Run(g.name, func(t *testing.T) {
+			// All tests of a group share one cluster, because creating a real one is
+			// slow. A test begins with the entries and blobs that the last one left.
+			dir := t.TempDir()
+			for _, test := range g.tests {
+				t.Run(test.name, func(t *testing.T) {
+					noLeaks(t)
+					c := &cluster{dir: dir, open: open, killed: map[Process]bool{}, closed: map[Process]bool{}}
+					test.run(t, c, c.join(t, test.members))
+				})
+			}
+		})
+	}
+}
+
+type clusterTest struct {
+	name    string
+	members int // number of members that have joined when the test begins
+	run     func(t *testing.T, c *cluster, members []Process)
+}
