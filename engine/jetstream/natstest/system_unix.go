@@ -1,4 +1,4 @@
-//go:build unix
+//go:build linux || darwin || freebsd
 
 package natstest
 
@@ -41,4 +41,15 @@ func (n *node) signal(s os.Signal) error {
 		return errors.New("node " + n.name + " does not run")
 	}
 	return p.cmd.Process.Signal(s)
+}
+
+// lock waits until no other process has locked the file. The lock ends when the file is
+// closed.
+func lock(f *os.File) error {
+	for {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
+		if !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
 }
