@@ -364,25 +364,27 @@ func killAgainAndAgain(t *testing.T, env ...string) {
 	t.Logf("-crash.seed=%d -crash.runs=%d -crash.kills=%d", seed, *crashRuns, *crashKills)
 	random := rand.New(rand.NewPCG(seed, 0))
 	dir := t.TempDir()
-	acked := map[int]string{}
+	acked, rebuilds := map[int]string{}, 0
 	for kill := range *crashKills {
 		to := *crashRuns * (kill + 1) / (*crashKills + 1)
 		after := time.Duration(random.IntN(400)+20) * time.Millisecond
 		if kill%2 == 0 { // while it is busy for certain
 			after = time.Duration(random.IntN(3000)+1) * time.Microsecond
 		}
-		crash(t, dir, acked, to, after, kill == *crashKills-1, env)
+		rebuilds += crash(t, dir, acked, to, after, kill == *crashKills-1, env)
 	}
-	crash(t, dir, acked, *crashRuns, 0, false, env)
+	rebuilds += crash(t, dir, acked, *crashRuns, 0, false, env)
+	t.Logf("the view was made anew %d times", rebuilds)
 	judge(t, dir, acked, *crashRuns)
 }
 
 // crash starts the process and kills it some time after it has acknowledged a start, or has none
 // to make; a time of 0 lets the process end by itself. With hang it is killed some time after an
-// attempt hangs, so that at least one attempt is lost.
+// attempt hangs, so that at least one attempt is lost. It returns how often the process made the view
+// anew.
 //
 // real clock: the delay varies where the process is killed; every place is right
-func crash(t *testing.T, dir string, acked map[int]string, to int, after time.Duration, hang bool, env []string) {
+func crash(t *testing.T, dir string, acked map[int]string, to int, after time.Duration, hang bool, env []string) (rebuilds int) {
 	t.Helper()
 	cmd := exec.CommandContext(testwait.Context(t), os.Args[0])
 	from := 0
@@ -425,6 +427,7 @@ func crash(t *testing.T, dir string, acked map[int]string, to int, after time.Du
 	if after == 0 && err != nil || strings.Contains(stderr.String(), "panic") {
 		t.Fatalf("the process: %v\n%s", err, stderr.String())
 	}
+	return strings.Count(stderr.String(), "is rebuilt from the log")
 }
 
 type deed struct {

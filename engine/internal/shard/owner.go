@@ -77,7 +77,7 @@ func (o *owner) serve() error {
 		}
 		sh.views.feed()
 		sh.snapshots.moveRuns()
-		sh.snapshots.begin()
+		sh.snapshots.begin(sh.views.reaches)
 		timer.Reset(o.delay())
 	}
 }

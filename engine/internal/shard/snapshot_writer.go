@@ -24,6 +24,7 @@ const (
 	encodeShare   = 8                // or after this part of the time of a turn, if that is longer
 	snapshotAge   = 10 * time.Minute // age of the oldest change that is not in a snapshot, at which a snapshot is due
 	restAfter     = 5 * time.Second  // time without changes after which the shard counts as idle
+	viewPatience  = 30 * time.Second // longest wait of a snapshot for the view
 )
 
 // snapshotWriter writes a snapshot when the log has grown enough. The shard keeps working
@@ -126,8 +127,9 @@ func (s *snapshotWriter) delay() time.Duration {
 	}
 }
 
-// begin begins a snapshot if one is due.
-func (s *snapshotWriter) begin() {
+// begin begins a snapshot if one is due. inView returns a channel that is closed when the view has come
+// to the last entry.
+func (s *snapshotWriter) begin(inView func() <-chan struct{}) {
 	if !s.isDue() {
 		return
 	}
@@ -138,8 +140,9 @@ func (s *snapshotWriter) begin() {
 	s.current = s.state.m.Snapshot()
 	s.seq = s.current.Seq
 	s.taken, s.grown = s.grown, 0
+	seen := inView()
 	s.writing.Go(func() {
-		p := s.write(ctx, s.seq, archive, newest)
+		p := s.write(ctx, s.seq, seen, archive, newest)
 		select {
 		case s.progress <- p:
 		case <-ctx.Done():
@@ -247,8 +250,10 @@ func (s *snapshotWriter) close() {
 }
 
 // write stores the archive and the snapshot, verifies the snapshot, and removes what is not
-// needed any more. The writing goroutine calls it.
-func (s *snapshotWriter) write(ctx context.Context, seq uint64, archive []byte, newest int64) (p snapshotProgress) {
+// needed any more. The writing goroutine calls it. A snapshot is complete only after the view has come to
+// its entry, or after viewPatience: if the process ends between the two, the view must be made anew from
+// all archives.
+func (s *snapshotWriter) write(ctx context.Context, seq uint64, inView <-chan struct{}, archive []byte, newest int64) (p snapshotProgress) {
 	p.over = true
 	if len(archive) > 0 {
 		if p.err = store.PutArchive(ctx, s.lease, store.ArchiveName(seq, newest/1e9), archive); p.err != nil {
@@ -266,7 +271,13 @@ func (s *snapshotWriter) write(ctx context.Context, seq uint64, archive []byte, 
 			}
 		}
 		first := frames[0]
-		frames = frames[1:]
+		if frames = frames[1:]; !first.more {
+			select {
+			case <-inView:
+			case <-time.After(viewPatience):
+			case <-ctx.Done():
+			}
+		}
 		return first.data, first.more, first.err
 	}
 	if p.blocks, p.size, p.err = store.PutSnapshot(ctx, s.lease, s.encoders, seq, next); p.err != nil {

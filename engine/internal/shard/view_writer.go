@@ -310,6 +310,7 @@ func (v *viewWriter) confirm(err error) {
 		v.finished = v.finished[:0]
 		v.deleted = append(v.deleted, v.sent...)
 		v.markAllChanged()
+		v.cursor = v.view.Load().Cursor()
 		v.retry = time.Now().Add(viewRetry)
 		return
 	}
@@ -365,20 +366,32 @@ func (v *viewWriter) close() {
 // freshWithin is the longest time that a list waits for the view.
 const freshWithin = time.Second
 
-// viewWait is a list that waits until the view has all changes up to an entry.
+// viewWait is a wait until the view has all changes up to an entry. Batches are not delayed meanwhile.
 type viewWait struct {
 	seq  uint64        // number of the entry
-	seen chan struct{} // closed when the view has them, or after an error
+	seen chan struct{} // closed when the view has them
+	list bool          // a list waits: it needs no cursor of the view, and does not wait longer after an error
 }
 
-// addWait closes the channel when the view has all changes up to now. Batches are not delayed
-// while a list waits.
+// addWait closes the channel when the view has all changes up to now, or after an error.
 func (v *viewWriter) addWait(seen chan struct{}) {
 	if v.batches == nil || v.isCurrent() {
 		close(seen)
 		return
 	}
-	v.waits = append(v.waits, viewWait{v.state.seq, seen})
+	v.waits = append(v.waits, viewWait{v.state.seq, seen, true})
+}
+
+// reaches returns a channel that is closed when the cursor of the view has come to the last entry, or
+// the shard has no view.
+func (v *viewWriter) reaches() <-chan struct{} {
+	seen := make(chan struct{})
+	if v.batches == nil {
+		close(seen)
+		return seen
+	}
+	v.waits = append(v.waits, viewWait{seq: v.state.seq, seen: seen})
+	return seen
 }
 
 // isCurrent reports whether the view has all changes.
@@ -386,10 +399,10 @@ func (v *viewWriter) isCurrent() bool {
 	return !v.busy && len(v.deleted) == 0 && v.behind() == 0
 }
 
-// endWaits ends the waits whose entries the view has, and all waits if a write has failed.
+// endWaits ends the waits whose entries the view has, and those of lists if a write has failed.
 func (v *viewWriter) endWaits(failed bool) {
 	v.waits = slices.DeleteFunc(v.waits, func(w viewWait) bool {
-		over := failed || w.seq <= v.cursor || v.isCurrent()
+		over := !failed && w.seq <= v.cursor || w.list && (failed || v.isCurrent())
 		if over {
 			close(w.seen)
 		}
