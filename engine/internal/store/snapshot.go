@@ -126,78 +126,36 @@ func (b *blockReader) next(buf []byte) ([]byte, error) {
 	return frame, nil
 }
 
-// aheadReader is an io.Reader of the frames of a blockReader. A goroutine decompresses the next
-// frames while the caller decodes the last one: both take about the same time, and a shard can do
-// nothing before its snapshot is read.
+// aheadReader reads the frames of a blockReader. A goroutine decompresses the next frame while the
+// caller decodes the last one: both take about the same time, and a shard can do nothing before its
+// snapshot is read.
 type aheadReader struct {
-	from   *blockReader
-	frames chan []byte // decompressed frames
-	unused chan []byte // memory for the next frames
-	stop   chan struct{}
-	ended  chan struct{}
-	err    error // why there are no more frames; valid after frames is closed
-
-	frame, rest []byte
+	*io.PipeReader
+	from  *blockReader
+	ended chan struct{}
 }
-
-// framesAhead is how many frames are decompressed before they are needed.
-const framesAhead = 2
 
 func readAhead(raw io.Reader) *aheadReader {
 	unzip, _ := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(2*maxBlock)) // fails only for wrong options
-	a := &aheadReader{
-		from: &blockReader{raw: raw, unzip: unzip}, frames: make(chan []byte, framesAhead), unused: make(chan []byte, framesAhead+1),
-		stop: make(chan struct{}), ended: make(chan struct{}),
-	}
-	go a.run()
-	return a
-}
-
-func (a *aheadReader) run() {
-	defer close(a.ended)
-	defer close(a.frames)
-	for {
-		var buf []byte
-		select {
-		case buf = <-a.unused:
-		default:
-		}
-		frame, err := a.from.next(buf)
-		if err != nil {
-			a.err = err
-			return
-		}
-		select {
-		case a.frames <- frame:
-		case <-a.stop:
-			return
-		}
-	}
-}
-
-// Read implements [io.Reader].
-func (a *aheadReader) Read(p []byte) (int, error) {
-	for len(a.rest) == 0 {
-		if a.frame != nil {
-			select {
-			case a.unused <- reusable(a.frame):
-			default:
+	r, w := io.Pipe()
+	a := &aheadReader{r, &blockReader{raw: raw, unzip: unzip}, make(chan struct{})}
+	go func() {
+		defer close(a.ended)
+		var frame []byte
+		var err error
+		for err == nil {
+			if frame, err = a.from.next(reusable(frame)); err == nil {
+				_, err = w.Write(frame)
 			}
 		}
-		frame, ok := <-a.frames
-		if !ok {
-			return 0, a.err
-		}
-		a.frame, a.rest = frame, frame
-	}
-	n := copy(p, a.rest)
-	a.rest = a.rest[n:]
-	return n, nil
+		_ = w.CloseWithError(err) // never fails
+	}()
+	return a
 }
 
 // close ends the goroutine, and waits for it.
 func (a *aheadReader) close() {
-	close(a.stop)
+	_ = a.PipeReader.Close() // never fails
 	<-a.ended
 	a.from.unzip.Close()
 }
