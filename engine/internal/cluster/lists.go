@@ -415,9 +415,7 @@ func addStats(w, other *info.WorkflowStats) {
 	for state, n := range other.States {
 		w.States[state] += n
 	}
-	sum := machine.Totals(w.Totals)
-	sum.Add(machine.Totals(other.Totals))
-	w.Totals = info.Totals(sum)
+	machine.AddTotals(&w.Totals, other.Totals)
 	if p := other.Paused; w.Paused == nil || p != nil && p.At.Before(w.Paused.At) {
 		w.Paused = p
 	}

@@ -25,9 +25,7 @@ const (
 func describeFlow(i *info.Info, r *machine.Run) {
 	i.Status, i.Tags, i.Version, i.Asking = r.Flow().Status(), machine.DecodeTags(r.Flow().Tags()), r.Def.Version, machine.Asks(r)
 	i.Undoable = r.Flow().Undoable()
-	for _, o := range r.Def.Ops {
-		i.Declared = append(i.Declared, info.DeclaredOp(o))
-	}
+	i.Declared = slices.Clone(r.Def.Ops)
 	setContinued(i)
 	l := newFlowOps(r)
 	l.choose()

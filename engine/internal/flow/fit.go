@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tideover/tideover/engine/info"
 	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/engine/internal/workflow"
 )
@@ -123,7 +124,7 @@ func (f *Flow) hasFailedAdded() bool {
 func (c *call) handler() string { return c.def.Steps[0].Handler }
 
 // declared returns the operations that a function calls which is described by data; nil for others.
-func (c *call) declared() []machine.DeclaredOp {
+func (c *call) declared() []info.DeclaredOp {
 	if !strings.HasPrefix(c.handler(), workflow.FunctionPrefix) {
 		return nil
 	}
@@ -134,7 +135,7 @@ func (c *call) declared() []machine.DeclaredOp {
 // calls it later, or says that it skips it. That of a wait for a signal has its name as a key.
 func (f *Flow) isDeclared(name string) bool {
 	base, key, _ := strings.Cut(strings.TrimSuffix(name, "]"), "[")
-	return slices.ContainsFunc(f.call.declared(), func(o machine.DeclaredOp) bool { return o.Name == base || o.Name == key })
+	return slices.ContainsFunc(f.call.declared(), func(o info.DeclaredOp) bool { return o.Name == base || o.Name == key })
 }
 
 // takenBack returns the operations that retries of the run took back. Stored operations between one of

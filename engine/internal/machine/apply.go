@@ -6,6 +6,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/tideover/tideover/engine/info"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -46,7 +47,7 @@ func applyToRun(m *state, rec *Record) error {
 		return fmt.Errorf("%w: %s of the unknown run %s", ErrEncoding, rec.Kind, rec.Run)
 	}
 	if !r.Def.Flow || rec.Step > 0 || rec.Kind != Begun { // the call of a function is no attempt
-		r.Def.workflow.Totals.count(rec)
+		countTotals(&r.Def.workflow.Totals, rec)
 	}
 	if rec.Kind == Called && rec.Hash != (Hash{}) {
 		m.use(rec.Hash, rec.At)
@@ -145,9 +146,9 @@ func applyCommand(m *state, r *Run, rec *Record) {
 	}
 }
 
-// count adds the record to the totals. Totals must depend only on records, and not on the
+// countTotals adds the record to the totals. Totals must depend only on records, and not on the
 // state of runs: a snapshot has the totals of its beginning, but later states of the runs.
-func (t *Totals) count(rec *Record) {
+func countTotals(t *info.Totals, rec *Record) {
 	switch rec.Kind { //nolint:exhaustive // the others do nothing here
 	case Started:
 		t.Started++
@@ -234,7 +235,7 @@ func applyFailed(m *state, r *Run, rec *Record) {
 func applyStarted(m *state, rec *Record) error {
 	if r, known := m.Run(rec.Run); known {
 		if knows(r, m.seq) {
-			r.Def.workflow.Totals.count(rec)
+			countTotals(&r.Def.workflow.Totals, rec)
 			return nil
 		}
 		return fmt.Errorf("%w: run %s starts twice", ErrEncoding, rec.Run)
@@ -253,7 +254,7 @@ func applyStarted(m *state, rec *Record) error {
 		r.snap = m.snapshot.no // the snapshot need not have it: the replayed log starts the run
 	}
 	m.use(rec.Hash, rec.At)
-	d.workflow.Totals.count(rec)
+	countTotals(&d.workflow.Totals, rec)
 	appendHistory(r, rec)
 	if r.Deadline != 0 {
 		m.timers.set(r, deadline, r.Deadline)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/engine/info"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -366,7 +367,7 @@ func TestRetry(t *testing.T) {
 	for i := range r.Steps {
 		w.finish(r, i, Result{})
 	}
-	if r.Outcome != Succeeded || w.m.workflows["two"].Totals != (Totals{Started: 1, Succeeded: 1, Dead: 1, Attempts: 5, Failures: 3}) {
+	if r.Outcome != Succeeded || w.m.workflows["two"].Totals != (info.Totals{Started: 1, Succeeded: 1, Dead: 1, Attempts: 5, Failures: 3}) {
 		t.Errorf("outcome %d, totals %+v", r.Outcome, w.m.workflows["two"].Totals)
 	}
 	w.check("at the end", w.shadow)

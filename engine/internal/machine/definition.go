@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tideover/tideover/engine/info"
 	"github.com/tideover/tideover/internal/validate"
 	"github.com/tideover/tideover/retry"
 )
@@ -18,27 +19,20 @@ import (
 // Definition is a version of a workflow. A run keeps the definition that it started with. A
 // definition is stored once for all its runs.
 type Definition struct {
-	Name    string        `json:"name"`
-	Timeout time.Duration `json:"timeout_ns,omitempty"` // timeout of a run; 0 means none
-	Steps   []Step        `json:"steps"`
-	OnEnd   *Definition   `json:"on_end,omitempty"`  // definition of the run to start when a run ends; nil for none
-	Flow    bool          `json:"flow,omitempty"`    // the workflow is a function: see flow.go
-	Version string        `json:"version,omitempty"` // version of the function
-	Op      bool          `json:"op,omitempty"`      // the only step is an operation of the flow Name
-	Ops     []DeclaredOp  `json:"ops,omitempty"`     // operations that a flow declares, for those who look at its runs
+	Name    string            `json:"name"`
+	Timeout time.Duration     `json:"timeout_ns,omitempty"` // timeout of a run; 0 means none
+	Steps   []Step            `json:"steps"`
+	OnEnd   *Definition       `json:"on_end,omitempty"`  // definition of the run to start when a run ends; nil for none
+	Flow    bool              `json:"flow,omitempty"`    // the workflow is a function: see flow.go
+	Version string            `json:"version,omitempty"` // version of the function
+	Op      bool              `json:"op,omitempty"`      // the only step is an operation of the flow Name
+	Ops     []info.DeclaredOp `json:"ops,omitempty"`     // operations that a flow declares, for those who look at its runs
 
 	hash     Hash
 	text     []byte
 	workflow *Workflow
 	runs     int  // number of runs in memory with this definition
 	open     bool // some of these runs are not finished; see applyPurged
-}
-
-// DeclaredOp is an operation that a flow declares.
-type DeclaredOp struct {
-	Name  string   `json:"name"`
-	Kind  string   `json:"kind"`
-	Needs []string `json:"needs,omitempty"`
 }
 
 // Step is the definition of a step.

@@ -7,6 +7,8 @@ import (
 	"iter"
 	"slices"
 	"time"
+
+	"github.com/tideover/tideover/engine/info"
 )
 
 // Workflow has the counts and queues of all runs of a workflow, also of runs with different
@@ -15,15 +17,9 @@ type Workflow struct {
 	Name   string
 	Active int         // number of runs that count for a limit of runs: see Run.HasPlace
 	Counts [States]int // number of runs in memory, by state
-	Totals Totals
+	Totals info.Totals
 	Pause  *Pause            // nil if the workflow is not paused
 	queues map[string]*Queue // by step
-}
-
-// Totals counts runs and attempts since the log began.
-type Totals struct {
-	Started, Succeeded, Dead, Canceled uint64
-	Attempts, Failures, Lost           uint64
 }
 
 // Queue has the due steps with one name, in all runs of a workflow, oldest first. Steps of runs
@@ -253,15 +249,15 @@ func (q *Queue) Oldest() (at int64, ok bool) {
 	return at, ok
 }
 
-// fields returns the totals in the order in which they are stored.
-func (t *Totals) fields() [7]*uint64 {
+// fieldsOf returns the totals in the order in which they are stored.
+func fieldsOf(t *info.Totals) [7]*uint64 {
 	return [...]*uint64{&t.Started, &t.Succeeded, &t.Dead, &t.Canceled, &t.Attempts, &t.Failures, &t.Lost}
 }
 
-// Add adds other totals.
-func (t *Totals) Add(o Totals) {
-	sum := t.fields()
-	for i, n := range o.fields() {
+// AddTotals adds other totals to t.
+func AddTotals(t *info.Totals, o info.Totals) {
+	sum := fieldsOf(t)
+	for i, n := range fieldsOf(&o) {
 		*sum[i] += *n
 	}
 }

@@ -201,7 +201,7 @@ func encodeState(m *state) []byte {
 	b = binary.AppendUvarint(b, uint64(len(m.workflows)))
 	for name, w := range m.workflows {
 		b = codec.AppendBytes(b, name)
-		for _, n := range w.Totals.fields() {
+		for _, n := range fieldsOf(&w.Totals) {
 			b = binary.AppendUvarint(b, *n)
 		}
 	}
@@ -333,8 +333,7 @@ func decodeDefinitions(s *definitionSet, r *codec.Reader) error {
 		}
 	}
 	for n := r.Uvarint(); n > 0 && r.Err == nil; n-- {
-		t := &s.workflow(string(r.Bytes())).Totals
-		for _, n := range t.fields() {
+		for _, n := range fieldsOf(&s.workflow(string(r.Bytes())).Totals) {
 			*n = r.Uvarint()
 		}
 	}

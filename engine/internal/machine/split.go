@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/engine/info"
 	"github.com/tideover/tideover/engine/internal/codec"
 )
 
@@ -186,7 +187,7 @@ func (d *distribution) moveAll(m *Machine) error {
 		}
 	}
 	for name, w := range m.workflows {
-		d.to[0].workflow(name).Totals.Add(w.Totals)
+		AddTotals(&d.to[0].workflow(name).Totals, w.Totals)
 	}
 	for _, to := range d.to {
 		if m.at >= to.at {
@@ -294,7 +295,7 @@ type Tally struct {
 	Keys      int
 	Schedules int
 	Timers    int
-	Totals    Totals
+	Totals    info.Totals
 	Sum       uint64 // checksum of all contents, which does not depend on their order
 }
 
@@ -327,11 +328,11 @@ func (m *Machine) Tally(seed maphash.Seed) (t Tally, err error) {
 	}
 	for name, w := range m.workflows {
 		// A total may be the sum over several shards, so the checksum must be linear in it.
-		for i, n := range w.Totals.fields() {
+		for i, n := range fieldsOf(&w.Totals) {
 			b = append(append(b[:0], 't', byte(i)), name...)
 			t.Sum += maphash.Bytes(seed, b) * *n
 		}
-		t.Totals.Add(w.Totals)
+		AddTotals(&t.Totals, w.Totals)
 	}
 	t.Keys, t.Schedules, t.Timers = len(m.keys), len(m.schedules), m.Waiting()
 	return t, nil
@@ -346,7 +347,7 @@ func (t *Tally) Add(o Tally) {
 	t.Keys += o.Keys
 	t.Schedules += o.Schedules
 	t.Timers += o.Timers
-	t.Totals.Add(o.Totals)
+	AddTotals(&t.Totals, o.Totals)
 	t.Sum += o.Sum
 }
 

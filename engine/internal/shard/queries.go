@@ -232,12 +232,7 @@ func (q queries) groups(ctx context.Context, limit int, exclude []string) ([]inf
 	if err != nil {
 		return nil, fmt.Errorf("groups: %w", err)
 	}
-	found, err := v.Groups(ctx, view.Filter{States: []string{"dead"}, Exclude: exclude}, limit)
-	groups := make([]info.Group, len(found))
-	for i, g := range found {
-		groups[i] = info.Group(g)
-	}
-	return groups, err
+	return v.Groups(ctx, view.Filter{States: []string{"dead"}, Exclude: exclude}, limit)
 }
 
 // find returns the ids of the runs that begin with the text, or have it as key.
@@ -275,7 +270,7 @@ func (q queries) stats(ctx context.Context) (*info.Stats, error) {
 		s = new(info.Stats)
 		for _, name := range slices.Sorted(maps.Keys(sh.owner.m.Workflows())) {
 			w := sh.owner.m.Workflows()[name]
-			ws := info.WorkflowStats{Name: name, States: map[string]int{}, Totals: info.Totals(w.Totals), Paused: describePause(w.Pause)}
+			ws := info.WorkflowStats{Name: name, States: map[string]int{}, Totals: w.Totals, Paused: describePause(w.Pause)}
 			for state, n := range w.Counts {
 				if n > 0 && !finished[machine.State(state)] {
 					ws.States[machine.State(state).String()] = n

@@ -4,10 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"time"
 
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
+
+	"github.com/tideover/tideover/engine/info"
 )
 
 // preview reads the runs of a list, with Input and Output shortened and without Detail.
@@ -203,20 +204,8 @@ func (s *selection) ordered(query string) string {
 	return query + " ORDER BY " + orderBy[s.order] + " LIMIT ?"
 }
 
-// Group is a group of runs that failed in the same step of the same workflow, with errors of the
-// same pattern.
-type Group struct {
-	Error    string // error of the newest run
-	Pattern  string // pattern of the errors, for Filter.Error
-	Workflow string
-	Step     string
-	Count    int
-	First    time.Time // Created of the oldest run
-	Last     time.Time // Created of the newest
-}
-
 // groups returns up to most groups of the selection, the largest first.
-func (s *selection) groups(c *sqlite.Conn, most int) (groups []Group, err error) {
+func (s *selection) groups(c *sqlite.Conn, most int) (groups []info.Group, err error) {
 	err = sqlitex.ExecuteTransient(c, s.groupQuery(most), &sqlitex.ExecOptions{ResultFunc: func(st *sqlite.Stmt) error {
 		g, err := readGroup(s.names, c, st)
 		groups = append(groups, g)
@@ -231,17 +220,17 @@ func (s *selection) groupQuery(most int) string {
 		GROUP BY error, workflow ORDER BY count(*) DESC, max(place) DESC LIMIT %d`, s.from, s.to, s.conditions(), most)
 }
 
-// readGroup makes a Group from a row of groupQuery, by reading its oldest and newest run.
-func readGroup(n *names, c *sqlite.Conn, st *sqlite.Stmt) (Group, error) {
+// readGroup makes a group from a row of groupQuery, by reading its oldest and newest run.
+func readGroup(n *names, c *sqlite.Conn, st *sqlite.Stmt) (info.Group, error) {
 	oldest, ok, err := n.at(c, st.ColumnInt64(1))
 	if err != nil || !ok {
-		return Group{}, err
+		return info.Group{}, err
 	}
 	newest, ok, err := n.at(c, st.ColumnInt64(2))
 	if err != nil || !ok {
-		return Group{}, err
+		return info.Group{}, err
 	}
-	return Group{
+	return info.Group{
 		Error: newest.Error, Pattern: Pattern(newest.Error), Workflow: newest.Workflow, Step: newest.Step,
 		Count: st.ColumnInt(0), First: oldest.Created, Last: newest.Created,
 	}, nil

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tideover/tideover/engine/info"
 )
 
 // model is the simplest possible implementation of a view, to compare a View with.
@@ -263,7 +265,7 @@ func (m model) compare(t *testing.T, v *View, rnd *rand.Rand) {
 func (m model) compareGroups(t *testing.T, v *View, f Filter, found func(*Run) bool) {
 	t.Helper()
 	type id struct{ pattern, workflow, step string }
-	want := map[id]Group{}
+	want := map[id]info.Group{}
 	for _, r := range m.list(f, found) {
 		if r.Error == "" {
 			continue
@@ -271,7 +273,7 @@ func (m model) compareGroups(t *testing.T, v *View, f Filter, found func(*Run) b
 		k := id{Pattern(r.Error), r.Workflow, r.Step}
 		g, ok := want[k]
 		if !ok {
-			g = Group{Pattern: k.pattern, Workflow: k.workflow, Step: k.step, First: r.Created}
+			g = info.Group{Pattern: k.pattern, Workflow: k.workflow, Step: k.step, First: r.Created}
 		}
 		g.Error, g.Last = r.Error, r.Created
 		g.Count++

@@ -7,6 +7,7 @@ import (
 
 	"zombiezen.com/go/sqlite"
 
+	"github.com/tideover/tideover/engine/info"
 	"github.com/tideover/tideover/engine/internal/codec"
 )
 
@@ -113,7 +114,7 @@ func (v *View) Find(ctx context.Context, text string, most int) (ids []string, e
 // Groups returns groups of the runs that have an error and match a filter, the largest groups
 // first. It ignores Search, Order, After and Limit of the filter. It reads only the index of
 // errors, and one or two runs of each group, unless the filter has MinAttempts.
-func (v *View) Groups(ctx context.Context, f Filter, most int) (groups []Group, err error) {
+func (v *View) Groups(ctx context.Context, f Filter, most int) (groups []info.Group, err error) {
 	if most <= 0 {
 		return nil, nil
 	}

@@ -153,7 +153,7 @@ func (b *Builder) Declare(s *Options, kind string) {
 		step.Policy = s.Policy.String()
 	}
 	b.w.declared = append(b.w.declared, step)
-	b.w.Def.Ops = append(b.w.Def.Ops, machine.DeclaredOp{Name: s.Name, Kind: kind, Needs: s.Needs})
+	b.w.Def.Ops = append(b.w.Def.Ops, info.DeclaredOp{Name: s.Name, Kind: kind, Needs: s.Needs})
 	if s.Concurrency > 0 {
 		b.w.steps[LimitedOp(s.Name)] = s.Concurrency
 	}
