@@ -113,7 +113,7 @@ func sameEntry(t *testing.T, store *memlog.Store, workflow string, alarm bool) (
 					}
 				}
 				if rec.Kind == machine.Started {
-					source := rec.Starter()
+					source, _, _ := strings.Cut(rec.Text, "\x00")
 					delete(owed, source)
 				}
 				return m.Apply(rec)
@@ -208,7 +208,7 @@ func count(rec *machine.Record, ends, told map[string]int) {
 	if rec.Ends != machine.Undecided {
 		ends[rec.Run.String()]++
 	}
-	source := rec.Starter()
+	source, _, _ := strings.Cut(rec.Text, "\x00")
 	if id, ok := strings.CutPrefix(source, "on-end of "); ok && rec.Kind == machine.Started {
 		told[id]++
 	}

@@ -64,7 +64,7 @@ func applyCalled(m *state, r *Run, rec *Record) error {
 	if about := partOf(rec.outputs, 0); about != nil {
 		o.progress = bytes.Clone(about)
 		if strings.HasPrefix(o.name, AskKind+":") {
-			said := *r.flow.described()
+			said := r.flow.described()
 			said.tags = cmp.Or(said.tags, "{}") // the view has a tag for a question, which it must be able to remove
 			f.about = &said
 		}
@@ -175,10 +175,7 @@ func retryFlow(m *state, r *Run, rec *Record) {
 // applyDescribed sets the status and the tags of the run. The old value is not changed, because a
 // copy of the run may share it.
 func applyDescribed(f *Flow, rec *Record) {
-	next := about{status: rec.Text}
-	if f.about != nil {
-		next.tags = f.about.tags
-	}
+	next := about{rec.Text, f.described().tags}
 	if rec.Data != nil {
 		next.tags = string(rec.Data)
 	}

@@ -130,3 +130,11 @@ func move(t *int64, by time.Duration) {
 		*t += int64(by)
 	}
 }
+
+// later returns t + d, or the largest int64 if that overflows.
+func later(t int64, d time.Duration) int64 {
+	if s := t + int64(d); s >= t {
+		return s
+	}
+	return 1<<63 - 1
+}

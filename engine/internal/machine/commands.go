@@ -237,7 +237,7 @@ func accepts(r *Run, s *Signal) error {
 	if r.Outcome != Undecided {
 		return fmt.Errorf("%w: run %s is %s, and takes no signals", ErrState, r.ID, r.State())
 	}
-	got := r.flow.inbox.read()
+	got := valueOf(r.flow.inbox)
 	added := signal{s.Name, s.Data}
 	switch {
 	case int(r.flow.size)+int(got.size)+len(s.Data) > MaxResults:

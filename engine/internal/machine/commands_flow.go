@@ -155,7 +155,7 @@ func (c Commands) EndChild(e *ChildEnd, now int64) (rec Record, ok bool, err err
 		return rec, false, nil
 	}
 	rec = childRecord(e, now)
-	if size := int(r.flow.size) + int(r.flow.inbox.read().size) + len(e.Output); e.Reason == 0 && size > MaxResults {
+	if size := int(r.flow.size) + int(valueOf(r.flow.inbox).size) + len(e.Output); e.Reason == 0 && size > MaxResults {
 		rec.Reason = retry.StopPermanent
 		rec.Data = []byte("too-large")
 		rec.Text = fmt.Sprintf("run %s succeeded, but with its result those of the operations would have more than %d MiB", e.Child, MaxResults>>20)
@@ -182,7 +182,7 @@ func DeliverKept(r *Run, n int, identity string, now int64) (rec Record, ok bool
 	if !isAwait || !r.flow.IsAwait(n) {
 		return rec, false
 	}
-	for _, s := range r.flow.inbox.read().signals {
+	for _, s := range valueOf(r.flow.inbox).signals {
 		if s.name == name {
 			rec = signaledRecord(r.ID, n, &Signal{Name: s.name, Data: s.data}, now)
 			rec.count, rec.format = 1, ChildFormat

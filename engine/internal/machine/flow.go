@@ -43,8 +43,6 @@ type about struct {
 	tags   string // JSON object of the tags that the function set by SetTag; "" if it has never set any
 }
 
-var noAbout about
-
 // op is an operation that has not ended.
 type op struct {
 	name     string      // identity: kind, name and key
@@ -90,18 +88,18 @@ func (f *Flow) Status() string { return f.described().status }
 // Tags returns the JSON object of the run's tags; "" if its function has never set any.
 func (f *Flow) Tags() string { return f.described().tags }
 
-// described returns what the function has said about the run. The caller must not change it.
-func (f *Flow) described() *about {
-	if f == nil || f.about == nil {
-		return &noAbout
+// described returns what the function has said about the run.
+func (f *Flow) described() about {
+	if f == nil {
+		return about{}
 	}
-	return f.about
+	return valueOf(f.about)
 }
 
 // Called returns the number of operations that the run has called, and the bytes of their
 // results and of signals.
 func (f *Flow) Called() (n, bytes int) {
-	return int(f.count), int(f.size) + int(f.inbox.read().size)
+	return int(f.count), int(f.size) + int(valueOf(f.inbox).size)
 }
 
 // Pending returns the identities and numbers of the operations that have not ended; nil if there
@@ -204,7 +202,7 @@ func (o *op) child() (c Child, ok bool) {
 
 // HasSignal reports whether the run has got a signal with this id. The run must not be cold.
 func (f *Flow) HasSignal(id string) bool {
-	return f != nil && id != "" && slices.Contains(f.inbox.read().seen, hashOf([]byte(id)))
+	return f != nil && id != "" && slices.Contains(valueOf(f.inbox).seen, hashOf([]byte(id)))
 }
 
 // IsAwait reports whether a step is an operation that waits for a signal. The run must not be

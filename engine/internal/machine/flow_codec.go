@@ -40,7 +40,7 @@ func appendFlow(f *Flow, b []byte) []byte {
 // results share the memory of the input.
 func (d *runDecoder) readFlow(f *Flow, in *codec.Reader) error {
 	*f = Flow{count: int32(in.Varint()), attempts: int32(in.Varint()), size: int32(in.Varint()), awaited: int32(in.Varint()), ops: f.ops[:0]}
-	if said := (about{string(in.Bytes()), string(in.Bytes())}); said != noAbout {
+	if said := (about{string(in.Bytes()), string(in.Bytes())}); said != (about{}) {
 		f.about = &said
 	}
 	if redo := in.Bytes(); len(redo) > 0 {

@@ -58,16 +58,6 @@ func (b *inbox) take(name string) (s signal, ok bool) {
 	return s, true
 }
 
-var noInbox inbox
-
-// read returns b, or an empty inbox if b is nil. The caller must not change it.
-func (b *inbox) read() *inbox {
-	if b == nil {
-		return &noInbox
-	}
-	return b
-}
-
 // append encodes the inbox; nil is no bytes.
 func (b *inbox) append(to []byte) []byte {
 	if b == nil {

@@ -73,7 +73,7 @@ func (m *Machine) WaitsIn(r *Run, has func(name string, kept []string) bool) (bo
 		return false, err
 	}
 	var kept []string
-	for _, s := range whole.flow.inbox.read().signals {
+	for _, s := range valueOf(whole.flow.inbox).signals {
 		kept = append(kept, s.name)
 	}
 	return slices.ContainsFunc(whole.flow.ops, func(o op) bool {

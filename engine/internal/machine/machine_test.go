@@ -353,8 +353,9 @@ func dumpRun(r *Run) string {
 		text("tags", string(r.Flow().Tags()))
 		text("redo", string(f.redo))
 		text("results", string(f.results))
-		text("signals", string(f.inbox.read().append(nil)))
-		num("signal bytes", int64(f.inbox.read().size))
+		in := valueOf(f.inbox)
+		text("signals", string(in.append(nil)))
+		num("signal bytes", int64(in.size))
 		text("undo", string(appendUndo(f, nil)))
 	}
 	return string(hex.AppendEncode(append(b, "history "...), r.History))
@@ -633,7 +634,7 @@ func legalFlow(m *Machine, r *Run) error {
 		if n > 0 {
 			names[r.Flow().Identity(n)], last = true, n
 			signals = signals || s.Status == Blocked
-			if name, ok := awaited(r.Flow().Identity(n)); ok && slices.ContainsFunc(f.inbox.read().signals, func(s signal) bool { return s.name == name }) {
+			if name, ok := awaited(r.Flow().Identity(n)); ok && slices.ContainsFunc(valueOf(f.inbox).signals, func(s signal) bool { return s.name == name }) {
 				return fmt.Errorf("operation %d waits for a signal that the run has", n)
 			}
 		}

@@ -107,12 +107,6 @@ func startRecord(s *Start, steps int, now int64) Record {
 	return rec
 }
 
-// Starter returns who started the run of a record of kind Started.
-func (r *Record) Starter() string {
-	source, _, _ := strings.Cut(r.Text, "\x00")
-	return source
-}
-
 // encodeOrigin returns the origin as it is stored in the record of a start and in the first
 // record of the history. undos is how often the operations of the chain were undone.
 func encodeOrigin(id ID, key string, undos int) string {

@@ -108,11 +108,14 @@ func (x *extra) ReplacedBy() ID { return x.read().replacedBy }
 func (x *extra) Source() string { return x.read().source }
 
 // Parent returns the operation that has started the run; zero if there is none.
-func (x *extra) Parent() Parent {
-	if p := x.read().parent; p != nil {
-		return *p
+func (x *extra) Parent() Parent { return valueOf(x.read().parent) }
+
+// valueOf returns what p points to; a zero value if p is nil.
+func valueOf[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
 	}
-	return Parent{}
+	return v
 }
 
 // changeMark says whether a run has changed since the engine last read it for its view.

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -127,9 +126,9 @@ func (n *names) resolve(f Filter) (s selection, ok bool, err error) {
 	if err := s.resume(f); err != nil {
 		return s, false, err
 	}
-	s.states = n.known(f.States)
+	s.states = n.oneOf(f.States)
 	ok = s.anyState || len(s.states) > 0
-	s.excluded = n.like(f.Exclude)
+	s.excluded = n.matching(func(name string) bool { return Like(f.Exclude, name) })
 	if f.Workflow != "" {
 		var known bool
 		s.workflow, known = n.id(f.Workflow)
@@ -242,30 +241,20 @@ func (n *names) name(id int64) string {
 	return n.text[id]
 }
 
-func (n *names) known(texts []string) []int64 {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	set := map[int64]bool{}
-	for _, t := range texts {
-		if id, ok := n.ids[t]; ok {
-			set[id] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(set))
-}
-
-// like returns the numbers of the names that match a pattern: see Like.
-func (n *names) like(patterns []string) (ids []int64) {
-	if len(patterns) == 0 {
-		return nil
-	}
+// matching returns the numbers of the names for which is returns true, in ascending order.
+func (n *names) matching(is func(name string) bool) (ids []int64) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	for text, id := range n.ids {
-		if Like(patterns, text) {
+		if is(text) {
 			ids = append(ids, id)
 		}
 	}
 	slices.Sort(ids)
 	return ids
+}
+
+// oneOf returns the numbers of those of the names that are known.
+func (n *names) oneOf(texts []string) []int64 {
+	return n.matching(func(name string) bool { return slices.Contains(texts, name) })
 }

@@ -366,31 +366,27 @@ func numbers(list []int64) string {
 
 // withID returns the runs whose id begins with the text, at home and aside.
 func (s *selection) withID(c *sqlite.Conn, text string) ([]key, error) {
-	prefix := strings.ToLower(text)
-	var keys []key
-	if from, to, ok := idRange(prefix); ok {
-		part := *s
-		part.from, part.to = max(s.from, from), min(s.to, to)
-		var err error
-		if keys, err = part.walk(c, -1, func(r *Run) bool { return strings.HasPrefix(r.ID, prefix) }); err != nil {
-			return nil, err
-		}
-	}
 	places, err := asidePlaces(c, text)
 	if err != nil {
 		return nil, err
 	}
+	prefix := strings.ToLower(text)
+	from, to := idRange(prefix)
+	ranges := [][2]int64{{from, to}}
 	for _, p := range places {
+		ranges = append(ranges, [2]int64{p, p + 1})
+	}
+	var keys []key
+	for _, g := range ranges {
 		part := *s
-		part.from, part.to = max(s.from, p), min(s.to, p+1)
-		one, err := part.walk(c, -1, func(*Run) bool { return true })
+		part.from, part.to = max(s.from, g[0]), min(s.to, g[1])
+		found, err := part.walk(c, -1, func(r *Run) bool { return strings.HasPrefix(r.ID, prefix) || strings.HasPrefix(r.ID, text) })
 		if err != nil {
 			return nil, err
 		}
-		keys = append(keys, one...)
+		keys = append(keys, found...)
 	}
-	keys = s.first(keys)
-	return slices.Compact(keys), nil
+	return slices.Compact(s.first(keys)), nil
 }
 
 // withPiece returns the runs whose id or key contains the text. It reads at most maxPiece runs.
@@ -447,18 +443,16 @@ func (s *selection) walk(c *sqlite.Conn, most int, match func(*Run) bool) (keys 
 	return keys, nil
 }
 
-// idRange returns the range of places of the runs at home whose id begins with the prefix. ok is
-// false if no ULID begins with it.
-func idRange(prefix string) (from, to int64, ok bool) {
-	if len(prefix) > 26 {
-		return 0, 0, false
-	}
-	first, ok := parseULID(prefix + strings.Repeat("0", 26-len(prefix)))
+// idRange returns the range of places of the runs at home whose id begins with the prefix. The range
+// is empty if no ULID begins with it.
+func idRange(prefix string) (from, to int64) {
+	missing := max(26-len(prefix), 0)
+	first, ok := parseULID(prefix + strings.Repeat("0", missing))
 	if !ok {
-		return 0, 0, false
+		return 0, 0
 	}
-	last, _ := parseULID(prefix + strings.Repeat("z", 26-len(prefix)))
-	return placeAt(first.milli), placeAt(last.milli + 1), true
+	last, _ := parseULID(prefix + strings.Repeat("z", missing))
+	return placeAt(first.milli), placeAt(last.milli + 1)
 }
 
 // asidePlaces returns the places of up to maxFound runs in the table aside whose id begins with

@@ -256,7 +256,7 @@ func (e *expiry) step(w *writer, most int) (deleted int, more bool, err error) {
 	if err != nil {
 		return 0, false, err
 	}
-	wanted := w.names.known(e.states)
+	wanted := w.names.oneOf(e.states)
 	for _, p := range all {
 		if _, begun := e.reached[p]; !begun {
 			e.reached[p] = minPlace
