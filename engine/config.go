@@ -16,6 +16,7 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/engine/sqlitelog"
 	"github.com/tideover/tideover/internal/boottime"
+	"github.com/tideover/tideover/internal/validate"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -116,23 +117,15 @@ const maxPayload = 512 << 10
 // withDefaults returns the config with its zero values replaced by defaults, and all
 // errors in it.
 func (c Config) withDefaults() (Config, error) {
-	var errs []error
-	check := func(name string, v int64) {
-		if v < 0 {
-			errs = append(errs, fmt.Errorf("%s: %d is negative", name, v))
-		}
-	}
-	check("Concurrency", int64(c.Concurrency))
-	check("Retention", int64(c.Retention))
-	check("DeadRetention", int64(c.DeadRetention))
-	check("MaxPayload", int64(c.MaxPayload))
-	check("Grace", int64(c.Grace))
-	if c.MaxPayload > maxPayload {
-		errs = append(errs, fmt.Errorf("MaxPayload: %d is more than %d", c.MaxPayload, maxPayload))
-	}
-	if _, cluster := c.Log.(journal.Cluster); !cluster && (c.Dir == "") == (c.Log == nil) {
-		errs = append(errs, errors.New("set either Dir or Log"))
-	}
+	var found validate.Problems
+	validate.NotNegative(&found, "Concurrency", c.Concurrency)
+	validate.NotNegative(&found, "Retention", c.Retention)
+	validate.NotNegative(&found, "DeadRetention", c.DeadRetention)
+	validate.NotNegative(&found, "MaxPayload", c.MaxPayload)
+	validate.NotNegative(&found, "Grace", c.Grace)
+	found.Check(c.MaxPayload <= maxPayload, "MaxPayload: %d is more than %d", c.MaxPayload, maxPayload)
+	_, isCluster := c.Log.(journal.Cluster)
+	found.Check(isCluster || (c.Dir == "") != (c.Log == nil), "set either Dir or Log")
 	c.Concurrency = cmp.Or(c.Concurrency, 256)
 	c.Retention = cmp.Or(c.Retention, 14*24*time.Hour)
 	c.DeadRetention = cmp.Or(c.DeadRetention, 90*24*time.Hour)
@@ -151,7 +144,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Redact == nil {
 		c.Redact = func(s string) string { return s }
 	}
-	return c, errors.Join(errs...)
+	return c, errors.Join(found...)
 }
 
 // settings returns the settings of the shards and the cluster.

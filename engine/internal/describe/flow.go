@@ -23,10 +23,8 @@ const (
 // describeFlow fills the fields that describe the run of a flow: its function and its operations,
 // in the order in which they were called.
 func describeFlow(i *info.Info, r *machine.Run) {
-	i.Status, i.Tags, i.Version, i.Asking = r.Flow().Status(), machine.DecodeTags(r.Flow().Tags()), r.Def.Version, machine.Asks(r)
-	i.Undoable = r.Flow().Undoable()
+	i.Version, i.Undoable = r.Def.Version, r.Flow().Undoable()
 	i.Declared = slices.Clone(r.Def.Ops)
-	setContinued(i)
 	l := newFlowOps(r)
 	l.choose()
 	l.describe()
@@ -41,13 +39,6 @@ func describeFlow(i *info.Info, r *machine.Run) {
 		}
 	}
 	i.Operations = &l.counts
-}
-
-// setContinued sets ContinuedBy of a run that ended because another one continues its work.
-func setContinued(i *info.Info) {
-	if i.State == info.StateSucceeded {
-		i.ContinuedBy, i.ReplacedBy = i.ReplacedBy, ""
-	}
 }
 
 // flowOps has the function and the operations of a run.

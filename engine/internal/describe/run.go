@@ -18,17 +18,11 @@ import (
 
 // Run returns a description of the run.
 func Run(r *machine.Run) *info.Info {
-	i := &info.Info{
-		ID: r.ID.String(), Workflow: r.Def.Name, Key: r.Key, Source: r.Source(), State: r.State().String(),
-		Created: time.Unix(0, r.Created), Ended: Pointer(r.Ended), Deadline: Pointer(r.Deadline), Next: Pointer(r.Next()),
-		Attempts: r.Attempts(), Input: r.Input, Output: r.Result(),
-		ReplayOf: r.Previous().String(), ReplacedBy: r.ReplacedBy().String(), Parent: r.Parent().Run.String(),
-	}
+	row := shortRow(r)
+	i := new(Summary(&row))
+	i.Source, i.Deadline, i.Input, i.Output = r.Source(), Pointer(r.Deadline), r.Input, r.Result()
+	i.ReplayOf, i.Parent = r.Previous().String(), r.Parent().Run.String()
 	i.Origin, i.OriginKey = OriginOf(r)
-	if r.Outcome == machine.Dead {
-		i.Reason = r.Reason.String()
-	}
-	i.Step, i.Error, i.Updated = machine.Situation(r)
 	if r.IsFlow() {
 		describeFlow(i, r)
 		return i
@@ -236,10 +230,22 @@ func SignalNote(rec *machine.Record) string {
 
 // Row returns the run as it is written to the view.
 func Row(r *machine.Run) view.Run {
+	v := shortRow(r)
+	if v.Input = r.Input; len(r.Result()) <= preview {
+		v.Output = r.Result()
+	}
+	if r.Finished() { // the details of other runs are read from memory
+		v.Detail = machine.EncodeWithout(r, nil)
+	}
+	return v
+}
+
+// shortRow is Row without the input, the output and the details.
+func shortRow(r *machine.Run) view.Run {
 	v := view.Run{
 		ID: r.ID.String(), Workflow: r.Def.Name, Key: r.Key, State: r.State().String(),
 		Created: time.Unix(0, r.Created), Ended: moment(r.Ended), Next: moment(r.Next()),
-		Attempts: r.Attempts(), Input: r.Input, ReplacedBy: r.ReplacedBy().String(),
+		Attempts: r.Attempts(), ReplacedBy: r.ReplacedBy().String(),
 	}
 	if r.Outcome == machine.Dead {
 		v.Reason = r.Reason.String()
@@ -251,12 +257,6 @@ func Row(r *machine.Run) view.Run {
 			v.Tags = map[string]string{}
 		}
 		v.Tags[AskingName] = "open"
-	}
-	if out := r.Result(); len(out) <= preview {
-		v.Output = out
-	}
-	if r.Finished() { // the details of other runs are read from memory
-		v.Detail = machine.EncodeWithout(r, nil)
 	}
 	return v
 }
@@ -319,6 +319,8 @@ func Summary(r *view.Run) info.Info {
 		i.Tags = maps.Clone(r.Tags)
 		delete(i.Tags, AskingName)
 	}
-	setContinued(&i)
+	if i.State == info.StateSucceeded { // it ended because another run continues its work
+		i.ContinuedBy, i.ReplacedBy = i.ReplacedBy, ""
+	}
 	return i
 }

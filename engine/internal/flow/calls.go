@@ -177,8 +177,9 @@ type Turn interface {
 	Begin(run *machine.Run, op Operation, ticket admission.Ticket, rec machine.Record)
 
 	// StartElsewhere starts a child in another shard, and Adopt has an operation wait for its former child. They
-	// call done in a later turn, when that is stored.
-	StartElsewhere(c *ChildElsewhere, done func(Turn, error))
+	// call done in a later turn, when that is stored. refused, unless it is nil, is why the input of the child is
+	// refused now. The child may have been started before, when its input was accepted.
+	StartElsewhere(shard int, s *machine.Start, def *machine.Definition, refused error, done func(Turn, error))
 	Adopt(former machine.ID, parent machine.Parent, done func(Turn, AdoptedChild, error))
 	ChildStarted(parent machine.Parent, child machine.Child)
 	EndChild(end *machine.ChildEnd)
@@ -187,19 +188,12 @@ type Turn interface {
 	NoteStuck(run machine.ID, call int)
 }
 
-// ChildElsewhere is a child to start in another shard.
-type ChildElsewhere struct {
-	Shard   int
-	Start   *machine.Start
-	Def     *machine.Definition
-	Refused error // not nil: why its input is refused now. It may have been started before, when its input was accepted
-}
-
-// AdoptedChild says what became of the former child of an operation that is called again.
+// AdoptedChild says what became of the former child of an operation that is called again. It is sent between
+// processes.
 type AdoptedChild struct {
-	Run   machine.ID        // the operation waits for this run now
-	End   *machine.ChildEnd // the former child has succeeded
-	Undos int               // neither: the operation needs another child; see machine.FormerChild
+	Run   string            `json:"run,omitempty"`   // the operation waits for this run now
+	End   *machine.ChildEnd `json:"end,omitempty"`   // the former child has succeeded
+	Undos int               `json:"undos,omitempty"` // neither: the operation needs another child; see machine.FormerChild
 }
 
 func (p *parkedRuns) add(run machine.ID, c parkedCall) {

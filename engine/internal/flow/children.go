@@ -211,7 +211,7 @@ func (a *Calls) startElsewhere(t Turn, c *call, g *Group, run *machine.Run, numb
 		code = inputRefused
 	}
 	c.starting++
-	t.StartElsewhere(&ChildElsewhere{Shard: g.child.shard, Start: s, Def: g.child.def, Refused: refused}, func(t Turn, err error) {
+	t.StartElsewhere(g.child.shard, s, g.child.def, refused, func(t Turn, err error) {
 		c.starting--
 		if err != nil {
 			t.EndChild(&machine.ChildEnd{Parent: s.Parent, Child: s.ID, Reason: retry.StopPermanent, Code: code, Text: err.Error()})
@@ -242,11 +242,12 @@ func (a *Calls) adoptFormer(t Turn, c *call, g *Group, run *machine.Run, number,
 			t.EndChild(&machine.ChildEnd{Parent: parent, Child: former.ID, Reason: retry.StopPermanent, Code: "retry", Text: err.Error(), Undos: former.Undos})
 		case got.End != nil:
 			t.EndChild(got.End)
-		case got.Run.IsZero():
+		case got.Run == "":
 			former.Undos = max(former.Undos, got.Undos)
 			a.replaceFormer(t, c, g, parent, i, former)
 		default:
-			t.ChildStarted(parent, machine.Child{Number: number, ID: got.Run, Detached: g.child.detached})
+			id, _ := machine.ParseID(got.Run) // the shard has formatted it
+			t.ChildStarted(parent, machine.Child{Number: number, ID: id, Detached: g.child.detached})
 		}
 		a.suspendStarted(t, c)
 	})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/info"
+	"github.com/tideover/tideover/engine/internal/flow"
 	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/engine/internal/workflow"
 )
@@ -138,24 +139,24 @@ func (s *Start) definition() (*machine.Definition, error) {
 
 // Answer is the answer of a shard to a call.
 type Answer struct {
-	Error      *fault          `json:"error,omitempty"`
-	Started    *startedRun     `json:"started,omitempty"`
-	Info       *info.Info      `json:"info,omitempty"`
-	History    json.RawMessage `json:"history,omitempty"`
-	Definition json.RawMessage `json:"definition,omitempty"` // as it is stored
-	Page       *info.Page      `json:"page,omitempty"`
-	Cursors    []string        `json:"cursors,omitempty"`  // of the runs of the page
-	Distance   int             `json:"distance,omitempty"` // of the found runs from the search words
-	Groups     []info.Group    `json:"groups,omitempty"`
-	IDs        []string        `json:"ids,omitempty"`
-	Stats      *info.Stats     `json:"stats,omitempty"`
-	Schedules  []info.Schedule `json:"schedules,omitempty"`
-	Over       bool            `json:"over,omitempty"`     // the run that the caller waits for has ended
-	Happened   *RemoteEvents   `json:"happened,omitempty"` // written until all members know events
-	Events     *RemoteEvents   `json:"events,omitempty"`   // read only
-	Reply      json.RawMessage `json:"reply,omitempty"`    // of a member
-	Adopted    *adoption       `json:"adopted,omitempty"`
-	Former     *FormerOf       `json:"former,omitempty"`
+	Error      *fault             `json:"error,omitempty"`
+	Started    *startedRun        `json:"started,omitempty"`
+	Info       *info.Info         `json:"info,omitempty"`
+	History    json.RawMessage    `json:"history,omitempty"`
+	Definition json.RawMessage    `json:"definition,omitempty"` // as it is stored
+	Page       *info.Page         `json:"page,omitempty"`
+	Cursors    []string           `json:"cursors,omitempty"`  // of the runs of the page
+	Distance   int                `json:"distance,omitempty"` // of the found runs from the search words
+	Groups     []info.Group       `json:"groups,omitempty"`
+	IDs        []string           `json:"ids,omitempty"`
+	Stats      *info.Stats        `json:"stats,omitempty"`
+	Schedules  []info.Schedule    `json:"schedules,omitempty"`
+	Over       bool               `json:"over,omitempty"`     // the run that the caller waits for has ended
+	Happened   *RemoteEvents      `json:"happened,omitempty"` // written until all members know events
+	Events     *RemoteEvents      `json:"events,omitempty"`   // read only
+	Reply      json.RawMessage    `json:"reply,omitempty"`    // of a member
+	Adopted    *flow.AdoptedChild `json:"adopted,omitempty"`
+	Former     *FormerOf          `json:"former,omitempty"`
 }
 
 // ChildOf is the parent of a run, as it is sent between processes.
@@ -175,13 +176,6 @@ func (c *ChildOf) parent() (p machine.Parent, err error) {
 		return p, fmt.Errorf("%w: a child of operation %d of run %.100q", ErrCall, c.Number, c.Run)
 	}
 	return p, nil
-}
-
-// adoption says what became of the former child of an operation that is called again.
-type adoption struct {
-	Run   string            `json:"run,omitempty"`   // the operation waits for this run now
-	End   *machine.ChildEnd `json:"end,omitempty"`   // the former child has succeeded
-	Undos int               `json:"undos,omitempty"` // neither: the operation needs another child; see machine.FormerChild
 }
 
 // FormerOf is the former child of an operation in a run that another one repeats.

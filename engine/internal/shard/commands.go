@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/info"
+	"github.com/tideover/tideover/engine/internal/flow"
 	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/engine/internal/workflow"
 	"github.com/tideover/tideover/internal/textfmt"
@@ -269,7 +270,7 @@ func (c commands) childEnded(ctx context.Context, asked *Call) error {
 
 // adopt carries out OpAdopt: the operation of the call waits for the run, or for the one that has
 // replaced or continued it. A dead run is retried.
-func (c commands) adopt(ctx context.Context, asked *Call) (*adoption, error) {
+func (c commands) adopt(ctx context.Context, asked *Call) (*flow.AdoptedChild, error) {
 	if asked.Start == nil {
 		return nil, fmt.Errorf("%w: no parent", ErrCall)
 	}
@@ -285,7 +286,7 @@ func (c commands) adopt(ctx context.Context, asked *Call) (*adoption, error) {
 		return nil, fmt.Errorf("adopt: %w: %q", machine.ErrUnknown, asked.ID)
 	}
 	for {
-		a, next := new(adoption), machine.ID{}
+		a, next := new(flow.AdoptedChild), machine.ID{}
 		err := c.sh.Do(ctx, func(t Recorder) (err error) {
 			run, err := t.State().Read(id)
 			if err == nil {

@@ -57,21 +57,26 @@ func (d *dispatcher) dispatch(t Recorder) {
 func (d *dispatcher) dispatchSuspects(t Recorder) {
 	for !t.IsFull() {
 		run, step, reason := d.admission.NextSuspect(d.state.m, d.isReady)
-		if reason != admission.Begin {
+		if reason != admission.Begin || !d.beginStep(t, run, step, d.admission.TakeSuspect) {
 			return
 		}
-		code, missing := d.codeOf(t, run, step)
-		if missing != nil {
-			missing()
-			continue
-		}
-		ticket, reason := d.admission.TakeSuspect(run, step)
-		if reason != admission.Begin {
-			return
-		}
-		rec := machine.BeginAttempt(run, step, t.Now())
-		d.launch(t, run, step, code, ticket, &rec)
 	}
+}
+
+// beginStep begins an attempt of a step, or calls its function, if take returns a ticket. A step whose code is missing
+// is parked. It returns whether the step has left its queue.
+func (d *dispatcher) beginStep(t Recorder, run *machine.Run, step int, take func(*machine.Run, int) (admission.Ticket, admission.Reason)) bool {
+	code, missing := d.codeOf(t, run, step)
+	if missing != nil {
+		return missing()
+	}
+	ticket, reason := take(run, step)
+	if reason != admission.Begin {
+		return false
+	}
+	rec := machine.BeginAttempt(run, step, t.Now())
+	d.launch(t, run, step, code, ticket, &rec)
+	return true
 }
 
 // dispatchAlone begins the attempt of a suspect that has to run alone.
@@ -130,20 +135,9 @@ func (d *dispatcher) dispatchQueues(t Recorder) {
 // reached its limits.
 func (d *dispatcher) dispatchFrom(t Recorder, q *machine.Queue) bool {
 	run, step, reason := d.admission.Next(q)
-	if reason != admission.Begin {
-		return false
-	}
-	code, missing := d.codeOf(t, run, step)
-	if missing != nil {
-		return missing()
-	}
-	ticket, reason := d.admission.Take(run.IsFunction(step))
-	if reason != admission.Begin {
-		return false
-	}
-	rec := machine.BeginAttempt(run, step, t.Now())
-	d.launch(t, run, step, code, ticket, &rec)
-	return true
+	return reason == admission.Begin && d.beginStep(t, run, step, func(run *machine.Run, step int) (admission.Ticket, admission.Reason) {
+		return d.admission.Take(run.IsFunction(step))
+	})
 }
 
 // codeOf returns the code of a step. If there is none, missing is not nil and handles that: it

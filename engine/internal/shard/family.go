@@ -143,7 +143,7 @@ func (f *families) endChild(t Recorder, end *machine.ChildEnd) {
 
 // adopt records that the operation waits for the run, unless the run has ended. next is the run that
 // has replaced or continued this one; zero for none.
-func (f *families) adopt(t Recorder, run *machine.Run, parent machine.Parent, by string, a *adoption) (next machine.ID, err error) {
+func (f *families) adopt(t Recorder, run *machine.Run, parent machine.Parent, by string, a *flow.AdoptedChild) (next machine.ID, err error) {
 	switch p := run.Parent(); {
 	case p.Run == parent.Run && p.Number == parent.Number: // by an earlier call
 		a.Run = run.ID.String()
@@ -169,7 +169,7 @@ func (f *families) adopt(t Recorder, run *machine.Run, parent machine.Parent, by
 
 // formerEnd sets what became of a run that has ended for good. next is the run that has replaced or
 // continued it; zero for none.
-func (f *families) formerEnd(run *machine.Run, parent machine.Parent, a *adoption) (next machine.ID) {
+func (f *families) formerEnd(run *machine.Run, parent machine.Parent, a *flow.AdoptedChild) (next machine.ID) {
 	if next = run.ReplacedBy(); !next.IsZero() {
 		return next
 	}

@@ -83,13 +83,12 @@ func (t *turn) Begin(run *machine.Run, op flow.Operation, ticket admission.Ticke
 	t.o.sh.dispatcher.begin(run, rec.Step, stepCode{op: op}, ticket, &rec)
 }
 
-func (t *turn) StartElsewhere(c *flow.ChildElsewhere, done func(flow.Turn, error)) {
-	s := c.Start
+func (t *turn) StartElsewhere(shard int, s *machine.Start, def *machine.Definition, refused error, done func(flow.Turn, error)) {
 	t.Deliver(&Delivery{
-		Kind: StartChild, Shard: c.Shard, Run: s.ID, Refused: c.Refused,
+		Kind: StartChild, Shard: shard, Run: s.ID, Refused: refused,
 		Start: &Start{
-			ID: s.ID.String(), Definition: c.Def.Text(), Source: s.Source, Input: s.Input, Trace: s.Trace, Again: true,
-			Parent: &ChildOf{Run: s.Parent.Run.String(), Number: s.Parent.Number}, Origin: s.Origin.String(), Undos: s.Undos, Def: c.Def,
+			ID: s.ID.String(), Definition: def.Text(), Source: s.Source, Input: s.Input, Trace: s.Trace, Again: true,
+			Parent: &ChildOf{Run: s.Parent.Run.String(), Number: s.Parent.Number}, Origin: s.Origin.String(), Undos: s.Undos, Def: def,
 		},
 		done: func(t Recorder, err error) { done(t, err) },
 	})
@@ -99,9 +98,8 @@ func (t *turn) Adopt(former machine.ID, parent machine.Parent, done func(flow.Tu
 	asked := &Delivery{Kind: AdoptChild, Shard: former.Slot() % t.o.sh.shards, Run: former, Parent: parent}
 	asked.done = func(t Recorder, err error) {
 		var got flow.AdoptedChild
-		if a := asked.Adopted; a != nil && err == nil {
-			got = flow.AdoptedChild{End: a.End, Undos: a.Undos}
-			got.Run, _ = machine.ParseID(a.Run) // the shard has formatted it
+		if asked.Adopted != nil && err == nil {
+			got = *asked.Adopted
 		}
 		done(t, got, err)
 	}

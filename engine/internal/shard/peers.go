@@ -28,7 +28,7 @@ type Delivery struct {
 	By      string          // of cancelChild: who cancels it
 	End     json.RawMessage // of childHasEnded: a machine.ChildEnd
 
-	Adopted *adoption // the answer to adoptChild
+	Adopted *flow.AdoptedChild // the answer to adoptChild
 
 	// done is called by the owner with nil, or with an error that the other shard has decided.
 	done func(t Recorder, err error)
