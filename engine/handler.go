@@ -100,7 +100,7 @@ func report(ctx context.Context, do func(*shard.Attempt) error) error {
 	}
 	a.KeepAlive()
 	if err := do(a); err != nil {
-		return err
+		return fmt.Errorf("progress: %w", err)
 	}
 	return context.Cause(ctx)
 }

@@ -70,10 +70,7 @@ func (f *eventFollower) run() {
 		}
 		select {
 		case <-tick.C:
-		case <-f.stop.Done():
-			for _, cancel := range following {
-				cancel()
-			}
+		case <-f.stop.Done(): // which ends the contexts of the followers, too
 			return
 		}
 	}

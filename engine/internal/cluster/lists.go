@@ -28,9 +28,7 @@ func (r *Router) Find(ctx context.Context, text string, limit int) (ids []string
 		return nil, err
 	}
 	for _, a := range answers {
-		if a != nil {
-			ids = append(ids, a.IDs...)
-		}
+		ids = append(ids, a.IDs...)
 	}
 	if len(ids) == 0 && len(silent) > 0 {
 		return nil, fmt.Errorf("find %q: %w", text, Away(silent))
@@ -173,7 +171,7 @@ func (r *Router) ClusterInfo(ctx context.Context) (c info.ClusterInfo, ok bool, 
 		if i := slices.IndexFunc(status.Members, func(m journal.Member) bool { return m.ID == s.Owner }); i >= 0 {
 			one.Name = status.Members[i].Name
 		}
-		if s.Number < len(answers) && answers[s.Number] != nil {
+		if s.Number < len(answers) && answers[s.Number].Stats != nil {
 			st := answers[s.Number].Stats
 			one.Running, one.Waiting, one.Behind, one.Troubles = st.Running, st.Waiting, st.Behind, st.Troubles
 		}
@@ -248,10 +246,8 @@ func mergePages(answers []*shard.Answer, silent []int, f *info.Filter) (page inf
 		if cursors[n] = m.cursor(n); far[n] {
 			cursors[n] = shard.Passed
 		}
-		if a != nil {
-			page.Behind += a.Page.Behind
-			more = more || m.taken[n] < len(a.Page.Runs) || a.Page.Next != ""
-		}
+		page.Behind += a.Page.Behind
+		more = more || m.taken[n] < len(a.Page.Runs) || a.Page.Next != ""
 	}
 	page.Silent = silent
 	if more && len(page.Runs) > 0 {
@@ -263,14 +259,14 @@ func mergePages(answers []*shard.Answer, silent []int, f *info.Filter) (page inf
 // pageMerge merges the pages of shards.
 type pageMerge struct {
 	filter  *info.Filter
-	answers []*shard.Answer // nil for a shard that has not answered
+	answers []*shard.Answer // of a shard that has not answered: empty
 	taken   []int           // how many runs of each page are in the merged one
 }
 
 // limit returns how many runs the merged page can have. A shard without a view returns all its runs.
 func (m *pageMerge) limit() (limit int) {
 	for _, a := range m.answers {
-		if a != nil && len(a.Cursors) == 0 {
+		if len(a.Cursors) == 0 {
 			limit += len(a.Page.Runs)
 		}
 	}
@@ -283,7 +279,6 @@ func (m *pageMerge) next() int {
 	first := -1
 	for n, a := range m.answers {
 		switch {
-		case a == nil:
 		case m.taken[n] >= len(a.Page.Runs):
 			if a.Page.Next != "" {
 				return -1
@@ -298,7 +293,7 @@ func (m *pageMerge) next() int {
 // cursor returns the part of the cursor that belongs to a shard.
 func (m *pageMerge) cursor(n int) string {
 	switch a := m.answers[n]; {
-	case a == nil, m.taken[n] == 0:
+	case m.taken[n] == 0:
 		return cursorOf(m.filter.After, n)
 	case len(a.Cursors) >= m.taken[n]:
 		return a.Cursors[m.taken[n]-1]
@@ -312,13 +307,13 @@ func (m *pageMerge) cursor(n int) string {
 func passFar(answers []*shard.Answer) (far []bool) {
 	closest := math.MaxInt
 	for _, a := range answers {
-		if a != nil && len(a.Page.Runs) > 0 {
+		if len(a.Page.Runs) > 0 {
 			closest = min(closest, a.Distance)
 		}
 	}
 	far = make([]bool, len(answers))
 	for n, a := range answers {
-		if a != nil && a.Distance > closest {
+		if a.Distance > closest {
 			far[n] = true
 			answers[n] = &shard.Answer{Page: &info.Page{Behind: a.Page.Behind}}
 		}
@@ -343,9 +338,6 @@ func mergeGroups(answers []*shard.Answer, limit int) (groups []info.Group) {
 	type alike struct{ pattern, workflow, step string }
 	at := map[alike]int{}
 	for _, a := range answers {
-		if a == nil {
-			continue
-		}
 		for _, g := range a.Groups {
 			i, known := at[alike{g.Pattern, g.Workflow, g.Step}]
 			if !known {
@@ -371,7 +363,7 @@ func mergeStats(answers []*shard.Answer) (sum info.Stats) {
 	at, shards, paused := map[string]int{}, 0, map[string]int{}
 	sum.Missing = map[string]int{}
 	for n, a := range answers {
-		if a == nil {
+		if a == nil || a.Stats == nil { // it was not asked, or has not answered
 			continue
 		}
 		s := a.Stats

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tideover/tideover/engine/info"
 	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/engine/internal/shard"
 	"github.com/tideover/tideover/engine/internal/view"
@@ -182,17 +183,18 @@ func cursorOf(after string, shard int) string {
 	return after
 }
 
-// gather sends a call to all shards. It returns their answers, nil for a shard that did not
+// gather sends a call to all shards. It returns their answers, an empty one for a shard that did not
 // answer, and the numbers of those shards. It fails if no shard answers, if a shard rejects
 // the cursor of a list, and without a cluster if the only shard fails.
 func (r *Router) gather(ctx context.Context, c *shard.Call) (answers []*shard.Answer, silent []int, err error) {
 	list := r.all(ctx, c)
 	answers = make([]*shard.Answer, len(list))
 	for n := range list {
+		answers[n] = &list[n].Answer
 		switch got := &list[n]; {
 		case got.err == nil:
-			answers[n] = &got.Answer
 		case r.alone == nil && !errors.Is(got.err, view.ErrCursor):
+			*answers[n] = shard.Answer{Page: new(info.Page)}
 			silent = append(silent, n)
 			err = got.err
 		default:

@@ -229,9 +229,6 @@ func (s scheduleSpreader) home(ctx context.Context, one *info.Schedule) (int, er
 func (s scheduleSpreader) evict(ctx context.Context, answers []*shard.Answer, added map[int]*shard.Call, homes map[string]int) (kept bool, err error) {
 	moved := map[int]*shard.Call{}
 	for n, a := range answers {
-		if a == nil {
-			continue
-		}
 		has := a.Schedules
 		if added[n] != nil {
 			has = added[n].Schedules
@@ -268,9 +265,6 @@ func (s scheduleSpreader) setAt(ctx context.Context, parts map[int]*shard.Call) 
 // holdersOf returns the shards that have a schedule of this name, and the schedule.
 func holdersOf(answers []*shard.Answer, name string) (holders []int, last *info.Schedule) {
 	for shard, a := range answers {
-		if a == nil {
-			continue
-		}
 		if i := slices.IndexFunc(a.Schedules, func(one info.Schedule) bool { return one.Name == name }); i >= 0 {
 			holders, last = append(holders, shard), &a.Schedules[i]
 		}

@@ -92,9 +92,9 @@ func (a *Calls) Waits(run machine.ID) bool {
 // for it.
 func (a *Calls) Operation(run machine.ID, step int) (op Operation, ok bool) {
 	if c := a.running[run]; c != nil {
-		op, ok = c.ops.get(step)
+		op = c.ops.get(step)
 	}
-	return op, ok
+	return op, !op.IsZero()
 }
 
 // recordStatus records the status and the tags that the function has set, if they have changed.

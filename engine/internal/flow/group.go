@@ -14,45 +14,6 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-func (s *operations) add(number int, item Operation) {
-	if s.number == 0 {
-		s.number, s.item = number, item
-		return
-	}
-	if s.others == nil {
-		s.others = map[int]Operation{}
-	}
-	s.others[number] = item
-}
-
-func (s *operations) get(number int) (item Operation, ok bool) {
-	if s.number == number && number != 0 {
-		return s.item, true
-	}
-	item, ok = s.others[number]
-	return item, ok
-}
-
-func (s *operations) remove(number int) {
-	if s.number == number {
-		s.number, s.item = 0, Operation{}
-		return
-	}
-	delete(s.others, number)
-}
-
-// numbers yields the numbers of the operations.
-func (s *operations) numbers(yield func(int) bool) {
-	if s.number != 0 && !yield(s.number) {
-		return
-	}
-	for number := range s.others {
-		if !yield(number) {
-			return
-		}
-	}
-}
-
 // stops reports whether no operation begins any more that was not called before.
 func (g *Group) stops() bool { return g.failed && !g.All || g.halted.Load() }
 

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -204,7 +205,7 @@ func (a *Calls) beginOperation(t Turn, c *call, run *machine.Run, op Operation) 
 		g.setResult(i, storedResult(run, number, g.identity(i)))
 		return
 	}
-	c.ops.add(number, op)
+	c.ops.set(number, op)
 	g.running++
 	if g.child != nil && !run.Flow().IsUndoing() {
 		a.startPending(t, c, g, run, number, i)
@@ -244,8 +245,8 @@ func (a *Calls) OpEnded(t Turn, run *machine.Run, rec *machine.Record) {
 	if c == nil {
 		return
 	}
-	op, ok := c.ops.get(rec.Step)
-	if !ok {
+	op := c.ops.get(rec.Step)
+	if op.IsZero() {
 		return
 	}
 	if run.Step(rec.Step) != nil { // it has not ended, and waits
@@ -280,9 +281,8 @@ func (a *Calls) BeginUndo(t Turn, run *machine.Run) {
 	}
 	c.undoable.Store(int32(run.Flow().Undoable()))
 	c.undoing.Store(true)
-	for _, number := range slices.Collect(c.ops.numbers) {
+	for number, op := range maps.Collect(c.ops.all) {
 		if run.Step(number) == nil { // it has ended with the record
-			op, _ := c.ops.get(number)
 			c.ops.remove(number)
 			op.running--
 			op.setResult(op.index, storedResult(run, number, op.identity(op.index)))

@@ -1,61 +1,73 @@
 package flow
 
-import (
-	"github.com/tideover/tideover/engine/internal/machine"
-)
+import "github.com/tideover/tideover/engine/internal/machine"
 
-// opMap is a map by the identities of operations. Few operations need no allocation.
-type opMap[V any] struct {
-	few  [4]opEntry[V]
-	used int          // number of elements of few that are used
-	many map[string]V // all of them, if few is too small; else nil
+// opMap is a map by the identities of operations, or by their numbers. Few operations need no allocation.
+type opMap[K comparable, V any] struct {
+	few  [4]opEntry[K, V]
+	used int     // number of elements of few that are used
+	many map[K]V // all of them, if few is too small; else nil
 }
 
-type opEntry[V any] struct {
-	identity string
-	value    V
+type opEntry[K comparable, V any] struct {
+	key   K
+	value V
+}
+
+// find returns the entry of an operation in few; nil if there is none.
+func (m *opMap[K, V]) find(key K) *opEntry[K, V] {
+	for i := range m.few[:m.used] {
+		if e := &m.few[i]; e.key == key {
+			return e
+		}
+	}
+	return nil
 }
 
 // get returns the value of an operation; the zero value if there is none.
-func (m *opMap[V]) get(identity string) (v V) {
+func (m *opMap[K, V]) get(key K) (v V) {
 	if m.many != nil {
-		return m.many[identity]
+		return m.many[key]
 	}
-	for i := range m.few[:m.used] {
-		if e := &m.few[i]; e.identity == identity {
-			return e.value
-		}
+	if e := m.find(key); e != nil {
+		return e.value
 	}
 	return v
 }
 
-func (m *opMap[V]) set(identity string, v V) {
+func (m *opMap[K, V]) set(key K, v V) {
 	if m.many != nil {
-		m.many[identity] = v
+		m.many[key] = v
 		return
 	}
-	for i := range m.few[:m.used] {
-		if e := &m.few[i]; e.identity == identity {
-			e.value = v
-			return
-		}
+	if e := m.find(key); e != nil {
+		e.value = v
+		return
 	}
 	if m.used < len(m.few) {
-		m.few[m.used] = opEntry[V]{identity, v}
+		m.few[m.used] = opEntry[K, V]{key, v}
 		m.used++
 		return
 	}
-	m.many = make(map[string]V, 2*len(m.few))
+	m.many = make(map[K]V, 2*len(m.few))
 	for _, e := range m.few {
-		m.many[e.identity] = e.value
+		m.many[e.key] = e.value
 	}
-	m.many[identity] = v
+	m.many[key] = v
+}
+
+func (m *opMap[K, V]) remove(key K) {
+	delete(m.many, key)
+	if e := m.find(key); e != nil {
+		m.used--
+		*e, m.few[m.used] = m.few[m.used], opEntry[K, V]{}
+	}
 }
 
 // all yields the operations and their values, in no particular order.
-func (m *opMap[V]) all(yield func(string, V) bool) {
-	for identity, v := range m.many {
-		if !yield(identity, v) {
+func (m *opMap[K, V]) all(yield func(K, V) bool) {
+	for key, v := range m.many {
+		if !yield(key, v) {
 			return
 		}
 	}
@@ -63,7 +75,7 @@ func (m *opMap[V]) all(yield func(string, V) bool) {
 		return
 	}
 	for _, e := range m.few[:m.used] {
-		if !yield(e.identity, e.value) {
+		if !yield(e.key, e.value) {
 			return
 		}
 	}
@@ -74,7 +86,7 @@ func (m *opMap[V]) all(yield func(string, V) bool) {
 // each stored result. So these are not decoded before they are asked for.
 type opResults struct {
 	stored machine.ResultIndex
-	own    opMap[*machine.OpResult] // since the call began, or with another name than the stored one
+	own    opMap[string, *machine.OpResult] // since the call began, or with another name than the stored one
 }
 
 // get returns the result of an operation; nil if it has not ended.
@@ -116,7 +128,7 @@ func (r *opResults) all(yield func(string, *machine.OpResult) bool) {
 
 // rename gives each operation the identity that now returns for it.
 func (r *opResults) rename(now func(identity string) string) {
-	var own opMap[*machine.OpResult]
+	var own opMap[string, *machine.OpResult]
 	add := func(identity string, res *machine.OpResult) {
 		res.Name = identity
 		own.set(identity, res)
@@ -139,7 +151,7 @@ func (r *opResults) rename(now func(identity string) string) {
 type askedOps struct {
 	results *opResults
 	stored  []uint64 // a bit for each position in results.stored
-	others  opMap[bool]
+	others  opMap[string, bool]
 }
 
 // add adds an operation with a result at this position; -1 for none. It returns false if the

@@ -145,12 +145,12 @@ type call struct {
 
 	// The owner's goroutine uses the following fields.
 
-	since    time.Time  // when the function was called, or its last operation ended
-	blocked  bool       // there is a warning that the function is blocked
-	stopping bool       // it is being stopped: it begins no operation any more
-	groups   []*Group   // operations that the function and its branches wait for; the last ones come first
-	oneGroup [1]*Group  // memory for groups
-	ops      operations // operations of the groups that have not ended
+	since    time.Time             // when the function was called, or its last operation ended
+	blocked  bool                  // there is a warning that the function is blocked
+	stopping bool                  // it is being stopped: it begins no operation any more
+	groups   []*Group              // operations that the function and its branches wait for; the last ones come first
+	oneGroup [1]*Group             // memory for groups
+	ops      opMap[int, Operation] // operations of the groups that have not ended, by number
 
 	isProbe     bool  // it was called only because the code may have changed: see callChanged
 	starting    int   // children that are being started in other shards
@@ -342,11 +342,4 @@ type childStarts struct {
 type Operation struct {
 	*Group
 	index int
-}
-
-// operations has operations by their numbers, which are not 0. A map is needed for more than one.
-type operations struct {
-	number int // number of item; 0 for none
-	item   Operation
-	others map[int]Operation
 }

@@ -24,8 +24,8 @@ func (a *Calls) suspendIdle(t Turn, c *call, run *machine.Run) {
 		a.settings.report(replay.Verdict{Next: next})
 		return
 	}
-	for number := range c.ops.numbers {
-		if !a.waitsLong(c, run, number, t.Now()) {
+	for number, op := range c.ops.all {
+		if !a.waitsLong(c, run, number, op, t.Now()) {
 			return
 		}
 	}
@@ -33,9 +33,8 @@ func (a *Calls) suspendIdle(t Turn, c *call, run *machine.Run) {
 }
 
 // waitsLong reports whether an operation has to wait for so long that its function is suspended.
-func (a *Calls) waitsLong(c *call, run *machine.Run, number int, now int64) bool {
+func (a *Calls) waitsLong(c *call, run *machine.Run, number int, op Operation, now int64) bool {
 	s := run.Step(number)
-	op, _ := c.ops.get(number)
 	switch {
 	case op.isAwait && !c.isProbe && a.staysForSignal(c, now), s == nil:
 		return false

@@ -268,7 +268,7 @@ func (a *Attempt) SendProgress(progress any) error {
 	}
 	text, err := a.host.process.Settings.encodeNote(progress)
 	if err != nil {
-		return fmt.Errorf("progress: %w", err)
+		return err
 	}
 	a.host.requests.post(func(t Recorder) { a.recordProgress(t, text) }, a.ctx.Done())
 	return nil
@@ -280,10 +280,7 @@ func (a *Attempt) SaveProgress(ctx context.Context, progress any) error {
 	if err == nil {
 		err = a.host.requests.Do(ctx, func(t Recorder) error { a.recordProgress(t, text); return nil })
 	}
-	if err != nil {
-		return fmt.Errorf("progress: %w", err)
-	}
-	return nil
+	return err
 }
 
 // recordProgress records the progress of the attempt, if it is running.
