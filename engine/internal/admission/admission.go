@@ -10,21 +10,6 @@ import (
 	"github.com/tideover/tideover/engine/internal/machine"
 )
 
-// Reason says whether a step may begin, or what it waits for.
-type Reason uint8
-
-// The reasons, in the order in which they are checked.
-const (
-	Begin    Reason = iota
-	Empty           // the queue has no step that is due, or only steps of paused workflows
-	Runs            // the workflow has as many active runs as it may have
-	Attempts        // as many attempts of the step run as may run
-	Suspect         // the process died in earlier attempts, and others of that kind come first
-	Alone           // the process died in earlier attempts, and others run: it must run alone
-	Isolated        // a suspect runs alone, or is about to
-	Place           // no place is free
-)
-
 // Shard is a shard of the process. It is woken when a step may begin that could not begin before.
 type Shard interface{ Wake() }
 
@@ -106,19 +91,12 @@ func (a *Admission) Pass(attempts bool) {
 // Next returns the step of the queue that may begin next, as far as the limits of its workflow are
 // concerned. Functions of flows need no place of an attempt: an attempt that has one may wait for their
 // runs.
-func (a *Admission) Next(q *machine.Queue) (run *machine.Run, step int, reason Reason) {
-	if a.full && q.Step != machine.Function {
-		return nil, 0, Place
-	}
+func (a *Admission) Next(q *machine.Queue) (run *machine.Run, step int, ok bool) {
 	runs, attempts := a.limits(q.Workflow.Name, q.Step)
-	if attempts > 0 && q.Running >= attempts {
-		return nil, 0, Attempts
+	if a.full && q.Step != machine.Function || attempts > 0 && q.Running >= attempts {
+		return nil, 0, false
 	}
-	run, step, ok := q.First(runs == 0 || q.Workflow.Active < runs)
-	if !ok {
-		return nil, 0, Empty
-	}
-	return run, step, Begin
+	return q.First(runs == 0 || q.Workflow.Active < runs)
 }
 
 // Why returns why a step that is due has not begun; nil if it is about to begin. It takes nothing.
@@ -152,11 +130,11 @@ func (a *Admission) Why(run *machine.Run, step int) *info.Held {
 
 // Take takes a ticket for an attempt of a step, or for a call of a function. The step must not be a
 // suspect.
-func (a *Admission) Take(isCall bool) (t Ticket, reason Reason) {
+func (a *Admission) Take(isCall bool) (t Ticket, ok bool) {
 	t = Ticket{shared: a.shared, isCall: isCall}
 	if !a.shared.quarantine.enter(a.shard) {
 		a.held = true
-		return t, Isolated
+		return t, false
 	}
 	if isCall {
 		a.shared.quarantine.count(-1) // only its operations count
@@ -166,9 +144,9 @@ func (a *Admission) Take(isCall bool) (t Ticket, reason Reason) {
 			a.shared.quarantine.count(-1)
 			a.full = true
 		}
-		return t, Place
+		return t, false
 	}
-	return t, Begin
+	return t, true
 }
 
 // TakeNow takes a ticket for the first attempt of an operation that is called now, if it need not wait in

@@ -228,9 +228,6 @@ func (c *call) stopEnd() callEnd {
 // ErrRunOver stops a call, and cancels the attempts of its run, because the run is over.
 var ErrRunOver = fmt.Errorf("the run is over: %w", context.Canceled)
 
-// errSuspended stops a call whose function waits for operations with long waits.
-var errSuspended = errors.New("the function is suspended")
-
 // CanUndo notes how the operations of a group are undone. It must be called before they begin.
 func (f *Flow) CanUndo(g *Group, o Called, isNil bool, execute func(ctx context.Context, i int, stored []byte) error) error {
 	if isNil {

@@ -27,7 +27,7 @@ type Deadlock struct {
 func FindDeadlock(ctx context.Context, p *Process, shards []*Shard, waits map[*Attempt][]machine.ID, queued func(machine.ID) (workflow string, ok bool)) (d Deadlock, err error) {
 	g := &waitGraph{
 		places: p.Settings.Concurrency, attempts: map[attemptKey]*waitingAttempt{}, runs: map[machine.ID]*waitedRun{},
-		stepLimits: map[limitKey]int{}, runLimits: map[limitKey]*runLimit{}, elsewhere: map[machine.ID]string{},
+		runLimits: map[limitKey]*runLimit{}, elsewhere: map[machine.ID]string{},
 		functions: p.Settings.MaxFunctions, functionsFull: p.Admission.Counts().Calls <= 0,
 	}
 	for _, runs := range waits {
@@ -73,14 +73,13 @@ func (sh *Shard) ReportDeadlock(d Deadlock) {
 
 // waitGraph has the attempts of this process and the runs that they wait for.
 type waitGraph struct {
-	places     int  // number of places of the process
-	full       bool // no place is free
-	attempts   map[attemptKey]*waitingAttempt
-	runs       map[machine.ID]*waitedRun
-	stepLimits map[limitKey]int
-	runLimits  map[limitKey]*runLimit
-	elsewhere  map[machine.ID]string // runs that no shard of this process has, with their workflows once they were asked for
-	asked      bool                  // other processes were asked: elsewhere has only queued runs
+	places    int  // number of places of the process
+	full      bool // no place is free
+	attempts  map[attemptKey]*waitingAttempt
+	runs      map[machine.ID]*waitedRun
+	runLimits map[limitKey]*runLimit
+	elsewhere map[machine.ID]string // runs that no shard of this process has, with their workflows once they were asked for
+	asked     bool                  // other processes were asked: elsewhere has only queued runs
 
 	functions     int          // how many functions of flows the process calls at once
 	functionsFull bool         // no other function can be called now
@@ -123,6 +122,7 @@ type waitedRun struct {
 type queuedStep struct {
 	name       string
 	isFunction bool // it is the function of a flow, which needs no place of an attempt
+	limit      int  // of attempts of the step at once; 0 for none
 }
 
 // addShard adds the attempts and runs of a shard to the graph. The owner's goroutine calls
@@ -167,11 +167,8 @@ func (g *waitGraph) addRun(sh *Shard, run *machine.Run) {
 		case s.Status == machine.Running:
 			r.running = append(r.running, i)
 		case run.InQueue(i):
-			r.queued = append(r.queued, queuedStep{name, run.IsFunction(i)})
 			runs, attempts := sh.process.Handlers.Limits(r.workflow, queue)
-			if attempts > 0 {
-				g.stepLimits[limitKey{sh.Number, r.workflow, name}] = attempts
-			}
+			r.queued = append(r.queued, queuedStep{name, run.IsFunction(i), attempts})
 			if runs > 0 && !r.hasPlace {
 				g.addRunLimit(sh, r.workflow, runs)
 			}
@@ -245,7 +242,7 @@ func (g *waitGraph) canGoOn(id machine.ID) bool {
 // missing says which limit keeps a queued step from beginning, and why; "" if there is none.
 func (g *waitGraph) missing(r *waitedRun, step queuedStep) string {
 	if !step.isFunction {
-		if text := g.missingPlace(limitKey{r.shard, r.workflow, step.name}); text != "" {
+		if text := g.missingPlace(limitKey{r.shard, r.workflow, step.name}, step.limit); text != "" {
 			return text
 		}
 	} else if g.functionsFull && !slices.ContainsFunc(g.called, g.canGoOn) {
@@ -259,7 +256,7 @@ func (g *waitGraph) missing(r *waitedRun, step queuedStep) string {
 }
 
 // missingPlace is missing for an attempt, without the limit of runs.
-func (g *waitGraph) missingPlace(key limitKey) string {
+func (g *waitGraph) missingPlace(key limitKey, limit int) string {
 	ofStep, othersOfStep, others := 0, 0, 0 // attempts of the step, and those that are not stuck
 	for _, a := range g.attempts {
 		if a.limitKey == key {
@@ -272,7 +269,6 @@ func (g *waitGraph) missingPlace(key limitKey) string {
 			}
 		}
 	}
-	limit := g.stepLimits[key]
 	switch {
 	case g.full && others == 0 && len(g.attempts) >= g.places:
 		return fmt.Sprintf("all %d places of the process (concurrency) are taken by attempts that wait", g.places)

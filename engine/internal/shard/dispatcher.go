@@ -56,8 +56,8 @@ func (d *dispatcher) dispatch(t Recorder) {
 // dispatchSuspects begins attempts of suspects that do not have to run alone.
 func (d *dispatcher) dispatchSuspects(t Recorder) {
 	for !t.IsFull() {
-		run, step, reason := d.admission.NextSuspect(d.state.m, d.isReady)
-		if reason != admission.Begin || !d.beginStep(t, run, step, d.admission.TakeSuspect) {
+		run, step, ok := d.admission.NextSuspect(d.state.m, d.isReady)
+		if !ok || !d.beginStep(t, run, step, d.admission.TakeSuspect) {
 			return
 		}
 	}
@@ -65,13 +65,13 @@ func (d *dispatcher) dispatchSuspects(t Recorder) {
 
 // beginStep begins an attempt of a step, or calls its function, if take returns a ticket. A step whose code is missing
 // is parked. It returns whether the step has left its queue.
-func (d *dispatcher) beginStep(t Recorder, run *machine.Run, step int, take func(*machine.Run, int) (admission.Ticket, admission.Reason)) bool {
-	code, missing := d.codeOf(t, run, step)
-	if missing != nil {
-		return missing()
+func (d *dispatcher) beginStep(t Recorder, run *machine.Run, step int, take func(*machine.Run, int) (admission.Ticket, bool)) bool {
+	code, ok, isGone := d.codeOf(t, run, step)
+	if !ok {
+		return isGone
 	}
-	ticket, reason := take(run, step)
-	if reason != admission.Begin {
+	ticket, ok := take(run, step)
+	if !ok {
 		return false
 	}
 	rec := machine.BeginAttempt(run, step, t.Now())
@@ -89,13 +89,12 @@ func (d *dispatcher) dispatchAlone(t Recorder) {
 		d.more = true // try again in the next turn
 		return
 	}
-	code, missing := d.codeOf(t, run, step)
-	if missing != nil {
-		missing()
+	code, ok, _ := d.codeOf(t, run, step)
+	if !ok {
 		return
 	}
-	ticket, alone, reason := d.admission.TakeAlone(run, step, t.Now())
-	if reason != admission.Begin {
+	ticket, alone, ok := d.admission.TakeAlone(run, step, t.Now())
+	if !ok {
 		return
 	}
 	lasts := machine.Isolation(run, step)
@@ -134,16 +133,15 @@ func (d *dispatcher) dispatchQueues(t Recorder) {
 // whether the step has left the queue. A step whose code is missing is parked, unless its workflow has
 // reached its limits.
 func (d *dispatcher) dispatchFrom(t Recorder, q *machine.Queue) bool {
-	run, step, reason := d.admission.Next(q)
-	return reason == admission.Begin && d.beginStep(t, run, step, func(run *machine.Run, step int) (admission.Ticket, admission.Reason) {
+	run, step, ok := d.admission.Next(q)
+	return ok && d.beginStep(t, run, step, func(run *machine.Run, step int) (admission.Ticket, bool) {
 		return d.admission.Take(run.IsFunction(step))
 	})
 }
 
-// codeOf returns the code of a step. If there is none, missing is not nil and handles that: it
-// returns whether the step has left its queue.
-func (d *dispatcher) codeOf(t Recorder, run *machine.Run, step int) (code dueCode, missing func() bool) {
-	ok := false
+// codeOf returns the code of a step. If there is none, the step is parked, or the function that calls it is called
+// again. isGone says that the step has left its queue.
+func (d *dispatcher) codeOf(t Recorder, run *machine.Run, step int) (code dueCode, ok, isGone bool) {
 	switch {
 	case run.IsFunction(step):
 		code.function = d.functionOf(run)
@@ -153,17 +151,12 @@ func (d *dispatcher) codeOf(t Recorder, run *machine.Run, step int) (code dueCod
 		ok = code.handler.Do != nil
 	default:
 		if code.op, ok = d.calls.Operation(run.ID, step); !ok { // no function is waiting for it
-			return code, func() bool {
-				d.state.m.Withdraw(run, step)
-				d.state.m.CallAgain(run)
-				return true
-			}
+			d.state.m.Withdraw(run, step)
+			d.state.m.CallAgain(run)
+			return code, false, true
 		}
 	}
-	if !ok {
-		missing = func() bool { return d.parkStep(t, run, step) }
-	}
-	return code, missing
+	return code, ok, !ok && d.parkStep(t, run, step)
 }
 
 // functionOf returns the workflow with the function of a flow; nil if it is not registered.
