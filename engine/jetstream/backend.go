@@ -5,12 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strconv"
 	"sync"
 	"time"
-
-	"github.com/tideover/tideover/engine/journal"
 )
 
 // backend has what all parts of a [Log] share: the configuration, the connection and the
@@ -59,18 +56,11 @@ func (b *backend) notify(revision uint64) {
 
 // shardRecord returns the record of a shard. A shard without one has no owner.
 func (b *backend) shardRecord(ctx context.Context, shard int) (r shardRecord, err error) {
-	found, err := b.bucket.get(ctx, shardKey(shard))
+	r.revision, err = b.bucket.getJSON(ctx, shardKey(shard), &r)
 	if errors.Is(err, errNoMessage) {
-		return shardRecord{revision: found.revision}, nil
+		err = nil
 	}
-	if err != nil {
-		return r, err
-	}
-	if err := json.Unmarshal(found.value, &r); err != nil {
-		return r, fmt.Errorf("%w: key %s of the bucket: %w", journal.ErrDamaged, found.key, err)
-	}
-	r.revision = found.revision
-	return r, nil
+	return r, err
 }
 
 // storeShard replaces the record of a shard, if the bucket still has r.revision. It
@@ -157,16 +147,10 @@ func stamp(t time.Time) string { return t.Format("2006-01-02 15:04:05 MST") }
 // troubleLog logs a problem once when it begins, and once when it is over. Operations
 // that are repeated every second would fill the log otherwise.
 type troubleLog struct {
-	life   context.Context //nolint:containedctx // nothing is logged after its end
-	logger *slog.Logger
-	redact func(string) string
+	*backend
 
 	mu      sync.Mutex
 	present map[string]bool
-}
-
-func newTroubleLog(b *backend) *troubleLog {
-	return &troubleLog{life: b.life, logger: b.cfg.Logger, redact: b.cfg.redact, present: map[string]bool{}}
 }
 
 // report reports the result of an operation that is repeated again and again. problem is
@@ -181,8 +165,8 @@ func (t *troubleLog) report(problem string, err error) {
 	t.mu.Unlock()
 	switch {
 	case err != nil && !known:
-		t.logger.Warn(problem, "error", t.redact(err.Error()))
+		t.cfg.Logger.Warn(problem, "error", t.cfg.redact(err.Error()))
 	case err == nil && known:
-		t.logger.Info("resolved: " + problem)
+		t.cfg.Logger.Info("resolved: " + problem)
 	}
 }

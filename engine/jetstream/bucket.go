@@ -96,16 +96,23 @@ func (b bucket) putIfAbsent(ctx context.Context, key, value string) (string, err
 	return value, err
 }
 
+// getJSON decodes the JSON of a value, and returns its revision. If the key has no value, it returns
+// errNoMessage and the revision that put needs.
+func (b bucket) getJSON(ctx context.Context, key string, value any) (revision uint64, err error) {
+	r, err := b.get(ctx, key)
+	if err != nil {
+		return r.revision, err
+	}
+	if err := json.Unmarshal(r.value, value); err != nil {
+		return 0, fmt.Errorf("%w: key %s of bucket %s: %w", journal.ErrDamaged, key, b.name, err)
+	}
+	return r.revision, nil
+}
+
 // settings returns the settings of the cluster and their revision.
 func (b bucket) settings(ctx context.Context) (s settings, revision uint64, err error) {
-	r, err := b.get(ctx, settingsKey)
-	if err != nil {
-		return s, 0, err
-	}
-	if err := json.Unmarshal(r.value, &s); err != nil {
-		return s, 0, fmt.Errorf("%w: the settings in bucket %s: %w", journal.ErrDamaged, b.name, err)
-	}
-	return s, r.revision, nil
+	revision, err = b.getJSON(ctx, settingsKey, &s)
+	return s, revision, err
 }
 
 func (b bucket) message(key string, revision uint64) *nats.Msg {

@@ -2,7 +2,6 @@ package jetstream
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -42,8 +41,8 @@ func checkFromOutside(ctx context.Context, cfg Config) ([]journal.Finding, error
 		return nil, err
 	}
 	defer c.nc.Close()
-	x := &examiner{findings: findings{redact: cfg.redact}, cfg: cfg, c: c, names: names(cfg.Name), outside: true}
-	x.bucket = newBucket(c, x.names)
+	b := &backend{cfg: cfg, c: c, names: names(cfg.Name), bucket: newBucket(c, names(cfg.Name))}
+	x := &examiner{findings: findings{redact: cfg.redact}, backend: b, outside: true}
 	if x.second, err = openSecondCopy(cfg); err != nil {
 		x.add(journal.Broken, "make the folder, or mount its disk", "no member can start", "%v", err)
 	}
@@ -88,9 +87,8 @@ func (x *examiner) checkCluster(ctx context.Context) {
 func (x *examiner) findSettings(ctx context.Context) (exists bool, err error) {
 	asking, cancel := context.WithTimeout(ctx, electionTime)
 	defer cancel()
-	var r record
 	for a := range asks.Attempts(asking, &err) {
-		if r, err = x.bucket.get(a.Context(), settingsKey); errors.Is(err, errGone) {
+		if x.settings, _, err = x.bucket.settings(a.Context()); errors.Is(err, errGone) {
 			err = fmt.Errorf("%w: %w", errNoMessage, err) // without a bucket there are no settings
 		}
 	}
@@ -98,10 +96,7 @@ func (x *examiner) findSettings(ctx context.Context) (exists bool, err error) {
 		x.checkMissing(ctx)
 		return false, nil
 	}
-	if err != nil {
-		return false, plain(err)
-	}
-	return true, json.Unmarshal(r.value, &x.settings)
+	return err == nil || errors.Is(err, journal.ErrDamaged), plain(err)
 }
 
 // checkMissing finds out why there are no settings: the cluster was not created yet, or

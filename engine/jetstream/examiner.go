@@ -43,14 +43,10 @@ func (f *findings) sorted() []journal.Finding {
 // examiner checks a cluster.
 type examiner struct {
 	findings
-	cfg      Config
-	c        *conn
-	names    names
-	bucket   bucket
-	second   *secondCopy // nil means none
-	settings settings
-	outside  bool // this process is not a member
-	servers  serverSet
+	*backend
+	second  *secondCopy // nil means none
+	outside bool        // this process is not a member
+	servers serverSet
 }
 
 // serverSet has the servers that a check has reached.

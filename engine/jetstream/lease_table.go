@@ -26,12 +26,6 @@ type leaseTable struct {
 	closed bool
 }
 
-func newLeaseTable(view *clusterView, objects *objects, clocks *machineClocks, group *sync.WaitGroup) *leaseTable {
-	return &leaseTable{
-		backend: view.backend, member: view.member, view: view, objects: objects, clocks: clocks, group: group, leases: map[int]*lease{},
-	}
-}
-
 // acquire makes this process the owner of a shard.
 func (t *leaseTable) acquire(ctx context.Context, shard int) (_ *lease, err error) {
 	if err := ctx.Err(); err != nil {

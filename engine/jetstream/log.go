@@ -36,12 +36,14 @@ func newLog(b *backend, objects *objects) (l *Log, err error) {
 	l = &Log{backend: b, objects: objects}
 	b.life, l.end = context.WithCancel(context.Background())
 	l.close = sync.OnceValue(l.leave)
-	troubles := newTroubleLog(b)
+	troubles := &troubleLog{backend: b, present: map[string]bool{}}
 	l.clocks = newMachineClocks(b)
 	l.member = newMembership(b, troubles)
 	l.member.onBeat = l.clocks.send
 	l.view = newClusterView(b, l.member)
-	l.leases = newLeaseTable(l.view, objects, l.clocks, &l.group)
+	l.leases = &leaseTable{
+		backend: b, member: l.member, view: l.view, objects: objects, clocks: l.clocks, group: &l.group, leases: map[int]*lease{},
+	}
 	l.follower = &follower{b, l.member, l.view, l.leases, troubles}
 	l.member.onJoin = l.view.changes.announce
 	l.member.onEnd = func(why error) {
@@ -210,13 +212,11 @@ func (l *Log) shardStatus(ctx context.Context, n int, r shardRecord) journal.Sha
 
 // Check is the function [Check] for a log that is open.
 func (l *Log) Check(ctx context.Context) ([]journal.Finding, error) {
-	b := l.backend
+	b := *l.backend // a copy, because the examiner reads the settings again
 	if err := b.checkOpen(); err != nil {
 		return nil, fmt.Errorf("check log %s: %w", b.cfg.Name, err)
 	}
-	x := &examiner{
-		findings: findings{redact: b.cfg.redact}, cfg: b.cfg, c: b.c, names: b.names, bucket: b.bucket, second: l.objects.second,
-	}
+	x := &examiner{findings: findings{redact: b.cfg.redact}, backend: &b, second: l.objects.second}
 	found, err := x.examine(ctx)
 	return found, disk.Wrapf(err, "check log %s", b.cfg.Name)
 }

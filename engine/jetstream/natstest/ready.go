@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"testing"
 
 	"github.com/tideover/tideover/internal/testwait"
@@ -77,7 +76,7 @@ func (c *Cluster) checkLeader(ctx context.Context, running int) error {
 		if n.running() == nil {
 			continue
 		}
-		meta, err := n.meta(ctx)
+		meta, err := n.group(ctx, "")
 		if err != nil {
 			return err
 		}
@@ -113,15 +112,36 @@ type group struct {
 	} `json:"replicas"`
 }
 
-func (n *node) meta(ctx context.Context) (group, error) {
+// group returns the group of a stream; "" means that of all nodes.
+func (n *node) group(ctx context.Context, stream string) (group, error) {
 	var answer struct {
-		Meta group `json:"meta_cluster"`
+		Meta     group `json:"meta_cluster"`
+		Accounts []struct {
+			Streams []struct {
+				Name    string `json:"name"`
+				Cluster group  `json:"cluster"`
+			} `json:"stream_detail"`
+		} `json:"account_details"`
 	}
-	text, err := n.get(ctx, "/jsz")
+	path := "/jsz"
+	if stream != "" {
+		path += "?accounts=true&streams=true&limit=10000"
+	}
+	text, err := n.get(ctx, path)
 	if err == nil {
 		err = json.Unmarshal(text, &answer)
 	}
-	return answer.Meta, err
+	if err != nil || stream == "" {
+		return answer.Meta, err
+	}
+	for _, a := range answer.Accounts {
+		for _, s := range a.Streams {
+			if s.Name == stream {
+				return s.Cluster, nil
+			}
+		}
+	}
+	return group{}, nil
 }
 
 // get sends a request to the server's monitoring port.
@@ -146,19 +166,11 @@ func (n *node) get(ctx context.Context, path string) ([]byte, error) {
 // MetaLeader returns the node that leads the cluster.
 func (c *Cluster) MetaLeader() int {
 	c.t.Helper()
-	return c.leader("the cluster", func(ctx context.Context, n *node) (group, error) { return n.meta(ctx) })
+	return c.Leader("")
 }
 
-// Leader returns the node that leads a stream.
-func (c *Cluster) Leader(stream string) int {
-	c.t.Helper()
-	return c.leader("stream "+stream, func(ctx context.Context, n *node) (group, error) {
-		return n.stream(ctx, stream)
-	})
-}
-
-// leader waits until a node reports that it leads.
-func (c *Cluster) leader(what string, ask func(context.Context, *node) (group, error)) (leader int) {
+// Leader waits until a node reports that it leads a stream, and returns the node.
+func (c *Cluster) Leader(stream string) (leader int) {
 	c.t.Helper()
 	c.must(polls.Do(testwait.Context(c.t), func(ctx context.Context) error {
 		var errs []error
@@ -166,39 +178,14 @@ func (c *Cluster) leader(what string, ask func(context.Context, *node) (group, e
 			if n.running() == nil {
 				continue
 			}
-			g, err := ask(ctx, n)
+			g, err := n.group(ctx, stream)
 			if err == nil && g.Leader == n.name {
 				leader = i
 				return nil
 			}
 			errs = append(errs, err)
 		}
-		return errors.Join(append(errs, errors.New("no node leads "+what))...)
+		return errors.Join(append(errs, fmt.Errorf("no node leads stream %q", stream))...)
 	}))
 	return leader
-}
-
-func (n *node) stream(ctx context.Context, name string) (group, error) {
-	type stream struct {
-		Name    string `json:"name"`
-		Cluster group  `json:"cluster"`
-	}
-	var answer struct {
-		Accounts []struct {
-			Streams []stream `json:"stream_detail"`
-		} `json:"account_details"`
-	}
-	text, err := n.get(ctx, "/jsz?accounts=true&streams=true&limit=10000")
-	if err != nil {
-		return group{}, err
-	}
-	if err := json.Unmarshal(text, &answer); err != nil {
-		return group{}, err
-	}
-	for _, a := range answer.Accounts {
-		if i := slices.IndexFunc(a.Streams, func(s stream) bool { return s.Name == name }); i >= 0 {
-			return a.Streams[i].Cluster, nil
-		}
-	}
-	return group{}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"testing"
 
 	"github.com/tideover/tideover/engine/journal"
@@ -192,9 +193,10 @@ func putFrom(t *testing.T, l journal.Lease, name string, write func(io.Writer) e
 	wantNoError(t, fmt.Sprintf("Put(%q)", name), l.Put(t.Context(), name, write))
 }
 
+// writeText returns a function that writes the text in pieces.
 func writeText(text string) func(io.Writer) error {
 	return func(w io.Writer) error {
-		_, err := io.WriteString(w, text)
+		_, err := io.Copy(w, struct{ io.Reader }{strings.NewReader(text)})
 		return err
 	}
 }
