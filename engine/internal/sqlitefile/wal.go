@@ -77,41 +77,39 @@ type frames struct {
 }
 
 // readFrames reads a write-ahead log.
-func readFrames(wal io.ReaderAt) (f frames, err error) {
+func readFrames(wal io.Reader) (f frames, err error) {
+	f.offsets = map[uint32]int64{}
+	t := transaction{frames: &f, open: map[uint32]int64{}, into: f.offsets}
+	f.page, err = eachFrame(wal, t.add)
+	return f, err
+}
+
+// eachFrame calls yield with the frames of a write-ahead log and their offsets, until it returns false. A frame
+// is valid until yield returns, and sum is the checksum before it. page is the size of a page; 0 if the header
+// is damaged, so that SQLite would ignore the log.
+func eachFrame(wal io.Reader, yield func(sum *WALSum, frame []byte, at int64) bool) (page int, err error) {
+	in := bufio.NewReaderSize(wal, 128<<10)
 	head := make([]byte, WALHeader)
-	switch _, err := wal.ReadAt(head, 0); {
-	case errors.Is(err, io.EOF):
-		return f, nil
-	case err != nil:
-		return f, err
+	if _, err := io.ReadFull(in, head); err != nil {
+		return 0, noEnd(err)
 	}
 	sum, page, valid := CheckWALHeader(head)
 	if !valid {
-		return f, nil
+		return 0, nil
 	}
-	f.page, f.offsets = page, map[uint32]int64{}
-	t := transaction{sum: sum, frames: &f, open: map[uint32]int64{}, into: f.offsets}
-	size := FrameHeader + page
-	buf := make([]byte, max(1, 256<<10/size)*size)
-	for at := int64(WALHeader); ; at += int64(len(buf)) {
-		n, err := wal.ReadAt(buf, at)
-		if err != nil && !errors.Is(err, io.EOF) {
-			return f, err
+	frame := make([]byte, FrameHeader+page)
+	for at := int64(WALHeader); ; at += int64(len(frame)) {
+		if _, err := io.ReadFull(in, frame); err != nil {
+			return page, noEnd(err)
 		}
-		for i := 0; i+size <= n; i += size {
-			if !t.add(buf[i:i+size], at+int64(i)) {
-				return f, nil
-			}
-		}
-		if n < len(buf) {
-			return f, nil
+		if !yield(&sum, frame, at) {
+			return page, nil
 		}
 	}
 }
 
 // transaction reads frames one after the other.
 type transaction struct {
-	sum     WALSum
 	frames  *frames
 	open    map[uint32]int64 // pages of the transaction that is not committed yet
 	into    map[uint32]int64 // the pages that were committed
@@ -120,9 +118,9 @@ type transaction struct {
 
 // add adds the frame at an offset. It returns false if that and all later ones are older than the
 // header.
-func (t *transaction) add(frame []byte, at int64) bool {
-	whole := t.sum.frame(frame)
-	if !whole && [8]byte(frame[8:]) != t.sum.salt {
+func (t *transaction) add(sum *WALSum, frame []byte, at int64) bool {
+	whole := sum.frame(frame)
+	if !whole && [8]byte(frame[8:]) != sum.salt {
 		return false
 	}
 	if !whole && !t.damaged {
@@ -153,25 +151,14 @@ func WALPages(path string, yield func(number uint32, data []byte, commit bool)) 
 		return err
 	}
 	defer wal.Close()
-	in := bufio.NewReaderSize(wal, 128<<10)
-	head := make([]byte, WALHeader)
-	if _, err := io.ReadFull(in, head); err != nil {
-		return noEnd(err)
-	}
-	sum, page, valid := CheckWALHeader(head)
-	if !valid {
-		return nil
-	}
-	frame := make([]byte, FrameHeader+page)
-	for {
-		if _, err := io.ReadFull(in, frame); err != nil {
-			return noEnd(err)
-		}
+	_, err = eachFrame(wal, func(sum *WALSum, frame []byte, _ int64) bool {
 		if [8]byte(frame[8:]) != sum.salt {
-			return nil // the rest is older than the header
+			return false // the rest is older than the header
 		}
 		yield(binary.BigEndian.Uint32(frame), frame[FrameHeader:], binary.BigEndian.Uint32(frame[4:]) != 0)
-	}
+		return true
+	})
+	return err
 }
 
 // noEnd returns the error, nil if it is the end of a file.
