@@ -51,18 +51,12 @@ func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	ctx := d.ctx
 	d.mu.Unlock()
 	c, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, address)
-	if err != nil && ctx.Err() == nil {
-		d.recordFailure(address, err)
-	}
-	return c, err
-}
-
-func (d *dialer) recordFailure(address string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.failed != nil {
+	if err != nil && ctx.Err() == nil && d.failed != nil {
 		d.failed[address] = err.Error()
 	}
+	return c, err
 }
 
 // failures returns the recorded errors in brackets, to append to an error text; "" if no

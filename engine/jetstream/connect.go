@@ -72,9 +72,7 @@ func dial(ctx context.Context, cfg Config, who nats.Option) (*conn, error) {
 	var err error
 	for range opens.Attempts(ctx, &err) {
 		c.nc, err = nats.Connect(cfg.URL, opts...)
-		if err != nil {
-			err = c.refusal(err)
-		}
+		err = c.refusal(err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS at %s: %w%s", strings.Join(hosts(cfg.URL), ", "), plain(err), dialer.failures())
@@ -83,7 +81,7 @@ func dial(ctx context.Context, cfg Config, who nats.Option) (*conn, error) {
 	return c, nil
 }
 
-// refusal makes an error of the first connection permanent if a retry does not help.
+// refusal makes an error of the first connection permanent if a retry does not help; nil stays nil.
 func (c *conn) refusal(err error) error {
 	err = c.clean(err)
 	if isRefusal(err) {

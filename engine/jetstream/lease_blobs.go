@@ -256,25 +256,16 @@ func (b *leaseBlobs) copyToSecond(ctx context.Context) {
 	if b.objects.second == nil {
 		return
 	}
-	err := b.tryCopyToSecond(ctx)
+	infos, err := retry.Value(ctx, asks, func(ctx context.Context) ([]*natsjs.ObjectInfo, error) {
+		return b.objects.list(ctx, b.own.shard)
+	})
+	for _, info := range infos {
+		err = errors.Join(err, b.copyOne(ctx, info))
+	}
 	b.objects.second.failed.Store(&err)
 	if err != nil {
 		b.own.backend.cfg.Logger.Error("some blobs could not be copied to the second place", "shard", b.own.shard, "error", b.own.backend.cfg.redact(err.Error()))
 	}
-}
-
-func (b *leaseBlobs) tryCopyToSecond(ctx context.Context) error {
-	infos, err := retry.Value(ctx, asks, func(ctx context.Context) ([]*natsjs.ObjectInfo, error) {
-		return b.objects.list(ctx, b.own.shard)
-	})
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, info := range infos {
-		errs = append(errs, b.copyOne(ctx, info))
-	}
-	return errors.Join(errs...)
 }
 
 // copyOne copies a blob to Config.SecondPlace, unless it is there already.

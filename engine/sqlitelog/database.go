@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/disk"
+	"github.com/tideover/tideover/engine/internal/sqlitefile"
 	"github.com/tideover/tideover/engine/journal"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
@@ -194,27 +195,22 @@ func closeAfter(conn *sqlite.Conn, err error) error {
 // ErrForeign says that log.db in the folder is a database of another program.
 var ErrForeign = errors.New("not a log of tideover")
 
-// describe adds the path to an error of SQLite or of the file system, and makes it match the error
+// describe adds the path to an error of SQLite, of sqlitefile or of the file system, and makes it match the error
 // of package journal that it means: ErrFull or ErrDamaged.
 func describe(path string, err error) error {
 	if err == nil || errors.Is(err, journal.ErrFull) || errors.Is(err, journal.ErrDamaged) || errors.Is(err, journal.ErrStale) {
 		return err // nothing to add
 	}
-	if isNoRoom(err) {
+	code := resultCode(err).ToPrimary()
+	switch {
+	case isNoRoom(err), code == sqlite.ResultFull:
 		return noRoom(path, err)
-	}
-	code := resultCode(err)
-	switch code.ToPrimary() { //nolint:exhaustive // the others are plain errors
-	case sqlite.ResultFull:
-		return noRoom(path, err)
-	case sqlite.ResultCorrupt, sqlite.ResultNotADB:
+	case errors.Is(err, sqlitefile.ErrDamaged), code == sqlite.ResultCorrupt, code == sqlite.ResultNotADB:
 		return damaged(path, err)
-	case sqlite.ResultIOErr:
+	case code == sqlite.ResultIOErr && isNoRoom(disk.TryWrite(filepath.Join(filepath.Dir(path), "blobs"))):
 		// SQLite reports an exceeded quota, and a disk that is found to be full only at a sync, as
 		// an I/O error.
-		if isNoRoom(disk.TryWrite(filepath.Join(filepath.Dir(path), "blobs"))) {
-			return noRoom(path, err)
-		}
+		return noRoom(path, err)
 	}
 	return fmt.Errorf("%s: %w", path, err)
 }

@@ -51,11 +51,11 @@ func inspect(dir string, c Config) (s state, err error) {
 	}
 	f, err := sqlitefile.Open(path)
 	if err != nil {
-		return s, explainDamage(path, err)
+		return s, describe(path, err)
 	}
 	defer f.Close()
 	if err := s.read(f, path); err != nil {
-		return s, explainDamage(path, err)
+		return s, describe(path, err)
 	}
 	if !s.tables {
 		return s, refuseNew(path, "it has no tables", tracesOfLog(dir, len(blobs)))
@@ -67,7 +67,7 @@ func inspect(dir string, c Config) (s state, err error) {
 	case s.loss != nil && !s.expected && !(c.AcceptLoss && s.loss.Acceptable):
 		return s, s.loss
 	}
-	return s, explainDamage(path, err)
+	return s, describe(path, err)
 }
 
 // checkEntries reads the entries after the last snapshot that is what was stored.
@@ -100,13 +100,6 @@ func (s *state) checkEntries(f *sqlitefile.File, blobs []string, check func([]by
 		err = fmt.Errorf("%w: entry %d is missing", sqlitefile.ErrDamaged, next)
 	}
 	return err
-}
-
-func explainDamage(path string, err error) error {
-	if errors.Is(err, sqlitefile.ErrDamaged) {
-		return damaged(path, err)
-	}
-	return describe(path, err)
 }
 
 // read reads the identity, the epoch and the bounds of the log.

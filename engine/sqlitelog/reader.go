@@ -63,7 +63,7 @@ func OpenReader(dir string, d Durability) (_ *Reader, err error) {
 		err = r.load(path)
 	}
 	if err != nil {
-		return nil, explainDamage(path, err)
+		return nil, describe(path, err)
 	}
 	return r, nil
 }
@@ -154,7 +154,7 @@ func (r *Reader) Read(ctx context.Context, from uint64) iter.Seq2[journal.Entry,
 			err = damaged(path, fmt.Errorf("entry %d is missing", next))
 		}
 		if err != nil && !errors.Is(err, stop) {
-			yield(journal.Entry{}, explainDamage(path, err))
+			yield(journal.Entry{}, describe(path, err))
 		}
 	}
 }

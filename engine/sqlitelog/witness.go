@@ -92,15 +92,14 @@ func openWitness(dir string, a acknowledged) (*witness, error) {
 	path := filepath.Join(dir, witnessName)
 	w := &witness{now: a, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	w.now.encode(&w.buf)
-	if n, err := fileSize(path); err != nil {
-		return nil, err
-	} else if n != witnessSize {
-		if err := os.WriteFile(path, w.buf[:], 0o600); err != nil {
-			return nil, err
-		}
+	n, err := fileSize(path)
+	if err == nil && n != witnessSize {
+		err = os.WriteFile(path, w.buf[:], 0o600)
 	}
-	var err error
-	if w.file, err = disk.Open(path); err != nil {
+	if err == nil {
+		w.file, err = disk.Open(path)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if _, err := w.file.WriteAt(w.buf[:], 0); err != nil {
