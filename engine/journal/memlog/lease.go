@@ -30,8 +30,8 @@ var (
 	_ journal.Clocked = (*shared)(nil)
 )
 
-// newLease makes the member the owner of a shard, or fails with ErrLocked.
-func newLease(ctx context.Context, m *Member, number int) (*lease, error) {
+// Lease implements [journal.Log]. The lease of a member of the cluster is a [journal.Shared].
+func (m *Member) Lease(ctx context.Context, number int) (journal.Lease, error) {
 	f, unlock, err := m.begin(ctx, Operation{Name: "lease", Shard: number})
 	if err != nil {
 		return nil, err
@@ -51,7 +51,10 @@ func newLease(ctx context.Context, m *Member, number int) (*lease, error) {
 	l := &lease{member: m, number: number, shard: s, epoch: s.epoch, server: newServer(m), lost: make(chan struct{})}
 	s.owner = l
 	m.leases[l] = true
-	return l, nil
+	if m.id == "" {
+		return l, nil
+	}
+	return shared{l}, nil
 }
 
 func (l *lease) Epoch() uint64         { return l.epoch }

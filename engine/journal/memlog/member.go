@@ -165,15 +165,6 @@ func (m *Member) Assigned() (shards []int, changed <-chan struct{}) {
 	return slices.Clone(m.assigned), m.changed
 }
 
-// Lease implements [journal.Log]. The lease is a [journal.Shared].
-func (m *Member) Lease(ctx context.Context, number int) (journal.Lease, error) {
-	held, err := newLease(ctx, m, number)
-	if err != nil {
-		return nil, err
-	}
-	return shared{held}, nil
-}
-
 // Close implements [journal.Log]. If the member is cut off, the others do not learn
 // that it has left; it counts as dead later. For a killed member Close does nothing.
 func (m *Member) Close() error {

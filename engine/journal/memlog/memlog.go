@@ -43,11 +43,7 @@ func (s *Store) Open() journal.Log { return &log{process: s.newMember("")} }
 type log struct{ process *Member }
 
 func (l *log) Lease(ctx context.Context, shard int) (journal.Lease, error) {
-	held, err := newLease(ctx, l.process, shard)
-	if err != nil {
-		return nil, err
-	}
-	return held, nil
+	return l.process.Lease(ctx, shard)
 }
 
 func (l *log) Close() error { return l.process.Close() }
