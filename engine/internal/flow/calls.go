@@ -99,8 +99,13 @@ func (a *Calls) Operation(run machine.ID, step int) (op Operation, ok bool) {
 
 // recordStatus records the status and the tags that the function has set, if they have changed.
 func (a *Calls) recordStatus(t Turn, c *call, run *machine.Run) {
-	status, tags, ok := c.description()
-	if !ok {
+	c.mu.Lock()
+	said, status, tags := c.said, c.status, ""
+	if c.said = false; said {
+		tags = machine.EncodeTags(c.tags)
+	}
+	c.mu.Unlock()
+	if !said {
 		return
 	}
 	if tags == run.Flow().Tags() {

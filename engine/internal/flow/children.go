@@ -30,7 +30,7 @@ func (f *Flow) PrepareChildren(g *Group, o Called, w *workflow.Workflow, inputOf
 	}
 	g.child.def = w.Def
 	if c.settings.IsClustered {
-		if err := c.placeChildren(w, g.child); err != nil {
+		if err := f.placeChildren(w, g.child); err != nil {
 			return err
 		}
 	}
@@ -82,7 +82,8 @@ func (f *Flow) checkStarted(g *Group) error {
 
 // placeChildren determines the shard of the children. In a cluster, all runs of a workflow with a
 // limit are in one shard. The others are in that of their parent.
-func (c *call) placeChildren(w *workflow.Workflow, to *childStarts) error {
+func (f *Flow) placeChildren(w *workflow.Workflow, to *childStarts) error {
+	c := f.call
 	ctx, cancel := c.context()
 	defer cancel()
 	shard, err := c.settings.Host.ChildShard(ctx, w)
@@ -108,7 +109,7 @@ func (f *Flow) setFormer(g *Group) error {
 			continue
 		case !known && !c.previous.IsZero():
 			var err error
-			if former, err = c.formerOfRepeated(identity, f.earlierNames(identity), g); err != nil {
+			if former, err = f.formerOfRepeated(identity, f.earlierNames(identity), g); err != nil {
 				return err
 			}
 		}
@@ -121,7 +122,8 @@ func (f *Flow) setFormer(g *Group) error {
 
 // formerOfRepeated returns the former child of an operation of a run that repeats another one: the
 // child of this operation in that run, or in the one that it repeats itself.
-func (c *call) formerOfRepeated(identity string, earlier []string, g *Group) (former machine.FormerChild, err error) {
+func (f *Flow) formerOfRepeated(identity string, earlier []string, g *Group) (former machine.FormerChild, err error) {
+	c := f.call
 	ctx, cancel := c.context()
 	defer cancel()
 	slot := machine.WorkflowSlot(g.child.def.Name)

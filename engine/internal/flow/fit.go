@@ -44,7 +44,7 @@ func (f *Flow) mismatch(identity string) error {
 	}
 	missing := f.unasked(identity != "")
 	if missing == "" {
-		if f.call.declared() == nil {
+		if f.declared() == nil {
 			f.known = f.found // the others may be missing at the end, too
 		}
 		return nil
@@ -124,18 +124,18 @@ func (f *Flow) hasFailedAdded() bool {
 func (c *call) handler() string { return c.def.Steps[0].Handler }
 
 // declared returns the operations that a function calls which is described by data; nil for others.
-func (c *call) declared() []info.DeclaredOp {
-	if !strings.HasPrefix(c.handler(), workflow.FunctionPrefix) {
-		return nil
+func (f *Flow) declared() []info.DeclaredOp {
+	if c := f.call; strings.HasPrefix(c.handler(), workflow.FunctionPrefix) {
+		return c.def.Ops
 	}
-	return c.def.Ops
+	return nil
 }
 
 // isDeclared reports whether the description of the function has the operation: so the function
 // calls it later, or says that it skips it. That of a wait for a signal has its name as a key.
 func (f *Flow) isDeclared(name string) bool {
 	base, key, _ := strings.Cut(strings.TrimSuffix(name, "]"), "[")
-	return slices.ContainsFunc(f.call.declared(), func(o info.DeclaredOp) bool { return o.Name == base || o.Name == key })
+	return slices.ContainsFunc(f.declared(), func(o info.DeclaredOp) bool { return o.Name == base || o.Name == key })
 }
 
 // takenBack returns the operations that retries of the run took back. Stored operations between one of

@@ -214,7 +214,7 @@ func (f *Flow) Record(identity string, data []byte) error {
 func (f *Flow) await(g *Group) {
 	c := f.call
 	if f.branch == nil {
-		c.await(g)
+		f.makeAttempts(g)
 		return
 	}
 	sched := c.branches.Load()
@@ -235,22 +235,23 @@ func (f *Flow) await(g *Group) {
 	}
 }
 
-// await waits for the operations of a group, and makes the attempts of an inline one. It ends the
+// makeAttempts waits for the operations of a group, and makes the attempts of an inline one. It ends the
 // goroutine if the owner stops the call.
-func (c *call) await(g *Group) {
+func (f *Flow) makeAttempts(g *Group) {
+	c := f.call
 	for {
 		select {
 		case a, more := <-g.attempts:
 			if !more {
 				return
 			}
-			c.runAttempt(a)
+			f.runAttempt(a)
 			c.exitIfStopped()
 		case <-c.stopped:
 			select {
 			case a := <-g.attempts: // it was begun before the call was stopped
 				if a != nil {
-					c.runAttempt(a)
+					f.runAttempt(a)
 				}
 			default:
 			}
@@ -260,9 +261,9 @@ func (c *call) await(g *Group) {
 }
 
 // runAttempt makes an attempt of an operation in the goroutine of the function.
-func (c *call) runAttempt(a Attempt) {
-	c.inAttempt.Store(true)
-	defer c.inAttempt.Store(false)
+func (f *Flow) runAttempt(a Attempt) {
+	f.call.inAttempt.Store(true)
+	defer f.call.inAttempt.Store(false)
 	a.Make()
 }
 
@@ -293,7 +294,7 @@ func (f *Flow) SetTag(name, value string) error {
 	case len(value) > maxTag || !utf8.ValidString(value) || strings.ContainsFunc(value, unicode.IsControl):
 		err = fmt.Errorf("value: %.200q must have at most %d bytes of UTF-8 without control characters", value, maxTag)
 	default:
-		err = f.call.setTag(name, value)
+		err = f.setTag(name, value)
 	}
 	if err != nil {
 		return fmt.Errorf("tag %.200q: %w", name, err)
@@ -302,7 +303,8 @@ func (f *Flow) SetTag(name, value string) error {
 }
 
 // setTag sets a tag of the run, or removes it if the value is "".
-func (c *call) setTag(name, value string) error {
+func (f *Flow) setTag(name, value string) error {
+	c := f.call
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if value = c.settings.Redact(value); value == "" {
@@ -324,18 +326,6 @@ const (
 	maxTags = 16
 	maxTag  = 128
 )
-
-// description returns the status and the tags that the function has set. ok is false if it has
-// set none since the last call.
-func (c *call) description() (status, tags string, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	ok, c.said = c.said, false
-	if !ok {
-		return "", "", false
-	}
-	return c.status, machine.EncodeTags(c.tags), true
-}
 
 // Limits of the labels of items that are stored.
 const (

@@ -40,7 +40,7 @@ type owner struct {
 
 func (o *owner) init(sh *Shard) {
 	o.sh, o.turn.o, o.events.hub = sh, o, &sh.process.Hub
-	o.purge = purge{state: &o.state, retention: sh.process.Settings.Retention, deadRetention: sh.process.Settings.DeadRetention}
+	o.purge = purge{state: &o.state, settings: &sh.process.Settings}
 	o.storeWait, o.waiters.byRun = context.Background(), map[machine.ID][]*waiter{}
 	if o.random = sh.process.Settings.Rand; o.random == nil {
 		var seed [32]byte
@@ -311,20 +311,21 @@ const longReplay = 365 * 24 * time.Hour
 
 // purge deletes the runs whose retention is over.
 type purge struct {
-	state         *state
-	retention     time.Duration
-	deadRetention time.Duration
-	at            time.Time // when such runs were looked for last
+	state    *state
+	settings *Settings
+	at       time.Time // when such runs were looked for last
 }
 
 // every returns the time between two searches for runs whose retention is over.
-func (p *purge) every() time.Duration { return min(time.Hour, p.retention/20, p.deadRetention/20) }
+func (p *purge) every() time.Duration {
+	return min(time.Hour, p.settings.Retention/20, p.settings.DeadRetention/20)
+}
 
 // record returns the record that deletes the runs whose retention is over, except dead
 // runs that a follow-up run refers to. ok is false if there is nothing to delete.
 func (p *purge) record(now int64) (rec machine.Record, ok bool) {
-	dead := now - int64(p.deadRetention)
-	return p.state.m.Purge(now-int64(p.retention), dead, p.referenced(dead))
+	dead := now - int64(p.settings.DeadRetention)
+	return p.state.m.Purge(now-int64(p.settings.Retention), dead, p.referenced(dead))
 }
 
 // referenced returns the dead runs whose input a follow-up run may still need. A follow-up

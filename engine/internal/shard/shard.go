@@ -78,11 +78,9 @@ func New(p *Process, number, shards int, dir string) *Shard {
 	}
 	sh.family = families{settings: &p.Settings, shards: shards, health: &sh.health, stuck: &sh.stuck, calls: &sh.dispatcher.calls}
 	sh.end = logEnd{shard: number, acceptLoss: p.Settings.AcceptLoss, health: &sh.health}
-	sh.snapshots = snapshotWriter{
-		state: &sh.owner.state, health: &sh.health, log: p.Settings.Logger, retention: p.Settings.Retention, after: p.Settings.SnapshotAfter, encoders: &p.encoders,
-	}
+	sh.snapshots = snapshotWriter{process: p, state: &sh.owner.state, health: &sh.health}
 	sh.views.state, sh.views.end, sh.views.archive = &sh.owner.state, &sh.end, &sh.snapshots.archive
-	sh.views.health, sh.views.log, sh.views.retention, sh.views.slots = &sh.health, p.Settings.Logger, p.Settings.Retention, p.viewWriters
+	sh.views.process, sh.views.health = p, &sh.health
 	if dir != "" {
 		sh.views.path = filepath.Join(dir, "view.db")
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"runtime"
 	"sync"
@@ -32,13 +31,10 @@ const (
 // that it moves runs with long waits out of memory: they are read from the snapshot when they
 // are needed.
 type snapshotWriter struct {
-	state     *state
-	lease     journal.Lease
-	health    *health
-	log       *slog.Logger
-	retention time.Duration
-	after     int64      // least number of bytes of log that make a snapshot due
-	encoders  *sync.Pool // shared by the shards of the process
+	process *Process
+	state   *state
+	lease   journal.Lease
+	health  *health
 
 	paging   store.Paging          // reads runs that are in a snapshot and not in memory
 	grown    int64                 // bytes appended to the log since the last snapshot began
@@ -91,7 +87,7 @@ func (s *snapshotWriter) isDue() bool {
 	if s.grown == 0 || !s.isFree() {
 		return false
 	}
-	return s.grown >= max(s.after, s.size/2) || s.archive.IsFull() ||
+	return s.grown >= max(s.process.Settings.SnapshotAfter, s.size/2) || s.archive.IsFull() ||
 		time.Since(s.since) >= s.maxAge() || s.isIdle()
 }
 
@@ -102,7 +98,7 @@ func (s *snapshotWriter) isFree() bool { return s.progress == nil && !s.moving &
 // isWorthwhile reports whether an idle shard should write a snapshot: enough of the log could
 // be removed after it.
 func (s *snapshotWriter) isWorthwhile() bool {
-	return s.isFree() && s.before+s.grown >= s.after
+	return s.isFree() && s.before+s.grown >= s.process.Settings.SnapshotAfter
 }
 
 // isIdle reports whether the shard is idle and a snapshot is worthwhile.
@@ -113,7 +109,9 @@ func (s *snapshotWriter) isIdle() bool { return s.isWorthwhile() && !time.Now().
 func (s *snapshotWriter) needsEntry() bool { return s.grown == 0 && s.isIdle() }
 
 // maxAge returns the age at which a change that is not in a snapshot makes a snapshot due.
-func (s *snapshotWriter) maxAge() time.Duration { return min(snapshotAge, s.retention/4) }
+func (s *snapshotWriter) maxAge() time.Duration {
+	return min(snapshotAge, s.process.Settings.Retention/4)
+}
 
 // delay returns how long the snapshotWriter has nothing to do, if the log does not grow.
 func (s *snapshotWriter) delay() time.Duration {
@@ -218,7 +216,7 @@ func (s *snapshotWriter) nextFrames(most time.Duration) []frame {
 func (s *snapshotWriter) beginMoving(blocks []store.Block) {
 	raw, err := s.lease.Get(context.Background(), store.SnapshotName(s.seq))
 	if err != nil {
-		s.log.Error("a snapshot can't be opened; its runs stay in memory", "error", err)
+		s.process.Settings.Logger.Error("a snapshot can't be opened; its runs stay in memory", "error", err)
 		return
 	}
 	s.base ^= store.OtherSnapshot
@@ -280,7 +278,7 @@ func (s *snapshotWriter) write(ctx context.Context, seq uint64, inView <-chan st
 		}
 		return first.data, first.more, first.err
 	}
-	if p.blocks, p.size, p.err = store.PutSnapshot(ctx, s.lease, s.encoders, seq, next); p.err != nil {
+	if p.blocks, p.size, p.err = store.PutSnapshot(ctx, s.lease, &s.process.encoders, seq, next); p.err != nil {
 		return p
 	}
 	name := store.SnapshotName(seq)
@@ -316,7 +314,7 @@ func (s *snapshotWriter) cutLog(ctx context.Context) error {
 	for _, seq := range seqs[:max(len(seqs)-2, 0)] {
 		old = append(old, store.SnapshotName(seq))
 	}
-	oldest := time.Now().Add(-s.retention).Unix()
+	oldest := time.Now().Add(-s.process.Settings.Retention).Unix()
 	for _, b := range blobs {
 		if _, newest, ok := store.ParseArchiveName(b.Name); ok && newest < oldest {
 			old = append(old, b.Name)

@@ -24,7 +24,7 @@ func TestManyRunsAreIndexedBetweenBatches(t *testing.T) {
 		h := new(health)
 		h.init(slog.New(slog.DiscardHandler), nil)
 		batches, written := make(chan viewJob), make(chan error)
-		w := viewGoroutine{health: h, slots: make(chan struct{}, 1), batches: batches, written: written}
+		w := viewGoroutine{process: &Process{viewWriters: make(chan struct{}, 1)}, health: h, batches: batches, written: written}
 		w.view.Store(to)
 		var writing sync.WaitGroup
 		writing.Go(w.run)

@@ -31,7 +31,7 @@ func (v *viewWriter) open(ctx context.Context) (err error) {
 		}
 	}()
 	if why := opened.Rebuilt(); why != "" {
-		v.log.Warn("the view is rebuilt", "because", why)
+		v.process.Settings.Logger.Warn("the view is rebuilt", "because", why)
 	}
 	ours, err := v.adopt(ctx)
 	if err != nil {
@@ -85,7 +85,7 @@ func (v *viewWriter) tryReopen() bool {
 
 // rebuild deletes a view that can't be used, and makes a new one.
 func (v *viewWriter) rebuild(why error) error {
-	v.log.Error("the view can't be used and is rebuilt from the log", "path", v.path, "because", why)
+	v.process.Settings.Logger.Error("the view can't be used and is rebuilt from the log", "path", v.path, "because", why)
 	_ = v.view.Load().Close()
 	for _, suffix := range []string{"", "-wal", "-shm", "-sum"} {
 		_ = os.Remove(v.path + suffix)
@@ -123,7 +123,7 @@ func (v *viewWriter) fill() error {
 			// The finished runs of this archive are missing in lists. Other runs are
 			// not affected.
 			v.health.set(troubleArchive, fmt.Errorf("archive %s: %w; finished runs are missing in lists: restore a backup, which replaces the whole folder", name, err))
-			v.log.Error("an archive of finished runs can't be read", "name", name, "error", err)
+			v.process.Settings.Logger.Error("an archive of finished runs can't be read", "name", name, "error", err)
 		case err != nil:
 			return fmt.Errorf("archive %s: %w", name, err)
 		}

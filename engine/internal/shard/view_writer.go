@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"slices"
 	"sync"
@@ -34,8 +33,7 @@ type viewWriter struct {
 	state   *state
 	end     *logEnd
 	archive *store.ArchiveBuffer // of the snapshots; gets the finished runs that the view has
-	log     *slog.Logger
-	path    string // path of the view; "" if the shard has no view
+	path    string               // path of the view; "" if the shard has no view
 	viewGoroutine
 
 	todo     []*machine.Run // runs that changed up to the entry todoSeq, and are in no batch yet
@@ -123,9 +121,8 @@ func (v *viewWriter) stopWriting() {
 
 // viewGoroutine writes batches to a view.
 type viewGoroutine struct {
-	health    *health
-	retention time.Duration
-	slots     chan struct{} // semaphore: limits how many views of the process are written at the same time
+	process *Process
+	health  *health
 
 	view    atomic.Pointer[view.View] // nil if the shard has no view, or it can't be opened
 	batches chan viewJob              // nil if the goroutine does not run
@@ -135,7 +132,7 @@ type viewGoroutine struct {
 }
 
 // run writes batches as they come. When none has come for indexPause, it updates the search
-// index. If many runs are not indexed, it indexes some of them after a batch. The semaphore slots
+// index. If many runs are not indexed, it indexes some of them after a batch. The semaphore viewWriters
 // leaves processors for other work. While a batch waits, changes are collected for the next, larger batch.
 func (w *viewGoroutine) run() {
 	idle := time.NewTimer(indexPause)
@@ -146,24 +143,24 @@ func (w *viewGoroutine) run() {
 			if !ok {
 				return
 			}
-			w.slots <- struct{}{}
+			w.process.viewWriters <- struct{}{}
 			w.written <- w.write(j)
 			if w.unindexed += len(j.Put); w.unindexed > maxUnindexed {
 				w.index()
 			}
-			<-w.slots
+			<-w.process.viewWriters
 			if !j.busy {
 				idle.Reset(indexPause)
 			}
 		case <-idle.C:
 			select {
-			case w.slots <- struct{}{}:
+			case w.process.viewWriters <- struct{}{}:
 			default: // other views are being written: batches go before indexing
 				idle.Reset(indexPause)
 				continue
 			}
 			more, err := w.index()
-			<-w.slots
+			<-w.process.viewWriters
 			switch {
 			case err != nil:
 				idle.Reset(time.Minute)
@@ -191,7 +188,7 @@ func (w *viewGoroutine) write(j viewJob) error {
 	ctx, to := context.Background(), w.view.Load()
 	err := to.Write(ctx, j.Batch)
 	for n := maxExpire; err == nil && n == maxExpire && j.expire; {
-		ended := time.Now().Add(-w.retention)
+		ended := time.Now().Add(-w.process.Settings.Retention)
 		n, err = to.Expire(ctx, []string{"succeeded", "canceled", "replaced"}, ended, maxExpire)
 	}
 	return err
@@ -358,7 +355,7 @@ func (v *viewWriter) flush() {
 func (v *viewWriter) close() {
 	if found := v.view.Load(); found != nil {
 		if err := found.Close(); err != nil {
-			v.log.Error("can't close the view", "error", err)
+			v.process.Settings.Logger.Error("can't close the view", "error", err)
 		}
 	}
 }
