@@ -117,7 +117,7 @@ func (a *Admission) Why(run *machine.Run, step int) *info.Held {
 		t := Ticket{shared: a.shared, isCall: run.IsFunction(step)}
 		free, _ := t.places().counts()
 		switch {
-		case a.shared.quarantine.isIsolated():
+		case a.shared.Counts().Isolated:
 			h.For = info.HeldByIsolation
 		case free <= 0:
 			h.For, h.Limit = info.HeldByPlaces, t.places().total

@@ -80,13 +80,6 @@ func (q *quarantine) enter(sh Shard) bool {
 	return true
 }
 
-// isIsolated reports whether a suspect runs alone, or is about to.
-func (q *quarantine) isIsolated() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.isolated != nil
-}
-
 // count adds n attempts to those that run: -1 if one has ended or does not begin, 1 if one begins
 // that Ticket.Lend has removed from the count.
 func (q *quarantine) count(n int) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -99,10 +100,13 @@ func (r *Router) Of(ctx context.Context, id string, c *shard.Call) (shard.Answer
 	if r.alone != nil || !errors.Is(err, machine.ErrUnknown) {
 		return a, err
 	}
-	if n, away := r.locate(ctx, id, home); away != nil {
-		return a, away
-	} else if n >= 0 {
+	n, _, silent := r.search(ctx, &shard.Call{Op: shard.OpHas, ID: id}, func(*shard.Answer) bool { return true })
+	silent = slices.DeleteFunc(silent, func(n int) bool { return n == home }) // which has answered before
+	switch {
+	case n >= 0:
 		return r.At(ctx, n, c)
+	case len(silent) > 0:
+		return a, fmt.Errorf("run %s: not found, but %w", id, Away(silent))
 	}
 	return a, err
 }
@@ -113,23 +117,18 @@ func (r *Router) Change(ctx context.Context, id string, c *shard.Call) error {
 	return err
 }
 
-// locate asks all shards for a run, and returns the shard that has it; -1 if no shard has the run. If
-// some did not answer, it returns an error then: one of them may have it. It does not count the
-// shard asked, which the caller has asked already.
-func (r *Router) locate(ctx context.Context, id string, asked int) (number int, err error) {
-	var silent []int
-	for n, got := range r.all(ctx, &shard.Call{Op: shard.OpHas, ID: id}) {
+// search sends a call to all shards, and returns the first one whose answer fits; -1 if there is none, and the shards
+// that did not answer: one of them may have what is searched.
+func (r *Router) search(ctx context.Context, c *shard.Call, fits func(*shard.Answer) bool) (number int, a *shard.Answer, silent []int) {
+	for n, got := range r.all(ctx, c) {
 		switch {
-		case got.err == nil:
-			return n, nil
-		case !errors.Is(got.err, machine.ErrUnknown) && n != asked:
+		case got.err == nil && fits(&got.Answer):
+			return n, &got.Answer, nil
+		case got.err != nil && !errors.Is(got.err, machine.ErrUnknown):
 			silent = append(silent, n)
 		}
 	}
-	if len(silent) > 0 {
-		return -1, fmt.Errorf("run %s: not found, but %w", id, Away(silent))
-	}
-	return -1, nil
+	return -1, nil, silent
 }
 
 // Away returns the error that these shards did not answer.
@@ -251,16 +250,12 @@ func (r *Router) Keyed(ctx context.Context, workflow, key string) (string, error
 	if r.alone != nil && err != nil {
 		return "", err
 	}
-	var silent []int
-	for n, got := range r.all(ctx, c) { // runs of a limited workflow, and scheduled ones, may be elsewhere
-		switch {
-		case got.err != nil:
-			silent = append(silent, n)
-		case len(got.IDs) > 0:
-			return got.IDs[0], nil
-		}
-	}
-	if len(silent) > 0 {
+	// Runs of a limited workflow, and scheduled ones, may be elsewhere.
+	_, found, silent := r.search(ctx, c, func(a *shard.Answer) bool { return len(a.IDs) > 0 })
+	switch {
+	case found != nil:
+		return found.IDs[0], nil
+	case len(silent) > 0:
 		return "", fmt.Errorf("no run of workflow %q with the key %q was found, but %w", workflow, key, Away(silent))
 	}
 	return "", fmt.Errorf("%w: no run of workflow %q has the key %q", machine.ErrUnknown, workflow, key)

@@ -9,26 +9,27 @@ import (
 
 	"github.com/tideover/tideover/engine/info"
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/internal/validate"
 	"github.com/tideover/tideover/retry"
 )
 
 // Builder makes a workflow of its parts, and collects everything that is wrong with them.
 type Builder struct {
 	w    *Workflow
-	errs []error
+	errs validate.Problems
 }
 
 // NewBuilder returns a builder that makes w a workflow with this name.
 func NewBuilder(w *Workflow, name string) *Builder {
 	w.Def, w.handlers, w.steps, w.opDefaults = &machine.Definition{Name: name}, map[string]Handler{}, map[string]int{}, newOperation()
-	return &Builder{w: w, errs: []error{CheckName(name)}}
+	return &Builder{w: w, errs: validate.Problems{CheckName(name)}}
 }
 
 // Finish checks the workflow as a whole. Its error lists everything that is wrong.
 func (b *Builder) Finish() error {
 	w := b.w
 	if w.Def.Flow && len(w.Def.Steps) > 1 {
-		b.fail("", errors.New("a flow has no steps: its function calls operations"))
+		b.errs.Add("a flow has no steps: its function calls operations")
 	}
 	if err := errors.Join(append(b.errs, w.checkFamily(), w.Def.Prepare())...); err != nil {
 		return fmt.Errorf("workflow %q: %w", w.Name(), err)
@@ -39,16 +40,10 @@ func (b *Builder) Finish() error {
 	return nil
 }
 
-// fail notes errors of a part, which is named in them unless its name is empty. nil values do not count.
+// fail notes errors of a part, which is named in them. nil values do not count.
 func (b *Builder) fail(part string, errs ...error) {
 	for _, err := range errs {
-		switch {
-		case err == nil:
-		case part != "":
-			b.errs = append(b.errs, fmt.Errorf("%s: %w", part, err))
-		default:
-			b.errs = append(b.errs, err)
-		}
+		b.errs.Field(part, err)
 	}
 }
 
