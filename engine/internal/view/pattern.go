@@ -21,19 +21,8 @@ func Pattern(text string) string {
 	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
 	var b strings.Builder
 	for i := 0; i < len(text) && b.Len() < maxPattern; {
-		n, kind := part(text, i)
-		switch kind {
-		case partQuoted:
-			b.WriteByte(text[i])
-			b.WriteString("…")
-			b.WriteByte(text[i])
-		case partVolatile:
-			b.WriteByte('#')
-		case partSpace:
-			b.WriteByte(' ')
-		case partPlain:
-			b.WriteString(text[i : i+n])
-		}
+		n, shown := part(text, i)
+		b.WriteString(shown)
 		i += n
 	}
 	return strings.TrimSpace(textfmt.Truncate(b.String(), maxPattern))
@@ -41,37 +30,30 @@ func Pattern(text string) string {
 
 const spaces = " \t\n\r"
 
-type partKind int
+// quotes has what a pattern shows for quoted text, by the character at both ends of it.
+var quotes = [256]string{'"': `"…"`, '`': "`…`", '\'': "'…'"}
 
-const (
-	partPlain partKind = iota
-	partSpace
-	partQuoted
-	partVolatile
-)
-
-// part returns the length and the kind of the part of s that begins at i.
-func part(s string, i int) (int, partKind) {
+// part returns the length of the part of s that begins at i, and what a pattern shows for it.
+func part(s string, i int) (n int, shown string) {
 	c := s[i]
 	switch {
 	case strings.IndexByte(spaces, c) >= 0:
-		return len(s[i:]) - len(strings.TrimLeft(s[i:], spaces)), partSpace
-	case c == '"' || c == '`' || c == '\'' && (i == 0 || !isWord(s[i-1]) && s[i-1] != '#'):
+		return len(s[i:]) - len(strings.TrimLeft(s[i:], spaces)), " "
+	case quotes[c] != "" && (c != '\'' || i == 0 || !isWord(s[i-1]) && s[i-1] != '#'):
 		if end := strings.IndexByte(s[i+1:], c); end >= 0 {
-			return end + 2, partQuoted
+			return end + 2, quotes[c]
 		}
-		return 1, partPlain
+		n = 1
 	case isVolatile(s, i) > 0:
-		n := volatile(s, i)
-		if isExitCode(s[:i], s[i:i+n]) {
-			return n, partPlain
+		if n = volatile(s, i); !isExitCode(s[:i], s[i:i+n]) {
+			return n, "#"
 		}
-		return n, partVolatile
 	case isWord(c):
-		return wordLen(s, i), partPlain
+		n = wordLen(s, i)
+	default:
+		_, n = utf8.DecodeRuneInString(s[i:])
 	}
-	_, n := utf8.DecodeRuneInString(s[i:])
-	return n, partPlain
+	return n, s[i : i+n]
 }
 
 // isExitCode reports whether a word is an exit code: the text before it ends with "exit code " or
