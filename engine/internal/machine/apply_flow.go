@@ -106,8 +106,8 @@ func endOp(m *state, r *Run, rec *Record) {
 	}
 	addResult(f, &o)
 	removeOp(m, r, rec.Step)
-	forgetLosses(m, r)
 	function := &r.Steps[0]
+	m.resetLosses(r, 0, function, func(s *StepState) { s.Lost = 0 }) // the function has made progress
 	if f.awaited--; f.awaited <= 0 && function.Status == Blocked {
 		m.wait(r, 0, rec.At)
 	}
@@ -121,11 +121,6 @@ func removeOp(m *state, r *Run, n int) {
 	i := f.index(n)
 	f.ops = slices.Delete(f.ops, i, i+1)
 	r.Steps = slices.Delete(r.Steps, i+1, i+2)
-}
-
-// forgetLosses sets the losses of the function to zero, because it has made progress.
-func forgetLosses(m *state, r *Run) {
-	m.resetLosses(r, 0, &r.Steps[0], func(s *StepState) { s.Lost = 0 })
 }
 
 // applySuspended ends the call of the function until enough operations have ended.

@@ -67,17 +67,31 @@ func (c Commands) Start(req *Start, now int64) (rec Record, existing ID, err err
 // with operations that can be undone undoes them first.
 func (c Commands) Cancel(id ID, by string, now int64) (Record, error) {
 	r, err := c.Read(id)
-	if err == nil && (r.Outcome == Succeeded || r.Outcome == Canceled || r.Finished()) {
-		err = fmt.Errorf("%w: run %s is %s, and can't be canceled", ErrState, id, r.State())
-	}
 	switch {
 	case err != nil:
+	case !isCancelable(r):
+		err = fmt.Errorf("%w: run %s is %s, and can't be canceled", ErrState, id, r.State())
 	case mustUndo(r):
 		return undoingRecord(r.ID, Canceled, retry.StopCanceled, by, now), nil
 	case r.flow.IsUndoing() && r.Outcome == Undecided:
 		err = fmt.Errorf("%w: run %s undoes its operations; wait for its end, or abandon it (tideover cancel --abandon)", ErrState, id)
 	}
 	return Record{Kind: Cancel, Run: id, At: now, Text: by, Ends: Canceled}, err
+}
+
+// isCancelable reports whether the run has not ended, or is dead and can be retried.
+func isCancelable(r *Run) bool {
+	return r.Outcome != Succeeded && r.Outcome != Canceled && !r.Finished()
+}
+
+// check returns an error with the state of the run if a command is not allowed for it. The error ends
+// with the hint.
+func (c Commands) check(id ID, hint string, isAllowed func(*Run) bool) error {
+	r, err := c.Read(id)
+	if err == nil && !isAllowed(r) {
+		err = fmt.Errorf("%w: run %s is %s%s", ErrState, id, r.State(), hint)
+	}
+	return err
 }
 
 // Retry decides to continue a dead run.
@@ -124,19 +138,13 @@ func (c Commands) Wake(id ID, by string, now int64) (recs []Record, err error) {
 
 // Hold decides to pause a run.
 func (c Commands) Hold(id ID, by string, now int64) (Record, error) {
-	r, err := c.Read(id)
-	if err == nil && (r.Outcome != Undecided || r.Held) {
-		err = fmt.Errorf("%w: run %s is %s", ErrState, id, r.State())
-	}
+	err := c.check(id, "", func(r *Run) bool { return r.Outcome == Undecided && !r.Held })
 	return Record{Kind: Held, Run: id, At: now, Text: by}, err
 }
 
 // Free decides to resume a paused run.
 func (c Commands) Free(id ID, by string, now int64) (Record, error) {
-	r, err := c.Read(id)
-	if err == nil && !r.Held {
-		err = fmt.Errorf("%w: run %s is %s, and not paused", ErrState, id, r.State())
-	}
+	err := c.check(id, ", and not paused", func(r *Run) bool { return r.Held })
 	return Record{Kind: Freed, Run: id, At: now, Text: by}, err
 }
 
@@ -164,19 +172,15 @@ func (c Commands) Postpone(id ID, until int64, by string, now int64) (recs []Rec
 // Forgive decides to reset three counters of each step of a run: the attempts that count for the
 // retry policy, the attempts that returned Limited, and the lost attempts.
 func (c Commands) Forgive(id ID, by string, now int64) (Record, error) {
-	r, err := c.Read(id)
-	if err == nil && r.Outcome != Undecided {
-		err = fmt.Errorf("%w: run %s is %s; retry it", ErrState, id, r.State())
-	}
+	err := c.check(id, "; retry it", func(r *Run) bool { return r.Outcome == Undecided })
 	return Record{Kind: Forgiven, Run: id, At: now, Text: by}, err
 }
 
 // Replace decides to mark the dead run id as replaced by the run by.
 func (c Commands) Replace(id, by ID, now int64) (Record, error) {
-	r, err := c.Read(id)
-	if err == nil && (!r.Closed() || r.Outcome != Dead || !r.ReplacedBy().IsZero()) {
-		err = fmt.Errorf("%w: run %s is %s, and only a dead one can be replaced", ErrState, id, r.State())
-	}
+	err := c.check(id, ", and only a dead one can be replaced", func(r *Run) bool {
+		return r.Closed() && r.Outcome == Dead && r.ReplacedBy().IsZero()
+	})
 	return nextRecord(Replaced, id, by, now), err
 }
 
@@ -307,10 +311,7 @@ func (c Commands) Undo(id ID, by string, now int64) (rec Record, err error) {
 
 // Abandon decides to end a run at once, without undoing its operations.
 func (c Commands) Abandon(id ID, by string, now int64) (Record, error) {
-	r, err := c.Read(id)
-	if err == nil && (r.Outcome == Succeeded || r.Outcome == Canceled || r.Finished()) {
-		err = fmt.Errorf("%w: run %s is %s, and can't be abandoned", ErrState, id, r.State())
-	}
+	err := c.check(id, ", and can't be abandoned", isCancelable)
 	return Record{Kind: Cancel, Run: id, At: now, Text: by, Ends: Canceled}, err
 }
 

@@ -94,13 +94,6 @@ func (x *runIndex) claimKey(r *Run) {
 	}
 }
 
-// expireKey notes that the run finished at this time, so that Purge can remove its key later.
-func (x *runIndex) expireKey(r *Run, at int64) {
-	if r.Key != "" {
-		x.addExpired(expiry{r.Key, at}, r.ID, r.Def.workflow)
-	}
-}
-
 // addExpired adds the key of a finished run, which may not be in memory any more.
 func (x *runIndex) addExpired(e expiry, id ID, of *Workflow) {
 	x.keys[e.key] = keyed{id, of, e.at}

@@ -201,7 +201,9 @@ func (m *state) retire(r *Run, at int64) {
 		return
 	}
 	m.use(r.Def.hash, at)
-	m.expireKey(r, at)
+	if r.Key != "" {
+		m.addExpired(expiry{r.Key, at}, r.ID, r.Def.workflow)
+	}
 }
 
 // setMemo keeps the memo of an attempt, if it has one, as the progress of the step.

@@ -248,10 +248,7 @@ func (x *indexer) collect(query string, after int64, args ...any) (n int, last i
 		if x.words.full() {
 			return errStop
 		}
-		r, place, elsewhere, err := x.names.scan(s)
-		if err == nil && elsewhere {
-			err = payloads(x.conn, place, &r)
-		}
+		r, place, err := x.names.whole(x.conn, s)
 		if err != nil {
 			return err
 		}

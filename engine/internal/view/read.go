@@ -146,16 +146,21 @@ func (n *names) scan(s *sqlite.Stmt) (r Run, place int64, elsewhere bool, err er
 
 // at returns the run at a place with all its fields. ok is false if there is none.
 func (n *names) at(c *sqlite.Conn, place int64) (r Run, ok bool, err error) {
-	elsewhere := false
 	err = each(c, "SELECT "+columns+" FROM runs WHERE place=?", func(s *sqlite.Stmt) (err error) {
-		r, _, elsewhere, err = n.scan(s)
+		r, _, err = n.whole(c, s)
 		ok = err == nil
 		return err
 	}, place)
-	if ok && elsewhere {
+	return r, ok, err
+}
+
+// whole is scan for a run with all its payloads.
+func (n *names) whole(c *sqlite.Conn, s *sqlite.Stmt) (r Run, place int64, err error) {
+	r, place, elsewhere, err := n.scan(s)
+	if err == nil && elsewhere {
 		err = payloads(c, place, &r)
 	}
-	return r, ok && err == nil, err
+	return r, place, err
 }
 
 // payloads reads the payloads that did not fit into the row.

@@ -190,10 +190,7 @@ func (w *wordSearch) check(place int64) (k key, ok bool, err error) {
 	if w.of.order == Soonest {
 		return k, true, nil
 	}
-	r, _, elsewhere, err := w.of.names.scan(st)
-	if err == nil && elsewhere {
-		err = payloads(w.conn, place, &r)
-	}
+	r, _, err := w.of.names.whole(w.conn, st)
 	return k, err == nil && hasWords(&r, w.list), err
 }
 
@@ -405,12 +402,9 @@ func (s *selection) walk(c *sqlite.Conn, most int, match func(*Run) bool) (keys 
 	if s.from >= s.to {
 		return nil, nil
 	}
-	order, want := "place", s.limit+1
-	if s.order == Newest {
-		order = "place DESC"
-	}
+	order, want := orderBy[s.order], s.limit+1
 	if s.order == Soonest {
-		want = maxFound
+		order, want = "place", maxFound
 	}
 	q := fmt.Sprintf("SELECT %s, next FROM runs WHERE place>=%d AND place<%d%s ORDER BY %s LIMIT %d",
 		columns, s.from, s.to, s.conditions(), order, most)

@@ -68,15 +68,10 @@ func (s *selection) tagQuery() string {
 	part := *s
 	part.tags = s.tags[1:]
 	q += part.conditions()
-	switch s.order {
-	case Newest:
-		q += " ORDER BY tags.place DESC"
-	case Oldest:
-		q += " ORDER BY tags.place"
-	default:
-		past := s.past()
-		q += fmt.Sprintf(` AND runs.next IS NOT NULL AND (runs.next, runs.place)>(%d, %d)
-			ORDER BY runs.next, runs.place`, past.next, past.place)
+	if s.order != Soonest {
+		return fmt.Sprintf("%s ORDER BY tags.%s LIMIT %d", q, orderBy[s.order], s.limit+1)
 	}
-	return fmt.Sprintf("%s LIMIT %d", q, s.limit+1)
+	past := s.past()
+	return fmt.Sprintf(`%s AND runs.next IS NOT NULL AND (runs.next, runs.place)>(%d, %d)
+		ORDER BY runs.next, runs.place LIMIT %d`, q, past.next, past.place, s.limit+1)
 }
