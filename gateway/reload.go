@@ -130,14 +130,19 @@ func (g *Gateway) newProvider(s Spec, old *provider) (*provider, error) {
 	} else if old != nil {
 		p.keys.inherit(old.keys)
 	}
-	if err := p.makeGate(old); err != nil {
+	r := renewal{p, old}
+	if err := r.gate(); err != nil {
 		return nil, err
 	}
-	return p, p.makeLimits(old)
+	return p, r.limits()
 }
 
-func (p *provider) makeGate(old *provider) (err error) {
-	s := &p.spec
+// renewal makes the parts of a provider. A part whose settings are the same is that of the old provider,
+// which is nil if there is none.
+type renewal struct{ p, old *provider }
+
+func (r renewal) gate() (err error) {
+	p, old, s := r.p, r.old, &r.p.spec
 	if old != nil && old.spec.Breaker == s.Breaker && old.spec.OpenFor == s.OpenFor && old.spec.Queue == s.Queue {
 		p.upstream.gate = old.upstream.gate
 		return nil
@@ -149,16 +154,13 @@ func (p *provider) makeGate(old *provider) (err error) {
 	return err
 }
 
-func (p *provider) makeLimits(old *provider) error {
-	if err := p.makeRate(old); err != nil {
-		return err
+func (r renewal) limits() error {
+	for _, part := range []func() error{r.rate, r.sendRate, r.slots} {
+		if err := part(); err != nil {
+			return err
+		}
 	}
-	if err := p.makeSendRate(old); err != nil {
-		return err
-	}
-	if err := p.makeSlots(old); err != nil {
-		return err
-	}
+	p, old := r.p, r.old
 	spec := p.spec.Policy.Budget
 	if spec == (limit.BudgetSpec{}) {
 		spec = limit.ProviderBudget()
@@ -169,8 +171,8 @@ func (p *provider) makeLimits(old *provider) error {
 	return nil
 }
 
-func (p *provider) makeRate(old *provider) (err error) {
-	s := &p.spec
+func (r renewal) rate() (err error) {
+	p, old, s := r.p, r.old, &r.p.spec
 	switch {
 	case s.Rate == (limit.Frequency{}):
 		return nil
@@ -182,7 +184,8 @@ func (p *provider) makeRate(old *provider) (err error) {
 	return err
 }
 
-func (p *provider) makeSendRate(old *provider) (err error) {
+func (r renewal) sendRate() (err error) {
+	p, old := r.p, r.old
 	switch {
 	case !p.spec.Adaptive:
 		return nil
@@ -194,8 +197,8 @@ func (p *provider) makeSendRate(old *provider) (err error) {
 	return err
 }
 
-func (p *provider) makeSlots(old *provider) (err error) {
-	s := &p.spec
+func (r renewal) slots() (err error) {
+	p, old, s := r.p, r.old, &r.p.spec
 	switch {
 	case s.Concurrent <= 0:
 		return nil
