@@ -139,10 +139,7 @@ func (n *node) kill() {
 }
 
 func (n *node) closeProxies() {
-	if n.front != nil {
-		n.front.close()
-	}
-	for _, p := range n.routes {
+	for _, p := range append(n.routes, n.front) {
 		if p != nil {
 			p.close()
 		}

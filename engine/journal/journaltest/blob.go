@@ -12,7 +12,7 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-var blobTests = []test{
+var blobTests = group[test]{"blobs", []test{
 	{"a blob is read back as it was written, after a restart too", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		put(t, l, "snapshot-1.0", "one")
 		put(t, l, "empty", "")
@@ -131,4 +131,4 @@ var blobTests = []test{
 		}
 		wantNames(t, l)
 	})},
-}
+}}

@@ -15,7 +15,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-var callTests = []clusterTest{
+var callTests = group[clusterTest]{"calls", []clusterTest{
 	{"a call reaches the owner of the shard, wherever it is", 3, func(t *testing.T, c *cluster, members []Process) {
 		for n := range clusterShards {
 			takeAndServe(t, members[n%3], n, prefixed(fmt.Sprintf("shard %d", n)))
@@ -252,7 +252,7 @@ var callTests = []clusterTest{
 		c.close(t, members[1])
 		wantUnanswered(t, "Call, when the caller closes", testwait.Receive(t, "Call by a closed member", call))
 	}},
-}
+}}
 
 // pattern returns pseudo-random bytes, always the same, so that parts in the wrong order
 // are detected.

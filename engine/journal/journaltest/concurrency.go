@@ -10,7 +10,7 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-var concurrencyTests = []test{
+var concurrencyTests = group[test]{"at once", []test{
 	{"readers see no gap while entries are appended and cut off", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		const entries, kept = 200, 30
 		var group sync.WaitGroup
@@ -103,7 +103,7 @@ var concurrencyTests = []test{
 		group.Wait()
 		wantEntries(t, f.lease(t), 1, acknowledged)
 	})},
-}
+}}
 
 func isClosed(c <-chan struct{}) bool {
 	select {

@@ -10,7 +10,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-var shardTests = []clusterTest{
+var shardTests = group[clusterTest]{"shards", []clusterTest{
 	{"a member leases several shards, and each is a log of its own", 1, func(t *testing.T, c *cluster, members []Process) {
 		m := members[0]
 		leases := takeAll(t, m)
@@ -114,7 +114,7 @@ var shardTests = []clusterTest{
 			t.Errorf("the last entry is %d; want %d", end, want)
 		}
 	}},
-}
+}}
 
 // contend becomes the owner of the shard rounds times, and appends an entry each time.
 func contend(t *testing.T, m journal.Cluster, shard, rounds int) error {
