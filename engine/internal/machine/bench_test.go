@@ -158,7 +158,7 @@ func BenchmarkMemory(b *testing.B) {
 					runtime.KeepAlive(again)
 				}
 				measure("B/restored-run", func() (*Machine, error) { return Restore(bytes.NewReader(data)) })
-				measure("B/cold-run", func() (*Machine, error) { return RestoreCold(bytes.NewReader(data), now) })
+				measure("B/cold-run", func() (*Machine, error) { return RestoreAt(bytes.NewReader(data), now, true) })
 				runtime.KeepAlive(data)
 			}
 		})
@@ -193,7 +193,7 @@ func BenchmarkRestore(b *testing.B) {
 			data := frames(m.Snapshot(), nil, 1000)
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := RestoreCold(bytes.NewReader(data), m.at); err != nil {
+				if _, err := RestoreAt(bytes.NewReader(data), m.at, true); err != nil {
 					b.Fatal(err)
 				}
 			}

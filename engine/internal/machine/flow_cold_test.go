@@ -9,7 +9,7 @@ import (
 func TestColdRunsShareTheirOperation(t *testing.T) {
 	warm := sleeping(t, 3)
 	data := frames(warm.Snapshot(), nil, 1000)
-	m, err := RestoreCold(bytes.NewReader(data), warm.at)
+	m, err := RestoreAt(bytes.NewReader(data), warm.at, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestColdRunsShareTheirOperation(t *testing.T) {
 func TestAColdRunIsWrittenInItsCurrentState(t *testing.T) {
 	warm := sleeping(t, 3)
 	data := frames(warm.Snapshot(), nil, 1000)
-	m, err := RestoreCold(bytes.NewReader(data), warm.at)
+	m, err := RestoreAt(bytes.NewReader(data), warm.at, true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -170,7 +170,7 @@ func TestFlowPostponedWhileItsFunctionIsDue(t *testing.T) {
 func TestCopyOfAColdFlowHasMemoryOfItsOwn(t *testing.T) {
 	warm := sleeping(t, 3)
 	data := frames(warm.Snapshot(), nil, 1000)
-	m, err := RestoreCold(bytes.NewReader(data), warm.at)
+	m, err := RestoreAt(bytes.NewReader(data), warm.at, true)
 	if err != nil {
 		t.Fatal(err)
 	}

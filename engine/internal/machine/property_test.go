@@ -1208,7 +1208,7 @@ func (g *game) restore(s stored) *Machine {
 	g.t.Helper()
 	m, err := Restore(bytes.NewReader(s.data))
 	if g.chance(50) {
-		m, err = RestoreCold(bytes.NewReader(s.data), g.now-3600*sec)
+		m, err = RestoreAt(bytes.NewReader(s.data), g.now-3600*sec, true)
 		m.Cold(loadFrom(bodies(g.t, s.data)))
 	}
 	if err != nil {

@@ -232,14 +232,12 @@ func encodeState(m *state) []byte {
 
 // Restore returns the state of a snapshot. The caller then replays the log from the entry after
 // Machine.Seq on.
-func Restore(stream io.Reader) (*Machine, error) { return restore(stream, 0, false) }
+func Restore(stream io.Reader) (*Machine, error) { return RestoreAt(stream, 0, false) }
 
-// RestoreCold is Restore for a snapshot that stays readable: it leaves the input and history of a
-// run in the snapshot, and not in memory, if the run has nothing to do soon after now. The frame
-// with the state has the number 0.
-func RestoreCold(stream io.Reader, now int64) (*Machine, error) { return restore(stream, now, true) }
-
-func restore(stream io.Reader, now int64, cold bool) (*Machine, error) {
+// RestoreAt is Restore. If cold is true, the snapshot must stay readable: then the input and history of
+// a run that has nothing to do soon after now are left in the snapshot. The frame with the state has the
+// number 0.
+func RestoreAt(stream io.Reader, now int64, cold bool) (*Machine, error) {
 	in, m := readFrames(stream), New()
 	_, body, err := in.next(frameState)
 	if err == nil {

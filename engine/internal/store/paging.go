@@ -125,12 +125,7 @@ func (p *Paging) ReadSnapshot(ctx context.Context, log journal.Reader, name stri
 	}
 	in := readAhead(raw)
 	_, random := raw.(io.ReaderAt)
-	var m *machine.Machine
-	if random {
-		m, err = machine.RestoreCold(in, now)
-	} else {
-		m, err = machine.Restore(in)
-	}
+	m, err := machine.RestoreAt(in, now, random)
 	if err == nil {
 		_, err = io.Copy(io.Discard, in) // the backend may find out at the end that the blob is not the one that was stored
 	}

@@ -361,9 +361,13 @@ func numbers(list []int64) string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", ","), "[]")
 }
 
+// idsAside reads the places of runs in the table aside whose id begins with a text. The second argument
+// is the text and a byte that no id has, because ids are UTF-8.
+const idsAside = "SELECT place FROM aside WHERE id>=? AND id<? ORDER BY id LIMIT ?"
+
 // withID returns the runs whose id begins with the text, at home and aside.
 func (s *selection) withID(c *sqlite.Conn, text string) ([]key, error) {
-	places, err := asidePlaces(c, text)
+	places, err := queryPlaces(c, idsAside, []byte(text), []byte(text+"\xff"), int64(maxFound))
 	if err != nil {
 		return nil, err
 	}
@@ -447,19 +451,6 @@ func idRange(prefix string) (from, to int64) {
 	}
 	last, _ := parseULID(prefix + strings.Repeat("z", missing))
 	return placeAt(first.milli), placeAt(last.milli + 1)
-}
-
-// asidePlaces returns the places of up to maxFound runs in the table aside whose id begins with
-// the prefix.
-func asidePlaces(c *sqlite.Conn, prefix string) (places []int64, err error) {
-	err = each(c, "SELECT id, place FROM aside WHERE id>=? ORDER BY id LIMIT ?", func(s *sqlite.Stmt) error {
-		if !strings.HasPrefix(string(columnBytes(s, 0)), prefix) {
-			return errStop
-		}
-		places = append(places, s.ColumnInt64(1))
-		return nil
-	}, []byte(prefix), int64(maxFound))
-	return places, err
 }
 
 // withKey returns runs whose key is the text. View.Find says among which runs it searches.
