@@ -165,7 +165,7 @@ func isDamage(code sqlite.ResultCode) bool {
 }
 
 // prepare prepares a statement of this package. The statements are correct, so an error in the
-// statement means that the schema of the file is damaged. The arguments must be int64, string or
+// statement means that the schema of the file is damaged. The arguments must be int64 or
 // []byte.
 func prepare(c *sqlite.Conn, query string, args ...any) (*sqlite.Stmt, error) {
 	s, err := c.Prepare(query)
@@ -179,8 +179,6 @@ func prepare(c *sqlite.Conn, query string, args ...any) (*sqlite.Stmt, error) {
 		switch arg := arg.(type) {
 		case int64:
 			s.BindInt64(i+1, arg)
-		case string:
-			s.BindText(i+1, arg)
 		case []byte:
 			s.BindBytes(i+1, arg)
 		default:
