@@ -229,8 +229,8 @@ const expelTime = 30 * time.Second
 
 // AwaitAlone waits until this process is the only member, and returns nil then. The record of a
 // process that was killed stays until its lease time is over, and this process expels it. If
-// another member sends heartbeats or joins meanwhile, AwaitAlone returns the other members. It calls waiting about every heartbeat, with the other members and how long it still
-// waits, at most.
+// another member sends heartbeats or joins meanwhile, AwaitAlone returns the other members. It calls
+// waiting about every heartbeat, with the other members and how long it still waits, at most.
 func (l *Log) AwaitAlone(ctx context.Context, waiting func(others []journal.Member, left time.Duration)) (others []journal.Member, err error) {
 	ticker := time.NewTicker(l.backend.timing.beat)
 	defer ticker.Stop()
