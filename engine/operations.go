@@ -60,7 +60,7 @@ func callOperation[O anyOption](f *Flow, kind, name string, opts []O) (o flow.Ca
 //
 // If the operation gives up, the error is an [*OpError].
 func Do[T any](f *Flow, name string, do func(context.Context) (T, error), opts ...DoOption) (v T, err error) {
-	o, err := callOperation(f, "do", name, opts)
+	o, err := callOperation(f, machine.DoKind, name, opts)
 	if err != nil {
 		return v, err
 	}
@@ -158,7 +158,7 @@ func decodeSimple(data []byte, v any) (ok bool) {
 // returns the results so far and a [*MapError]. The items must be the same when the function
 // is called again: otherwise the run waits in state needs-handler.
 func Map[T, R any](f *Flow, name string, items []T, do func(context.Context, T) (R, error), opts ...MapOption) ([]R, error) {
-	_, g, err := newMap(f, "map", name, items, do, opts)
+	_, g, err := newMap(f, machine.MapKind, name, items, do, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +175,7 @@ type Outcome[R any] struct {
 // Collect is [Map] that executes all operations, whether some fail or not, and returns the
 // outcome of each. Its error only says that the call itself was wrong.
 func Collect[T, R any](f *Flow, name string, items []T, do func(context.Context, T) (R, error), opts ...MapOption) ([]Outcome[R], error) {
-	_, g, err := newMap(f, "map", name, items, do, opts)
+	_, g, err := newMap(f, machine.MapKind, name, items, do, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -253,7 +253,7 @@ func performAll[R any](f *Flow, g *flow.Group) ([]R, error) {
 // Sleep waits. The wait survives the process, and is never shortened; a long one costs no
 // goroutine and no memory beside the state of the run.
 func Sleep(f *Flow, name string, d time.Duration, opts ...KeyOption) error {
-	o, err := callOperation(f, "sleep", name, opts)
+	o, err := callOperation(f, machine.SleepKind, name, opts)
 	if err != nil {
 		return err
 	}
@@ -274,13 +274,13 @@ func Labels(label func(i int) string) ItemsOption {
 // Now returns the current time. It is recorded: when the function is called again, Now
 // returns the same time. It has a name because it is an operation.
 func Now(f *Flow, name string, opts ...KeyOption) (time.Time, error) {
-	return recorded(f, "now", name, opts, func() time.Time { return time.Now().UTC().Round(0) })
+	return recorded(f, machine.NowKind, name, opts, func() time.Time { return time.Now().UTC().Round(0) })
 }
 
 // Random returns a random number. It is recorded: when the function is called again, Random
 // returns the same number. It has a name because it is an operation.
 func Random(f *Flow, name string, opts ...KeyOption) (uint64, error) {
-	return recorded(f, "random", name, opts, rand.Uint64)
+	return recorded(f, machine.RandomKind, name, opts, rand.Uint64)
 }
 
 // Skip records that the function leaves out an operation because of a condition, so that the run
@@ -406,7 +406,7 @@ func Branches(f *Flow, branches ...FlowBranch) error {
 // undo. A function that panics until its policy gives up has a bug: its run is dead, and undoes
 // nothing before [Engine.Undo].
 func DoUndo[T any](f *Flow, name string, do func(context.Context) (T, error), undo func(context.Context, *T) error, opts ...DoUndoOption) (v T, err error) {
-	o, err := callOperation(f, "do"+flow.WithUndo, name, opts)
+	o, err := callOperation(f, machine.DoKind+flow.WithUndo, name, opts)
 	if err != nil {
 		return v, err
 	}
@@ -421,7 +421,7 @@ func DoUndo[T any](f *Flow, name string, do func(context.Context) (T, error), un
 // MapUndo is [Map] for operations that can be undone: see [DoUndo]. The undos of one MapUndo are
 // executed side by side, as its operations are.
 func MapUndo[T, R any](f *Flow, name string, items []T, do func(context.Context, T) (R, error), undo func(context.Context, T, *R) error, opts ...MapUndoOption) ([]R, error) {
-	o, g, err := newMap(f, "map"+flow.WithUndo, name, items, do, opts)
+	o, g, err := newMap(f, machine.MapKind+flow.WithUndo, name, items, do, opts)
 	if err != nil {
 		return nil, err
 	}

@@ -89,7 +89,7 @@ func newFlowOps(r *machine.Run) *flowOps {
 	for res := range machine.ReadResults(r.Flow().Results()) {
 		o := listedOp{number: res.Number, status: machine.Complete.String(), made: res.Attempts, group: otherOps}
 		o.kind, o.name = machine.SplitIdentity(res.Name)
-		if machine.IsMapKind(o.kind) {
+		if machine.OpKindOf(o.kind).Items != "" {
 			items, _ := machine.ReadItems(res.Data) // without items if they can't be read
 			l.itemsOf(o.name).Total = items.Count()
 			l.labels[o.name] = items.Labels
@@ -126,7 +126,7 @@ func newFlowOps(r *machine.Run) *flowOps {
 
 // add adds an operation, and counts it.
 func (l *flowOps) add(o listedOp) {
-	if mapped, index := machine.CutIndex(o.name); index != "" && machine.IsItemKind(o.kind) {
+	if mapped, index := machine.CutIndex(o.name); index != "" && machine.OpKindOf(o.kind).IsItem {
 		o.mapped = mapped
 		count(l.itemsOf(mapped), o.status)
 		if o.group == otherOps {
@@ -218,7 +218,7 @@ func (l *flowOps) describeOp(o *listedOp) {
 		o.info.Question, o.info.Progress = new(info.Question), nil
 		_ = json.Unmarshal(l.run.Progress(o.number), o.info.Question) // Ask wrote it
 	}
-	if machine.IsMapKind(o.kind) {
+	if machine.OpKindOf(o.kind).Items != "" {
 		o.info.Items = l.maps[o.name]
 		o.info.Status = statusOf(o.info.Items, l.run.Outcome != machine.Undecided)
 	}
@@ -233,10 +233,10 @@ func (l *flowOps) addResults() map[int][]byte {
 			continue
 		}
 		o.info.Spent = res.Spent
-		if !machine.IsMapKind(o.kind) { // a map does not end when it is stored, but with its items
+		if machine.OpKindOf(o.kind).Items == "" { // a map does not end when it is stored, but with its items
 			o.info.Ended = Pointer(res.Ended)
 		}
-		if o.info.Error, o.info.Code = res.Text, res.Code; res.Reason == 0 && !machine.IsMapKind(o.kind) && o.kind != "sleep" && o.kind != machine.SkipKind {
+		if o.info.Error, o.info.Code = res.Text, res.Code; res.Reason == 0 && machine.OpKindOf(o.kind).IsShown {
 			outputs[res.Number] = res.Data
 		}
 	}
@@ -246,7 +246,7 @@ func (l *flowOps) addResults() map[int][]byte {
 // labelOf returns the label of an item, or of the item that an undo undoes; "" for other operations.
 func (l *flowOps) labelOf(o *listedOp) string {
 	mapped, index := machine.CutIndex(o.name)
-	if i, err := strconv.Atoi(index); err == nil && i >= 0 && i < len(l.labels[mapped]) && (machine.IsItemKind(o.kind) || o.kind == machine.UndoKind) {
+	if i, err := strconv.Atoi(index); err == nil && i >= 0 && i < len(l.labels[mapped]) && (machine.OpKindOf(o.kind).IsItem || o.kind == machine.UndoKind) {
 		return l.labels[mapped][i]
 	}
 	return ""

@@ -96,21 +96,21 @@ type gaveUpOp struct {
 // gaveUpOps returns the operations of a dead run, without undos and those that were skipped.
 func gaveUpOps(run *machine.Run) (list []gaveUpOp) {
 	for n := range run.Live() {
-		if n > 0 && !run.Flow().IsUndo(n) {
+		if n > 0 && !machine.OpKindOf(run.Flow().Identity(n)).IsOptional {
 			list = append(list, gaveUpOp{name: machine.OpName(run.Flow().Identity(n)), operation: info.GaveUpOperation{Status: "unfinished"}})
 		}
 	}
 	for res := range machine.ReadResults(run.Flow().Results()) {
 		op := gaveUpOp{name: machine.OpName(res.Name), operation: info.GaveUpOperation{Status: "succeeded"}}
-		switch kind, _ := machine.SplitIdentity(res.Name); {
-		case kind == machine.UndoKind, kind == machine.SkipKind:
+		switch kind := machine.OpKindOf(res.Name); {
+		case kind.IsOptional:
 			continue
 		case res.Reason != 0:
 			op.operation = info.GaveUpOperation{Status: "failed", Code: res.Code}
-		case machine.IsMapKind(kind):
+		case kind.Items != "":
 			items, _ := machine.ReadItems(res.Data) // without items if they can't be read
 			op.operation.Items = items.Count()
-		case hasResult(&res):
+		case kind.IsShown && kind.Waits != machine.ForNothing: // of attempts, a payload, an answer or the output of a child
 			op.result, op.operation.Omitted = res.Data, len(res.Data)
 		}
 		list = append(list, op)
@@ -154,14 +154,4 @@ func addOperations(g *info.GaveUp, list []gaveUpOp, room int) error {
 		}
 	}
 	return nil
-}
-
-// hasResult reports whether an operation has a result that is worth knowing when the run has given
-// up: one of attempts, a payload, an answer or the output of a child.
-func hasResult(res *machine.OpResult) bool {
-	switch kind, _ := machine.SplitIdentity(res.Name); kind {
-	case machine.AwaitKind, machine.AskKind, machine.ChildKind:
-		return true
-	}
-	return res.Attempts > 0
 }

@@ -145,9 +145,9 @@ func (c *call) waits() bool {
 	return len(c.groups) > 0 && len(c.groups) >= int(c.leaves.Load())
 }
 
-// awaited returns how many operations must end before the function or one of its branches can
+// mustEnd returns how many operations must end before the function or one of its branches can
 // continue.
-func (c *call) awaited() int {
+func (c *call) mustEnd() int {
 	least := math.MaxInt32
 	for _, g := range c.groups {
 		n := g.running

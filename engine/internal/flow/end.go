@@ -120,8 +120,7 @@ func (f *Flow) failures(err error) (numbers []int, reason retry.Reason) {
 // reasonOf returns why an operation gave up, if its policy or the engine decided that; 0 if the reason is another
 // one.
 func reasonOf(res *machine.OpResult) retry.Reason {
-	kind, _ := machine.SplitIdentity(res.Name)
-	if kind != machine.ChildKind && slices.Contains(ownReasons, res.Reason) { // those of a child are those of another run
+	if machine.OpKindOf(res.Name).Waits != machine.ForChild && slices.Contains(ownReasons, res.Reason) { // those of a child are those of another run
 		return res.Reason
 	}
 	return 0
@@ -193,13 +192,13 @@ func (a *Calls) suspendIdle(t Turn, c *call, run *machine.Run) {
 func (a *Calls) waitsLong(c *call, run *machine.Run, number int, op Operation, now int64) bool {
 	s := run.Step(number)
 	switch {
-	case op.isAwait && !c.isProbe && a.staysForSignal(c, now), s == nil:
+	case op.kind.Waits == machine.ForSignal && !c.isProbe && a.staysForSignal(c, now), s == nil:
 		return false
 	case s.Status == machine.Blocked: // it waits for a signal without a limit, or for a child
 		return true
 	case s.Status != machine.Waiting:
 		return false
-	case op.def != nil && run.Pause() != nil: // it begins when the workflow is resumed
+	case op.kind.Waits == machine.ForAttempts && run.Pause() != nil: // it begins when the workflow is resumed
 		return true
 	}
 	return !run.InQueue(number) && s.At-now >= int64(SuspendAfter)
@@ -212,7 +211,7 @@ func (a *Calls) suspend(t Turn, c *call, run *machine.Run) {
 		a.park(t, c, run, wrong.Error())
 		return
 	}
-	t.Record(machine.Suspend(run, c.awaited(), t.Now()))
+	t.Record(machine.Suspend(run, c.mustEnd(), t.Now()))
 	a.drop(c, errSuspended)
 	if r := a.settings.Registry; c.known != r.Version() && r.Function(c.handler(), run.Def.Name) != c.workflow {
 		t.State().CallAgain(run) // other code is deployed, and callChanged may have passed the run
@@ -276,10 +275,10 @@ func (a *Calls) SuspendPaused(t Turn, workflow string) {
 	}
 }
 
-// isHeldBack reports whether the group is not begun, because the engine only replays a run. A sleep
-// has no effect, and its result is known.
+// isHeldBack reports whether the group is not begun, because the engine only replays a run. A wait for
+// a time has no effect, and its result is known.
 func (a *Calls) isHeldBack(g *Group) bool {
-	return a.settings.Replay != nil && (g.def != nil || g.isAwait || g.child != nil)
+	return a.settings.Replay != nil && g.kind.Waits != machine.ForTime
 }
 
 // heldBack returns the names of the operations that the function waits for and that are held back;
@@ -288,7 +287,7 @@ func (a *Calls) heldBack(c *call) (names []string) {
 	for _, g := range slices.Backward(c.groups) {
 		switch {
 		case !a.isHeldBack(g):
-		case g.isUndo:
+		case g.isUndo():
 			names = append(names, g.Name)
 		default:
 			names = append(names, machine.OpName(g.Name))

@@ -20,7 +20,7 @@ import (
 // isCalled reports whether the function calls the operation itself. A retry forgets operations that
 // were skipped, and the engine calls undos.
 func isCalled(identity string) bool {
-	return !strings.HasPrefix(identity, machine.UndoKind+":") && !strings.HasPrefix(identity, machine.SkipKind+":")
+	return !machine.OpKindOf(identity).IsOptional
 }
 
 // hold decides whether the flows, all of a call that can continue, may begin their new
@@ -96,8 +96,8 @@ func (f *Flow) isMissed(identity string, isHeld bool) (named string, missed bool
 		return "", false
 	}
 	kind, name := machine.SplitIdentity(identity)
-	if mapped, index := machine.CutIndex(name); index != "" && machine.IsItemKind(kind) {
-		if f.asked.get("map:"+mapped) || f.asked.get(machine.ChildrenKind+":"+mapped) {
+	if mapped, index := machine.CutIndex(name); index != "" && machine.OpKindOf(kind).IsItem {
+		if f.asked.get(machine.MapKind+":"+mapped) || f.asked.get(machine.ChildrenKind+":"+mapped) {
 			return "", false
 		}
 		name = mapped
@@ -182,7 +182,7 @@ func (f *Flow) Renamed(before, now string) {
 	f.renamed = append(f.renamed, [2]string{before, now})
 	renamed := func(identity string) (string, bool) {
 		kind, name := machine.SplitIdentity(identity)
-		if mapped, index := machine.CutIndex(name); index != "" && machine.IsItemKind(kind) {
+		if mapped, index := machine.CutIndex(name); index != "" && machine.OpKindOf(kind).IsItem {
 			return kind + ":" + now + "#" + index, mapped == before
 		}
 		return kind + ":" + now, name == before

@@ -17,22 +17,17 @@ import (
 // stops reports whether no operation begins any more that was not called before.
 func (g *Group) stops() bool { return g.failed && !g.All || g.halted.Load() }
 
+func (g *Group) isUndo() bool { return g.kind.Name == machine.UndoKind }
+
 // identity returns the identity of an operation of the group.
 func (g *Group) identity(i int) string {
 	if !g.isMap {
 		return g.Name
 	}
-	kind := "item"
-	switch {
-	case g.child != nil:
-		kind = machine.ChildKind
-	case g.isUndo:
-		kind = machine.UndoKind
-	}
 	if g.items != nil {
 		i = g.items[i]
 	}
-	return kind + ":" + machine.OpName(g.Name) + "#" + strconv.Itoa(i)
+	return g.kind.Name + ":" + machine.OpName(g.Name) + "#" + strconv.Itoa(i)
 }
 
 // end wakes the function. Only the first call has an effect.
@@ -59,7 +54,7 @@ func (g *Group) setResult(i int, res machine.OpResult) {
 // opCall returns the call of an operation of the group.
 func (g *Group) opCall(i int, now int64) *machine.OpCall {
 	call := &machine.OpCall{Name: g.identity(i), Def: g.def, About: g.question, Undo: g.undoable}
-	if g.def == nil && (!g.isAwait || g.sleep > 0) {
+	if g.kind.Waits == machine.ForTime || g.sleep > 0 {
 		call.Due = workflow.StoredTime(time.Unix(0, now).Add(g.sleep))
 	}
 	return call
@@ -100,7 +95,7 @@ func (op Operation) Task(run *machine.Run, number int) info.Task {
 		t.Step = run.Flow().Identity(number)
 	}
 	t.Operation = number
-	if op.undoable || op.isUndo {
+	if op.undoable || op.isUndo() {
 		t.Undos = machine.Undos(run)
 	}
 	return t
@@ -157,7 +152,7 @@ func (op Operation) Deliver(number int, output []byte) {
 // if the results of the run would be too large. An undo must be possible.
 func (op Operation) Reserve(result []byte) error {
 	size := &op.message.call.size
-	if op.isUndo || size.Add(int64(len(result))) <= machine.MaxResults {
+	if op.isUndo() || size.Add(int64(len(result))) <= machine.MaxResults {
 		return nil
 	}
 	size.Add(-int64(len(result)))

@@ -139,7 +139,7 @@ func (a *Calls) Reclaim() {
 
 // startGroup begins the operations that the function of a call waits for.
 func (a *Calls) startGroup(t Turn, c *call, g *Group) {
-	if g.def == nil {
+	if g.kind.Waits != machine.ForAttempts {
 		// The function may have called the sleep after the turn began. A sleep must not begin
 		// before its call.
 		t.ReadClock()
@@ -166,7 +166,7 @@ func (a *Calls) continueGroup(t Turn, c *call, g *Group) {
 	for ; g.running < g.parallel && g.next < g.n; g.next++ {
 		i := g.next
 		_, called := g.numbers[i]
-		if g.Results[i].Name == "" && (called || !g.stops() && (g.isUndo || !run.Flow().IsUndoing())) {
+		if g.Results[i].Name == "" && (called || !g.stops() && (g.isUndo() || !run.Flow().IsUndoing())) {
 			a.beginOperation(t, c, run, Operation{g, i})
 		}
 	}
@@ -193,7 +193,7 @@ func (a *Calls) beginOperation(t Turn, c *call, run *machine.Run, op Operation) 
 		number = a.callChild(t, g, run, i)
 	default:
 		call := g.opCall(i, t.Now())
-		if g.inline && g.def != nil {
+		if g.inline && g.kind.Waits == machine.ForAttempts {
 			ticket, call.Begin = t.TakeNow(run, g.def)
 		}
 		rec = callOp(t, run, call)

@@ -252,7 +252,7 @@ func (u *undoer) called(f *Flow) (items []int) {
 func (u *undoer) undo(f *Flow) *Group {
 	items := u.called(f)
 	return &Group{
-		Name: machine.UndoKind + ":" + machine.OpName(u.group.Name), def: u.def, n: len(items), parallel: u.group.parallel, isMap: u.group.isMap, items: items, isUndo: true,
+		Name: machine.UndoKind + ":" + machine.OpName(u.group.Name), kind: machine.OpKindOf(machine.UndoKind), def: u.def, n: len(items), parallel: u.group.parallel, isMap: u.group.isMap, items: items,
 		do: func(ctx context.Context, k int) ([]byte, error) {
 			i := items[k]
 			var stored []byte

@@ -54,7 +54,7 @@ func (f *Flow) Operation(b *workflow.Options, kind, name string, options int) (o
 			}
 		}
 	}
-	if err == nil && (kind == "do" || kind == "map") && (!o.isStored || kind != "do") {
+	if o.kind = machine.OpKindOf(kind); err == nil && o.kind.Waits == machine.ForAttempts && (!o.isStored || o.kind.Items != "") {
 		o.def, err = c.workflow.OpDefinition(b)
 	}
 	if err != nil {
@@ -70,22 +70,22 @@ const defaultParallel = 16
 
 // One returns the group of one operation. do makes its attempts; nil if it has none.
 func (o *Called) One(do func(context.Context, int) ([]byte, error)) *Group {
-	return &Group{Name: o.Identity, def: o.def, n: 1, parallel: 1, do: do}
+	return &Group{Name: o.Identity, kind: o.kind, def: o.def, n: 1, parallel: 1, do: do}
 }
 
 // Each is One for n operations.
 func (o *Called) Each(n int, do func(context.Context, int) ([]byte, error)) *Group {
-	return &Group{Name: o.Identity, def: o.def, n: n, parallel: o.parallel, isMap: true, do: do}
+	return &Group{Name: o.Identity, kind: machine.OpKindOf(o.kind.Items), def: o.def, n: n, parallel: o.parallel, isMap: true, do: do}
 }
 
 // Sleep returns the group of a sleep.
 func (o *Called) Sleep(d time.Duration) *Group {
-	return &Group{Name: o.Identity, n: 1, parallel: 1, sleep: max(d, 0)}
+	return &Group{Name: o.Identity, kind: o.kind, n: 1, parallel: 1, sleep: max(d, 0)}
 }
 
 // Await returns the group of a wait for a signal, which answers the question unless that is nil.
 func (o *Called) Await(question []byte) *Group {
-	return &Group{Name: o.Identity, n: 1, parallel: 1, sleep: o.Within, isAwait: true, question: question}
+	return &Group{Name: o.Identity, kind: o.kind, n: 1, parallel: 1, sleep: o.Within, question: question}
 }
 
 // Stored reports whether the operation ended before the call of the function began, or has another name
@@ -103,12 +103,12 @@ func (f *Flow) Perform(g *Group) error {
 	if len(g.numbers) == 0 && (fresh == 0 || g.failed && !g.All) {
 		return nil
 	}
-	if !g.isUndo { // an undo must be possible
+	if !g.isUndo() { // an undo must be possible
 		if err := f.begin(g, fresh); err != nil {
 			return err
 		}
 	}
-	g.attempts, g.inline = make(chan Attempt, 1), f.branch == nil && !g.isMap && !g.isUndo
+	g.attempts, g.inline = make(chan Attempt, 1), f.branch == nil && !g.isMap && !g.isUndo()
 	g.message.call, g.message.group = f.call, g
 	f.call.send(&g.message)
 	f.await(g)
@@ -179,7 +179,7 @@ func (f *Flow) keepResults(g *Group) {
 			f.ended.set(name, &g.Results[i])
 		}
 	}
-	if missing && !g.isUndo && (f.call.undoing.Load() || g.halted.Load() && (!g.failed || g.All)) {
+	if missing && !g.isUndo() && (f.call.undoing.Load() || g.halted.Load() && (!g.failed || g.All)) {
 		f.cutOff()
 	}
 }

@@ -284,13 +284,12 @@ type Flow struct {
 // all of a Map.
 type Group struct {
 	Name     string              // identity of the operation or of the map
-	def      *machine.Definition // policy and limits; nil for a sleep and a wait for a signal
+	kind     *machine.OpKind     // of the operations
+	def      *machine.Definition // policy and limits; nil if they have no attempts
 	sleep    time.Duration       // length of a sleep, or the longest wait for a signal; 0 means no limit for that
-	isAwait  bool                // it waits for a signal
 	question []byte              // encoded question that a signal answers; nil for none
 	child    *childStarts        // the runs that it starts; nil for none
 	undoable bool                // its operations can be undone
-	isUndo   bool                // its operations undo others
 	items    []int               // of undos of a map: the indexes of its items; nil means all
 	n        int                 // number of operations
 	parallel int
@@ -316,6 +315,7 @@ type Group struct {
 // Called is an operation that the function calls.
 type Called struct {
 	Identity string
+	kind     *machine.OpKind
 	isStored bool                // it had ended before the call of the function began, or has another name since
 	Data     []byte              // its output, if it is stored
 	Failure  *machine.OpResult   // why it failed, if it is stored; nil if it succeeded

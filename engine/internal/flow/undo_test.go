@@ -16,7 +16,7 @@ func TestSortUndoers(t *testing.T) {
 	c.branches.Store(new(scheduler))
 	f := &Flow{call: c, state: new(state)}
 	for i := range groups {
-		g := &Group{Name: fmt.Sprintf("map:m%d", i), n: items, isMap: true}
+		g := &Group{Name: fmt.Sprintf("map:m%d", i), kind: machine.OpKindOf(machine.ItemKind), n: items, isMap: true}
 		for k := range items {
 			number := (i*37%groups)*items + k + 1 // not in the order of the undoers
 			f.ended.set(g.identity(k), &machine.OpResult{Number: number})

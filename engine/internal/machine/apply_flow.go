@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // applyFlow applies a record of a flow, which may be the child of another run.
@@ -53,8 +52,7 @@ func applyCalled(m *state, r *Run, rec *Record) error {
 		addResult(f, &OpResult{Number: rec.Step, Name: rec.Text, Began: rec.At, Ended: rec.At, Data: rec.Data})
 		return nil
 	}
-	signal, isAwait := awaited(rec.Text)
-	if isAwait {
+	if signal, isAwait := awaited(rec.Text); isAwait {
 		if s, ok := f.inbox.take(signal); ok {
 			addResult(f, &OpResult{Number: rec.Step, Name: rec.Text, Began: rec.At, Ended: rec.At, Data: s.data})
 			return nil
@@ -63,7 +61,7 @@ func applyCalled(m *state, r *Run, rec *Record) error {
 	o := op{name: rec.Text, number: int32(rec.Step)}
 	if about := partOf(rec.outputs, 0); about != nil {
 		o.progress = bytes.Clone(about)
-		if strings.HasPrefix(o.name, AskKind+":") {
+		if isQuestion(o.name) {
 			said := r.flow.described()
 			said.tags = cmp.Or(said.tags, "{}") // the view has a tag for a question, which it must be able to remove
 			f.about = &said
@@ -81,7 +79,7 @@ func applyCalled(m *state, r *Run, rec *Record) error {
 	r.Steps = append(r.Steps, StepState{timer: noTimer})
 	if rec.Begins() {
 		applyBegun(m, r, rec)
-	} else if _, isChild := o.child(); !isAwait && !isChild || due != 0 { // else it waits, as Blocked, for a signal or its child only
+	} else if due != 0 { // else it waits, as Blocked, for a signal or its child only
 		m.wait(r, rec.Step, due)
 	}
 	return nil
@@ -108,7 +106,7 @@ func endOp(m *state, r *Run, rec *Record) {
 	removeOp(m, r, rec.Step)
 	function := &r.Steps[0]
 	m.resetLosses(r, 0, function, func(s *StepState) { s.Lost = 0 }) // the function has made progress
-	if f.awaited--; f.awaited <= 0 && function.Status == Blocked {
+	if f.mustEnd--; f.mustEnd <= 0 && function.Status == Blocked {
 		m.wait(r, 0, rec.At)
 	}
 }
@@ -129,7 +127,7 @@ func applySuspended(m *state, r *Run, rec *Record) {
 	endAttempt(m, r, 0)
 	s.Status = Blocked
 	s.recount()
-	r.flow.awaited = int32(rec.count)
+	r.flow.mustEnd = int32(rec.count)
 	f := r.flow
 	f.ops, r.Steps = shrunk(f.ops), shrunk(r.Steps) // a Map may have made them long
 	f.results, r.History = shrunk(f.results), shrunk(r.History)
@@ -162,7 +160,7 @@ func retryFlow(m *state, r *Run, rec *Record) {
 	m.adopted = m.adopted || keep
 	forgetUndone(f, keep)
 	forgetResults(f, keep, func(_ int, o *OpResult) bool {
-		afterEnd := strings.HasPrefix(o.Name, SkipKind+":") || isChildOp(o.Name) && o.Reason != 0 && o.Code == parentEnded
+		afterEnd := OpKindOf(o.Name).IsOptional || isChildOp(o.Name) && o.Reason != 0 && o.Code == parentEnded
 		return redo[o.Number] || f.undo == nil && afterEnd
 	})
 }

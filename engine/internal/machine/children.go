@@ -107,7 +107,7 @@ func EndOfChild(r *Run) *ChildEnd {
 
 // Asks reports whether the run waits for the answer to a question. The run must not be cold.
 func Asks(r *Run) bool {
-	return r.flow != nil && r.Outcome == Undecided && slices.ContainsFunc(r.flow.ops, func(o op) bool { return strings.HasPrefix(o.name, AskKind+":") })
+	return r.flow != nil && r.Outcome == Undecided && slices.ContainsFunc(r.flow.ops, func(o op) bool { return isQuestion(o.name) })
 }
 
 // WaitsForEver reports whether an operation of the run waits for a signal or a child, without a limit.

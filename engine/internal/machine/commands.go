@@ -126,7 +126,7 @@ func (c Commands) Wake(id ID, by string, now int64) (recs []Record, err error) {
 		return nil, err
 	}
 	for n, s := range r.Live() {
-		if r.Outcome == Undecided && !r.Failing && s.Status == Waiting && s.At > now && !r.flow.IsAwait(n) {
+		if r.Outcome == Undecided && !r.Failing && s.Status == Waiting && s.At > now && r.flow.isMovable(n) {
 			recs = append(recs, Record{Kind: Woken, Run: id, Step: n, At: now, Text: by, By: retry.ByHuman})
 		}
 	}
@@ -157,7 +157,7 @@ func (c Commands) Postpone(id ID, until int64, by string, now int64) (recs []Rec
 		return nil, err
 	}
 	for n, s := range r.Live() {
-		if hasBegun(r) && r.Outcome == Undecided && !r.Failing && (s.Status == Running || s.Status == Waiting && s.At != until && !r.flow.IsAwait(n)) {
+		if hasBegun(r) && r.Outcome == Undecided && !r.Failing && (s.Status == Running || s.Status == Waiting && s.At != until && r.flow.isMovable(n)) {
 			recs = append(recs, Record{
 				Kind: Postponed, Run: id, Step: n, At: now, Due: until, Delay: time.Duration(until - now), Text: by, By: retry.ByHuman, Clock: true,
 			})
@@ -264,7 +264,7 @@ func awaitedHint(r *Run) string {
 	}
 	for i := range r.flow.ops {
 		if name, ok := awaited(r.flow.ops[i].name); ok {
-			if name == r.flow.ops[i].name {
+			if isQuestion(r.flow.ops[i].name) {
 				return fmt.Sprintf("; it waits for the answer to %s", OpName(name))
 			}
 			return fmt.Sprintf("; it waits for the signal %s", name)

@@ -3,7 +3,6 @@ package machine
 import (
 	"cmp"
 	"fmt"
-	"strings"
 
 	"github.com/tideover/tideover/engine/info"
 	"github.com/tideover/tideover/retry"
@@ -56,20 +55,21 @@ func (c Commands) CanBegin(r *Run, def *Definition) bool {
 // Suspend decides that the call of the run's function ends, because all operations that it waits
 // for have long waits. The function is called again when an operation needs an attempt, or
 // this many of them have ended.
-func Suspend(r *Run, awaited int, now int64) Record {
-	return Record{Kind: Suspended, Run: r.ID, At: now, Attempt: int(r.Steps[0].Attempt), count: awaited}
+func Suspend(r *Run, mustEnd int, now int64) Record {
+	return Record{Kind: Suspended, Run: r.ID, At: now, Attempt: int(r.Steps[0].Attempt), count: mustEnd}
 }
 
 // Slept decides that a sleep has ended, or that the time is over in which an operation waits for a
 // signal.
 func (c Commands) Slept(r *Run, n int, now int64) Record {
 	_ = c.warm(r) // Apply returns the error
-	if !r.flow.IsAwait(n) {
+	identity := r.flow.Identity(n)
+	if OpKindOf(identity).Waits != ForSignal {
 		return Record{Kind: Done, Run: r.ID, Step: n, At: now, Data: []byte("null")}
 	}
 	text := "no answer in time"
-	if name, ok := strings.CutPrefix(r.flow.Identity(n), AwaitKind+":"); ok {
-		text = fmt.Sprintf("no signal %s came in time", name)
+	if !isQuestion(identity) {
+		text = fmt.Sprintf("no signal %s came in time", OpName(identity))
 	}
 	return Record{Kind: NoSignal, Run: r.ID, Step: n, At: now, Reason: retry.StopTimeout, Text: text, Data: []byte(info.NoEvent)}
 }
@@ -179,7 +179,7 @@ func AdoptRun(r *Run, parent Parent, now int64) Record {
 // no such signal, or the operation has ended. Older versions can't read the record.
 func DeliverKept(r *Run, n int, identity string, now int64) (rec Record, ok bool) {
 	name, isAwait := awaited(identity)
-	if !isAwait || !r.flow.IsAwait(n) {
+	if !isAwait || OpKindOf(r.flow.Identity(n)).Waits != ForSignal {
 		return rec, false
 	}
 	for _, s := range valueOf(r.flow.inbox).signals {

@@ -34,7 +34,7 @@ type Flow struct {
 	undos    int32  // how often the operations were undone and called again
 	attempts int32  // number of attempts of operations that have ended
 	size     int32  // bytes of the results of the operations
-	awaited  int32  // while the function is suspended: how many operations must end before it is called again
+	mustEnd  int32  // while the function is suspended: how many operations must end before it is called again
 }
 
 // about is what the function has said about the run.
@@ -46,20 +46,20 @@ type about struct {
 // op is an operation that has not ended.
 type op struct {
 	name     string      // identity: kind, name and key
-	def      *Definition // policy and limits; nil for a sleep
+	def      *Definition // policy and limits; nil for one without attempts
 	progress []byte      // last progress or memo; nil for none
 	number   int32       // number of the step
 }
 
-// sleepStep is the definition of the step of a sleep, which has no attempts.
-var sleepStep = Step{Name: "sleep"}
+// waitStep is the definition of the step of an operation without attempts.
+var waitStep = Step{Name: "sleep"}
 
 // definition returns the definition of an operation that has not ended.
 func (f *Flow) definition(n int) *Step {
 	if d := f.ops[f.index(n)].def; d != nil {
 		return &d.Steps[0]
 	}
-	return &sleepStep
+	return &waitStep
 }
 
 // Identity returns the identity of an operation; "" if it has ended.
@@ -205,14 +205,9 @@ func (f *Flow) HasSignal(id string) bool {
 	return f != nil && id != "" && slices.Contains(valueOf(f.inbox).seen, hashOf([]byte(id)))
 }
 
-// IsAwait reports whether a step is an operation that waits for a signal. The run must not be
-// cold.
-func (f *Flow) IsAwait(n int) bool {
-	if f == nil || n == 0 {
-		return false
-	}
-	_, ok := awaited(f.Identity(n))
-	return ok
+// isMovable reports whether a user may end or move the wait of a step. The run must not be cold.
+func (f *Flow) isMovable(n int) bool {
+	return f == nil || n == 0 || OpKindOf(f.Identity(n)).Waits.IsMovable()
 }
 
 // Inbox returns what the run that continues this one gets: its encoded signals that no operation

@@ -11,7 +11,7 @@ import (
 
 // appendFlow encodes the operations of a run.
 func appendFlow(f *Flow, b []byte) []byte {
-	for _, n := range [...]int32{f.count, f.attempts, f.size, f.awaited} {
+	for _, n := range [...]int32{f.count, f.attempts, f.size, f.mustEnd} {
 		b = binary.AppendVarint(b, int64(n))
 	}
 	said := f.described()
@@ -39,7 +39,7 @@ func appendFlow(f *Flow, b []byte) []byte {
 // readFlow decodes the operations of a run. It uses the memory of the operations that f has. The
 // results share the memory of the input.
 func (d *runDecoder) readFlow(f *Flow, in *codec.Reader) error {
-	*f = Flow{count: int32(in.Varint()), attempts: int32(in.Varint()), size: int32(in.Varint()), awaited: int32(in.Varint()), ops: f.ops[:0]}
+	*f = Flow{count: int32(in.Varint()), attempts: int32(in.Varint()), size: int32(in.Varint()), mustEnd: int32(in.Varint()), ops: f.ops[:0]}
 	if said := (about{string(in.Bytes()), string(in.Bytes())}); said != (about{}) {
 		f.about = &said
 	}

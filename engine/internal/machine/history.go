@@ -2,7 +2,6 @@ package machine
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/tideover/tideover/engine/internal/codec"
 	"github.com/tideover/tideover/internal/textfmt"
@@ -100,7 +99,7 @@ func ReadTakenBack(history []byte, count int, has func(number int) bool) (list [
 				}
 				return c.identity == rec.Text
 			})
-			if !has(rec.Step) && !isUndo(rec.Text) && !strings.HasPrefix(rec.Text, SkipKind+":") {
+			if !has(rec.Step) && !OpKindOf(rec.Text).IsOptional {
 				missing = append(missing, call{rec.Step, rec.Text})
 			}
 		case Retry:

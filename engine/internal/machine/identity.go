@@ -12,6 +12,90 @@ func SplitIdentity(identity string) (kind, name string) {
 	return kind, name
 }
 
+// The kinds of operations. They are stored in the identities of operations.
+const (
+	DoKind       = "do"
+	ItemKind     = "item" // an item of a map
+	MapKind      = "map"
+	SleepKind    = "sleep"
+	AwaitKind    = "await" // the name of the operation, without a key, is that of the signal
+	AskKind      = "ask"   // the signal has the identity of the operation as its name, and answers its question
+	ChildKind    = "child"
+	ChildrenKind = "children"
+	NowKind      = "now"
+	RandomKind   = "random"
+	SkipKind     = "skip"   // the function has left out an operation of that name
+	UndoKind     = "undo"   // it undoes the operation of that name
+	FormerKind   = "former" // of a result only: the former child of the operation of that name; Flow.Results does not return it
+)
+
+// OpKind says what the operations of a kind are.
+type OpKind struct {
+	Name       string
+	Waits      Waits  // what an operation, or each of its items, waits for
+	Items      string // kind of the items of an operation; "" for none
+	IsItem     bool   // it may be an item of another one: then its name ends with an index, see CutIndex
+	IsShown    bool   // its result is shown
+	CanUndo    bool   // it can be undone
+	IsOptional bool   // the function need not call it again, and a retry of the run forgets it
+}
+
+// opKinds has the most frequent kinds first.
+var opKinds = [...]OpKind{
+	{Name: DoKind, Waits: ForAttempts, IsShown: true, CanUndo: true},
+	{Name: ItemKind, Waits: ForAttempts, IsItem: true, IsShown: true, CanUndo: true},
+	{Name: MapKind, Waits: ForAttempts, Items: ItemKind},
+	{Name: SleepKind, Waits: ForTime},
+	{Name: AwaitKind, Waits: ForSignal, IsShown: true},
+	{Name: AskKind, Waits: ForSignal, IsShown: true},
+	{Name: ChildKind, Waits: ForChild, IsItem: true, IsShown: true},
+	{Name: ChildrenKind, Waits: ForChild, Items: ChildKind},
+	{Name: NowKind, IsShown: true},
+	{Name: RandomKind, IsShown: true},
+	{Name: SkipKind, IsOptional: true},
+	{Name: UndoKind, Waits: ForAttempts, IsShown: true, IsOptional: true},
+	{}, // others
+}
+
+// OpKindOf returns the kind of the operation with this identity, which may be the name of the kind only.
+func OpKindOf(identity string) *OpKind {
+	kind, _, _ := strings.Cut(identity, ":")
+	i := 0
+	for i < len(opKinds)-1 && opKinds[i].Name != kind {
+		i++
+	}
+	return &opKinds[i]
+}
+
+// Waits says what an operation waits for before it ends.
+type Waits uint8
+
+const (
+	ForNothing  Waits = iota // it ends with its call
+	ForAttempts              // it has a definition, with their policy and limits
+	ForTime
+	ForSignal // or for a time, if that comes first
+	ForChild
+)
+
+// IsMovable reports whether a user may end or move the wait.
+func (w Waits) IsMovable() bool { return w == ForAttempts || w == ForTime }
+
+func isUndo(identity string) bool { return strings.HasPrefix(identity, UndoKind+":") }
+
+func isChildOp(identity string) bool { return strings.HasPrefix(identity, ChildKind+":") }
+
+func isQuestion(identity string) bool { return strings.HasPrefix(identity, AskKind+":") }
+
+// awaited returns the name of the signal for which the operation with this identity waits; ok is
+// false if the operation is of another kind.
+func awaited(identity string) (name string, ok bool) {
+	if isQuestion(identity) {
+		return identity, true
+	}
+	return BaseName(OpName(identity)), OpKindOf(identity).Waits == ForSignal
+}
+
 // CutIndex returns the name of the map and the index of one of its items; "" if the name has no
 // index.
 func CutIndex(item string) (mapped, index string) {
@@ -21,16 +105,6 @@ func CutIndex(item string) (mapped, index string) {
 	}
 	return item[:at], item[at+1:]
 }
-
-// IsMapKind reports whether operations of the kind have items.
-func IsMapKind(kind string) bool { return kind == "map" || kind == ChildrenKind }
-
-// IsItemKind reports whether operations of the kind may be items of another one. Then their names
-// end with an index: see CutIndex.
-func IsItemKind(kind string) bool { return kind == "item" || kind == ChildKind }
-
-// ChildrenKind is the kind of the operation that stores what [Children] starts.
-const ChildrenKind = "children"
 
 // StoredItems is what is stored of the items of a Map.
 type StoredItems struct {
@@ -77,54 +151,12 @@ func BaseName(name string) string {
 	return name
 }
 
-// UndoKind is the kind, in the identity of an operation, of those that undo another one, whose name
-// they have.
-const UndoKind = "undo"
-
-func isUndo(identity string) bool { return strings.HasPrefix(identity, UndoKind+":") }
-
-// canHaveUndo reports whether the operation with this identity is of a kind that can be undone.
-func canHaveUndo(identity string) bool {
-	kind, _, _ := strings.Cut(identity, ":")
-	return kind == "do" || kind == "item"
-}
-
-// ChildKind is the kind, in the identity of an operation, of those that wait for a child.
-const ChildKind = "child"
-
-// FormerKind is the kind, in the identity of a result, of those that have the former child of an
-// operation, whose name they have. Flow.Results does not return them.
-const FormerKind = "former"
-
-func isChildOp(identity string) bool { return strings.HasPrefix(identity, ChildKind+":") }
-
-// The kinds, in the identity of an operation, of those that wait for a signal.
-const (
-	AwaitKind = "await" // the name of the operation, without a key, is that of the signal
-	AskKind   = "ask"   // the signal has the identity of the operation as its name, and answers its question
-)
-
-// awaited returns the name of the signal for which the operation with this identity waits; ok is
-// false if the operation is of another kind.
-func awaited(identity string) (name string, ok bool) {
-	kind, name, _ := strings.Cut(identity, ":")
-	if kind == AskKind {
-		return identity, true
-	}
-	name, _, _ = strings.Cut(name, "[") // the key of ForKey
-	return name, kind == AwaitKind
-}
-
 // Function is the name of step 0 in the definition of a flow.
 const Function = "function"
 
 // Operation is the name of the step in the definition of an operation. Operations with the same
 // policy and limits share a definition, and all operations of a workflow share a queue.
 const Operation = "operation"
-
-// SkipKind is the kind, in the identity of an operation, of those that only say that the function
-// has left out an operation of that name. A retry of the run forgets them.
-const SkipKind = "skip"
 
 // OpName returns the name of an operation with this identity, as it is shown: with its key or
 // index, and without its kind.

@@ -105,9 +105,9 @@ func (m *Machine) Due(now int64, most int) (expired []*Run, slept []Sleep) {
 			continue
 		}
 		switch r := t.run; {
-		case r.flow == nil || t.step == 0 || r.Steps[0].Status == Running && r.StepDef(int(t.step)) != &sleepStep:
+		case r.flow == nil || t.step == 0 || r.Steps[0].Status == Running && r.StepDef(int(t.step)) != &waitStep:
 			m.enqueue(r, int(t.step))
-		case r.StepDef(int(t.step)) == &sleepStep:
+		case r.StepDef(int(t.step)) == &waitStep:
 			slept = append(slept, Sleep{r, int(t.step)})
 		default:
 			m.CallAgain(r)

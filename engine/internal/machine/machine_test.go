@@ -348,7 +348,7 @@ func dumpRun(r *Run) string {
 		num("count", int64(f.count))
 		num("attempts", int64(f.attempts))
 		num("size", int64(f.size))
-		num("awaited", int64(f.awaited))
+		num("awaited", int64(f.mustEnd))
 		text("status", r.Flow().Status())
 		text("tags", string(r.Flow().Tags()))
 		text("redo", string(f.redo))
@@ -618,7 +618,7 @@ func legalFlow(m *Machine, r *Run) error {
 			return fmt.Errorf("the function is %v: timer %v, queued %v", s.Status, timed, s.queued)
 		case n > 0 && s.Status != Waiting && (timed || s.queued):
 			return fmt.Errorf("operation %d is %v: timer %v, queued %v", n, s.Status, timed, s.queued)
-		case n > 0 && s.Status == Blocked && !r.IsCold() && !r.Flow().IsAwait(n) && !isChild(r, n):
+		case n > 0 && s.Status == Blocked && !r.IsCold() && OpKindOf(r.Flow().Identity(n)).Waits < ForSignal:
 			return fmt.Errorf("operation %d is blocked, and waits for no signal and no child", n)
 		case n > 0 && live && !r.IsCold() && r.Flow().IsUndoing() && !r.Flow().IsUndo(n) && !isChild(r, n) && s.Status != Running:
 			return fmt.Errorf("operation %d is %v while the run is undoing", n, s.Status)

@@ -717,9 +717,10 @@ func (g *game) callOp(r *Run) {
 			c.Due = g.now + g.rng.Int64N(int64(20*time.Second))
 		}
 	case 0:
+		c.Name = fmt.Sprintf("sleep:op%d", r.flow.count)
 		c.Due = g.now + g.rng.Int64N(int64(20*time.Second))
 	case 1:
-		c.Data = []byte(`"now"`)
+		c.Name, c.Data = fmt.Sprintf("now:op%d", r.flow.count), []byte(`"now"`)
 	default:
 		c.Def = g.opDefinition(r)
 		if c.Undo = g.chance(30); c.Undo {

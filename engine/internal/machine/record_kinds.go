@@ -133,7 +133,7 @@ func shortRecord(r *Record, steps int) Record {
 	short := *r
 	short.Run, short.Data, short.outputs, short.Hash = ID{}, nil, nil, Hash{}
 	switch {
-	case r.Kind == Called && strings.HasPrefix(r.Text, AskKind+":"):
+	case r.Kind == Called && isQuestion(r.Text):
 		short.outputs = r.outputs // the question
 	case r.Kind == Failed || r.Kind == Undoing:
 		short.outputs = r.outputs // the code
@@ -180,7 +180,7 @@ func splitCalled(r *Record) (called, begun Record) {
 
 // Question returns the question of an operation that is called; nil if it asks none.
 func (r *Record) Question() []byte {
-	if !strings.HasPrefix(r.Text, AskKind+":") {
+	if !isQuestion(r.Text) {
 		return nil
 	}
 	return partOf(r.outputs, 0)

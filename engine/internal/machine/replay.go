@@ -56,7 +56,7 @@ func Reopen(snapshot []byte, now int64) (*Machine, *Run, error) {
 	if f := r.flow; f.undo != nil {
 		f.undo.done = false // the function is called to undo again, and finds the undos
 	}
-	r.flow.awaited = 0
+	r.flow.mustEnd = 0
 	r.Outcome, r.Reason, r.Ended, r.Deadline = Undecided, 0, 0, 0
 	r.Failing, r.Held, r.active, r.running = false, false, false, 0
 	if x := r.extra; x != nil {
@@ -65,7 +65,7 @@ func Reopen(snapshot []byte, now int64) (*Machine, *Run, error) {
 	r.Steps[0] = StepState{Status: Waiting, At: now, Attempt: r.Steps[0].Attempt}
 	for i := range r.flow.ops {
 		o, s := &r.flow.ops[i], &r.Steps[i+1]
-		if _, isAwait := awaited(o.name); o.def != nil || isAwait || isChildOp(o.name) {
+		if OpKindOf(o.name).Waits != ForTime {
 			s.Status = Blocked
 			continue
 		}

@@ -89,7 +89,7 @@ func forgetUndone(f *Flow, keepChildren bool) {
 		}
 	}
 	forgetResults(f, keepChildren, func(at int, o *OpResult) bool {
-		return isUndo(o.Name) || canHaveUndo(o.Name) && undone[OpName(o.Name)] || at >= f.undo.since && o.Reason != 0
+		return isUndo(o.Name) || OpKindOf(o.Name).CanUndo && undone[OpName(o.Name)] || at >= f.undo.since && o.Reason != 0
 	})
 	f.undo, f.undoable = nil, 0
 	f.undos++
