@@ -261,7 +261,7 @@ func Sleep(f *Flow, name string, d time.Duration, opts ...KeyOption) error {
 	if f.f.Stored(&o) {
 		return nil
 	}
-	return f.f.Perform(o.Sleep(d))
+	return f.f.Perform(o.Wait(d, nil))
 }
 
 // Labels sets what [StepInfo.Item] of the items of a [Map], [Collect] or [Children] is: the text

@@ -31,7 +31,7 @@ func Await[T any](f *Flow, name string, opts ...AwaitOption) (v T, err error) {
 	if f.f.Stored(&o) {
 		return resultOf[T](&o)
 	}
-	return perform[T](f, o.Await(nil))
+	return perform[T](f, o.Wait(o.Within, nil))
 }
 
 // Within limits how long [Await] waits for its signal. Without it there is no limit.
@@ -184,7 +184,7 @@ func Ask(f *Flow, name string, q Question, opts ...AwaitOption) (a Answer, err e
 	if err != nil {
 		return a, err
 	}
-	a, err = perform[Answer](f, o.Await(text))
+	a, err = perform[Answer](f, o.Wait(o.Within, text))
 	if errors.Is(err, ErrNoEvent) && q.Default != "" {
 		return Answer{Choice: q.Default}, nil
 	}

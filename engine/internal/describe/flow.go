@@ -212,7 +212,7 @@ func (l *flowOps) describeOp(o *listedOp) {
 	o.info.Name, o.info.Kind, o.info.Number = o.name, o.kind, o.number
 	o.info.Item = l.labelOf(o)
 	switch {
-	case o.kind == machine.ChildKind:
+	case machine.OpKindOf(o.kind).Waits == machine.ForChild:
 		o.info.Progress = nil // it is the child: see addRecords
 	case o.kind == machine.AskKind && o.info.Progress != nil:
 		o.info.Question, o.info.Progress = new(info.Question), nil

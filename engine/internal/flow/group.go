@@ -54,8 +54,8 @@ func (g *Group) setResult(i int, res machine.OpResult) {
 // opCall returns the call of an operation of the group.
 func (g *Group) opCall(i int, now int64) *machine.OpCall {
 	call := &machine.OpCall{Name: g.identity(i), Def: g.def, About: g.question, Undo: g.undoable}
-	if g.kind.Waits == machine.ForTime || g.sleep > 0 {
-		call.Due = workflow.StoredTime(time.Unix(0, now).Add(g.sleep))
+	if g.kind.Waits == machine.ForTime || g.limit > 0 {
+		call.Due = workflow.StoredTime(time.Unix(0, now).Add(g.limit))
 	}
 	return call
 }

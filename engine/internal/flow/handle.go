@@ -140,7 +140,7 @@ func (a *Calls) Reclaim() {
 // startGroup begins the operations that the function of a call waits for.
 func (a *Calls) startGroup(t Turn, c *call, g *Group) {
 	if g.kind.Waits != machine.ForAttempts {
-		// The function may have called the sleep after the turn began. A sleep must not begin
+		// The function may have called the operation after the turn began. A wait must not begin
 		// before its call.
 		t.ReadClock()
 	}

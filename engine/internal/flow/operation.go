@@ -78,14 +78,10 @@ func (o *Called) Each(n int, do func(context.Context, int) ([]byte, error)) *Gro
 	return &Group{Name: o.Identity, kind: machine.OpKindOf(o.kind.Items), def: o.def, n: n, parallel: o.parallel, isMap: true, do: do}
 }
 
-// Sleep returns the group of a sleep.
-func (o *Called) Sleep(d time.Duration) *Group {
-	return &Group{Name: o.Identity, kind: o.kind, n: 1, parallel: 1, sleep: max(d, 0)}
-}
-
-// Await returns the group of a wait for a signal, which answers the question unless that is nil.
-func (o *Called) Await(question []byte) *Group {
-	return &Group{Name: o.Identity, kind: o.kind, n: 1, parallel: 1, sleep: o.Within, question: question}
+// Wait returns the group of one operation that waits for a time, or for a signal, which answers the question unless
+// that is nil. A wait for a signal has no limit if limit is 0.
+func (o *Called) Wait(limit time.Duration, question []byte) *Group {
+	return &Group{Name: o.Identity, kind: o.kind, n: 1, parallel: 1, limit: max(limit, 0), question: question}
 }
 
 // Stored reports whether the operation ended before the call of the function began, or has another name

@@ -286,7 +286,7 @@ type Group struct {
 	Name     string              // identity of the operation or of the map
 	kind     *machine.OpKind     // of the operations
 	def      *machine.Definition // policy and limits; nil if they have no attempts
-	sleep    time.Duration       // length of a sleep, or the longest wait for a signal; 0 means no limit for that
+	limit    time.Duration       // how long an operation waits, at most: see Wait
 	question []byte              // encoded question that a signal answers; nil for none
 	child    *childStarts        // the runs that it starts; nil for none
 	undoable bool                // its operations can be undone

@@ -44,11 +44,11 @@ type OpKind struct {
 var opKinds = [...]OpKind{
 	{Name: DoKind, Waits: ForAttempts, IsShown: true, CanUndo: true},
 	{Name: ItemKind, Waits: ForAttempts, IsItem: true, IsShown: true, CanUndo: true},
-	{Name: MapKind, Waits: ForAttempts, Items: ItemKind},
-	{Name: SleepKind, Waits: ForTime},
+	{Name: ChildKind, Waits: ForChild, IsItem: true, IsShown: true},
 	{Name: AwaitKind, Waits: ForSignal, IsShown: true},
 	{Name: AskKind, Waits: ForSignal, IsShown: true},
-	{Name: ChildKind, Waits: ForChild, IsItem: true, IsShown: true},
+	{Name: SleepKind, Waits: ForTime},
+	{Name: MapKind, Waits: ForAttempts, Items: ItemKind},
 	{Name: ChildrenKind, Waits: ForChild, Items: ChildKind},
 	{Name: NowKind, IsShown: true},
 	{Name: RandomKind, IsShown: true},
@@ -59,12 +59,13 @@ var opKinds = [...]OpKind{
 
 // OpKindOf returns the kind of the operation with this identity, which may be the name of the kind only.
 func OpKindOf(identity string) *OpKind {
-	kind, _, _ := strings.Cut(identity, ":")
-	i := 0
-	for i < len(opKinds)-1 && opKinds[i].Name != kind {
-		i++
+	for i := range opKinds {
+		k := &opKinds[i]
+		if n := len(k.Name); len(identity) >= n && (len(identity) == n || identity[n] == ':') && identity[:n] == k.Name {
+			return k
+		}
 	}
-	return &opKinds[i]
+	return &opKinds[len(opKinds)-1]
 }
 
 // Waits says what an operation waits for before it ends.
@@ -90,10 +91,13 @@ func isQuestion(identity string) bool { return strings.HasPrefix(identity, AskKi
 // awaited returns the name of the signal for which the operation with this identity waits; ok is
 // false if the operation is of another kind.
 func awaited(identity string) (name string, ok bool) {
-	if isQuestion(identity) {
+	switch k := OpKindOf(identity); {
+	case k.Waits != ForSignal:
+		return "", false
+	case k.Name == AskKind:
 		return identity, true
 	}
-	return BaseName(OpName(identity)), OpKindOf(identity).Waits == ForSignal
+	return BaseName(OpName(identity)), true
 }
 
 // CutIndex returns the name of the map and the index of one of its items; "" if the name has no
