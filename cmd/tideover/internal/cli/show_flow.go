@@ -85,7 +85,7 @@ func (p *runDetails) result(o *control.Operation) string {
 		return "  " + control.CountsText(o.StepInfo.Items, "item")
 	}
 	var b strings.Builder
-	if o.Kind == "skip" {
+	if o.Status == "skipped" {
 		return ""
 	}
 	if o.Called != nil {
@@ -93,7 +93,7 @@ func (p *runDetails) result(o *control.Operation) string {
 		switch {
 		case o.Ended != nil:
 			b.WriteString(" after " + textfmt.CoarseDuration(o.Ended.Sub(*o.Called)))
-		case (o.Kind == "sleep" || o.Kind == "await" || o.Kind == "ask") && o.Next != nil:
+		case control.Until(o.StepInfo) != nil:
 			b.WriteString(" until " + p.moment(o.Next))
 		case !p.info.Finished():
 			b.WriteString(" for " + textfmt.CoarseDuration(max(p.now.Sub(*o.Called), time.Duration(0))))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/textfmt"
@@ -67,6 +68,47 @@ func operations(i *engine.Info) (function *engine.StepInfo, ops []Operation) {
 		slices.SortStableFunc(ops[k].Items, func(a, b Operation) int { return cmp.Compare(a.rank(), b.rank()) })
 	}
 	return function, ops
+}
+
+// wait says what an operation waits for that has no attempts.
+type wait struct {
+	text     string // the beginning of a sentence about its end, with a place for the name of the operation
+	bySignal bool   // only a signal or an answer ends it early
+}
+
+// waits has the kinds of operations that wait until a time. Others wait for the next attempt, or for a child.
+var waits = map[string]wait{
+	"sleep": {"The sleep %s ends", false},
+	"await": {"The wait for the signal %s ends", true},
+	"ask":   {"The time for an answer to %s ends", true},
+}
+
+// Until returns until when an operation without attempts waits; nil for others.
+func Until(s *engine.StepInfo) *time.Time {
+	if _, ok := waits[s.Kind]; !ok {
+		return nil
+	}
+	return s.Next
+}
+
+// IsSleep reports whether all of the time of an operation is a wait until a time.
+func IsSleep(s *engine.StepInfo) bool {
+	w, ok := waits[s.Kind]
+	return ok && !w.bySignal
+}
+
+// NextWait returns what a run waits for until its next time, as the beginning of a sentence about its end.
+// bySignal says that only a signal or an answer ends the wait early.
+func NextWait(i *engine.Info) (text string, bySignal bool) {
+	for k := range i.Steps {
+		if s := &i.Steps[k]; s.Kind != "function" && s.Next != nil && i.Next != nil && s.Next.Equal(*i.Next) {
+			if w, ok := waits[s.Kind]; ok {
+				return fmt.Sprintf(w.text, s.Name), w.bySignal
+			}
+			break
+		}
+	}
+	return "Next attempt", false
 }
 
 // rank is the rank of an item in the list of a map's items.

@@ -46,8 +46,7 @@ var actionLabels = map[string]string{
 func possibleActions(i *engine.Info) (names []string) {
 	switch {
 	case !i.Finished():
-		// Only a signal or an answer ends a wait for one.
-		if kind, _ := waitingOp(i); i.Next != nil && kind != "await" && kind != "ask" {
+		if _, bySignal := control.NextWait(i); i.Next != nil && !bySignal {
 			names = append(names, "wake")
 		}
 		if i.State == engine.StateUndoing {

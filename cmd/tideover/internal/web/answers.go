@@ -121,27 +121,3 @@ func (h runActions) answer(r *http.Request, id string) error {
 	}
 	return err
 }
-
-// waitText returns what a run waits for, as the beginning of a sentence about its end. kind is that of
-// the operation with the name.
-func waitText(kind, name string) string {
-	switch kind {
-	case "sleep":
-		return "The sleep " + name + " ends"
-	case "await":
-		return "The wait for the signal " + name + " ends"
-	case "ask":
-		return "The time for an answer to " + name + " ends"
-	}
-	return "Next attempt"
-}
-
-// waitingOp returns the kind and the name of the operation whose wait ends next; "" if there is none.
-func waitingOp(i *engine.Info) (kind, name string) {
-	for k := range i.Steps {
-		if s := &i.Steps[k]; s.Kind != "function" && s.Next != nil && i.Next != nil && s.Next.Equal(*i.Next) {
-			return s.Kind, s.Name
-		}
-	}
-	return "", ""
-}

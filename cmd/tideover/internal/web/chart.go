@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
 )
 
@@ -94,7 +95,7 @@ func percent(f float64) string { return strconv.FormatFloat(f, 'f', 2, 64) + "%"
 
 func (c *chart) lane(s *engine.StepInfo, i *engine.Info, now time.Time) lane {
 	l := laneOf{chart: c, lane: lane{Name: s.Name}, drawn: map[string]float64{}}
-	if s.Kind == "sleep" && s.Called != nil {
+	if control.IsSleep(s) && s.Called != nil {
 		end := lastSet(now, s.Next, i.Ended, s.Ended)
 		l.add(*s.Called, end, bar{Class: "wait", Wait: true, Title: "sleep until " + stamp(end), Label: c.arrow("", end)})
 	}

@@ -123,7 +123,8 @@ func newRunPart(i *engine.Info, dead int, all bool, now time.Time) part {
 	}
 	if function, ops, steps := control.Operations(i); function != nil {
 		b.Chart = newChart(i, chartSteps(ops), now)
-		b.Flow, b.Waits = newFlow(i, function, ops, steps, all), waitText(waitingOp(i))
+		b.Flow = newFlow(i, function, ops, steps, all)
+		b.Waits, _ = control.NextWait(i)
 		b.Graph = graphOfFile(steps, b.Flow)
 	} else {
 		b.Chart, b.Graph = newChart(i, i.Steps, now), graphOfRun(i)

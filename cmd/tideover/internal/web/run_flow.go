@@ -40,9 +40,10 @@ type opRow struct {
 	Item   bool
 	Counts string // of a map: the numbers of its items, in words
 	Took   time.Duration
-	Short  string    // the output on one line
-	Long   bool      // Short is not the whole output
-	Answer *answered // of an operation that asks
+	Until  *time.Time // of an operation that waits until a time
+	Short  string     // the output on one line
+	Long   bool       // Short is not the whole output
+	Answer *answered  // of an operation that asks
 	Tries  []attempt
 	Single *attemptOutput // output of the only attempt, if Tries does not have it
 	Hidden int            // of a map: items that are not shown; they follow the last row
@@ -125,11 +126,11 @@ const (
 )
 
 func newOpRow(o *control.Operation, item bool) opRow {
-	row := opRow{StepInfo: *o.StepInfo, Label: o.Label, Word: o.Word, ID: opID(o), Item: item || o.Kind == "item", ChildURL: runURL(o.Child), Answer: newAnswered(o.StepInfo)}
+	row := opRow{StepInfo: *o.StepInfo, Label: o.Label, Word: o.Word, ID: opID(o), Until: control.Until(o.StepInfo), Item: item || o.Kind == "item", ChildURL: runURL(o.Child), Answer: newAnswered(o.StepInfo)}
 	if o.Called != nil && o.Ended != nil {
 		row.Took = max(o.Ended.Sub(*o.Called), 0)
 	}
-	if o.Kind == "skip" {
+	if o.Status == "skipped" {
 		row.Called, row.Ended = nil, nil
 	}
 	if o.Kind != "undo" { // its result is null
@@ -158,7 +159,7 @@ const maxLanes = 24
 func chartSteps(ops []control.Operation) (steps []engine.StepInfo) {
 	for k := range ops {
 		o := &ops[k]
-		if o.Kind == "now" || o.Kind == "random" || o.Kind == "skip" || o.Called == nil {
+		if o.Called == nil || o.Ended != nil && o.Ended.Equal(*o.Called) && len(o.Attempts) == 0 { // it ended with its call
 			continue
 		}
 		s := *o.StepInfo
