@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/admission"
+	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/engine/journal/memlog"
 )
 
@@ -135,10 +136,10 @@ func TestAnAttemptThatWaitsForAHandlerIsCanceled(t *testing.T) {
 	together(t, func(t *testing.T, s *memlog.Store) {
 		h := &limitedHandler{wait: time.Minute}
 		w := slowStore(t, s, h)
-		a := admission.New(h.m.process.Admission, nil, func(string, string) (int, int) { return 0, 0 })
+		a := admission.New(h.m.process.Admission, nil, nil, nil)
 		var tickets [4]admission.Ticket // of four handlers that run
 		for i := range tickets {
-			tickets[i], _ = a.Take(false)
+			tickets[i], _ = a.Take(new(machine.Run), 0)
 			if err := tickets[i].Enter(t.Context()); err != nil {
 				t.Fatal(err)
 			}

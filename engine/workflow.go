@@ -67,7 +67,7 @@ func (w *Workflow) DefaultInput() (json.RawMessage, error) {
 // Limited reports whether the workflow limits its runs ([MaxRuns]) or attempts
 // ([Concurrency]). In a cluster, all runs of a workflow that had a limit when it was first
 // started are in one shard.
-func (w *Workflow) Limited() bool { return w.core.Limited() }
+func (w *Workflow) Limited() bool { return w.core.Limits.Limited() }
 
 // Part is a part of a workflow: a step, or an option of the whole workflow.
 type Part func(*builder)
@@ -115,7 +115,7 @@ func Timeout(d time.Duration) Part {
 // MaxRuns limits how many runs of the workflow are in progress at once. The
 // others are queued. 0 means no limit.
 func MaxRuns(n int) Part {
-	return func(b *builder) { b.core.SetMaxRuns(n) }
+	return func(b *builder) { b.core.ChangeLimits(func(l *workflow.Limits) { l.Runs = n }) }
 }
 
 // PrepareInput sets a function that makes the input of every run from the value that the

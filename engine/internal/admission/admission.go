@@ -8,13 +8,11 @@ import (
 
 	"github.com/tideover/tideover/engine/info"
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/workflow"
 )
 
 // Shard is a shard of the process. It is woken when a step may begin that could not begin before.
 type Shard interface{ Wake() }
-
-// Limits returns the limits of a workflow and of one of its steps; 0 means none.
-type Limits func(workflow, step string) (runs, attempts int)
 
 // Shared is what all shards of a process share: the places, and the quarantine.
 type Shared struct {
@@ -58,7 +56,7 @@ func (s *Shared) Counts() (c Counts) {
 type Admission struct {
 	shared *Shared
 	shard  Shard
-	limits Limits
+	limits
 
 	full     bool // no place was free for another attempt
 	held     bool // no attempt may begin, because a suspect runs alone or is about to
@@ -66,9 +64,9 @@ type Admission struct {
 	survived *trial // of a suspect that has run alone, to end when the turn is stored; nil if there is none
 }
 
-// New returns the admission of a shard.
-func New(shared *Shared, shard Shard, limits Limits) Admission {
-	return Admission{shared: shared, shard: shard, limits: limits}
+// New returns the admission of a shard. of returns the limits of a workflow.
+func New(shared *Shared, shard Shard, of func(name string) workflow.Limits, clock Clock) Admission {
+	return Admission{shared: shared, shard: shard, limits: limits{of: of, clock: clock}}
 }
 
 // Restart begins another round of decisions: what was full may have places again.
@@ -92,25 +90,21 @@ func (a *Admission) Pass(attempts bool) {
 // concerned. Functions of flows need no place of an attempt: an attempt that has one may wait for their
 // runs.
 func (a *Admission) Next(q *machine.Queue) (run *machine.Run, step int, ok bool) {
-	runs, attempts := a.limits(q.Workflow.Name, q.Step)
-	if a.full && q.Step != machine.Function || attempts > 0 && q.Running >= attempts {
+	if a.full && q.Step != machine.Function {
 		return nil, 0, false
 	}
-	return q.First(runs == 0 || q.Workflow.Active < runs)
+	return q.First(func(run *machine.Run) bool { return a.Limits(q, run).reached() == Limit{} })
 }
 
 // Why returns why a step that is due has not begun; nil if it is about to begin. It takes nothing.
 func (a *Admission) Why(run *machine.Run, step int) *info.Held {
-	q := run.StepDef(step).Queue()
-	runs, attempts := a.limits(q.Workflow.Name, q.Step)
 	h := &info.Held{Since: time.Unix(0, run.Step(step).At)}
+	limit := a.Limits(run.StepDef(step).Queue(), run).reached()
 	switch p := run.Pause(); {
 	case p != nil:
 		h.For, h.By = info.HeldByPause, p.By
-	case runs > 0 && !run.HasPlace() && q.Workflow.Active >= runs:
-		h.For, h.Limit = info.HeldByRuns, runs
-	case attempts > 0 && q.Running >= attempts:
-		h.For, h.Limit = info.HeldByAttempts, attempts
+	case limit != Limit{}:
+		limit.explain(h)
 	case machine.Losses(run, step) > 0:
 		h.For = info.HeldByQuarantine
 	default:
@@ -130,7 +124,12 @@ func (a *Admission) Why(run *machine.Run, step int) *info.Held {
 
 // Take takes a ticket for an attempt of a step, or for a call of a function. The step must not be a
 // suspect.
-func (a *Admission) Take(isCall bool) (t Ticket, ok bool) {
+func (a *Admission) Take(run *machine.Run, step int) (t Ticket, ok bool) {
+	return a.take(run.IsFunction(step))
+}
+
+// take is Take for a step of which is known whether it is a function.
+func (a *Admission) take(isCall bool) (t Ticket, ok bool) {
 	t = Ticket{shared: a.shared, isCall: isCall}
 	if !a.shared.quarantine.enter(a.shard) {
 		a.held = true
@@ -149,13 +148,10 @@ func (a *Admission) Take(isCall bool) (t Ticket, ok bool) {
 	return t, true
 }
 
-// TakeNow takes a ticket for the first attempt of an operation that is called now, if it need not wait in
-// a queue: no limit can concern it, and most places are free.
-func (a *Admission) TakeNow(def *machine.Definition) (t Ticket, ok bool) {
-	if a.shared.attempts.few() {
-		return t, false
-	}
-	if _, limit := a.limits(def.Name, def.Steps[0].Name); limit > 0 || !a.shared.quarantine.enter(a.shard) {
+// TakeNow takes a ticket for the first attempt of an operation that the run calls now, if the attempt need
+// not wait in this queue: no limit concerns it, and most places are free.
+func (a *Admission) TakeNow(q *machine.Queue, run *machine.Run) (t Ticket, ok bool) {
+	if a.shared.attempts.few() || a.Limits(q, run) != (StepLimits{}) || !a.shared.quarantine.enter(a.shard) {
 		return t, false
 	}
 	if !a.shared.attempts.take(a.shard) {
@@ -163,6 +159,12 @@ func (a *Admission) TakeNow(def *machine.Definition) (t Ticket, ok bool) {
 		return t, false
 	}
 	return Ticket{shared: a.shared}, true
+}
+
+// NextDue returns when a step may be admitted although no run or attempt has ended; math.MaxInt64 if that
+// is not known.
+func (a *Admission) NextDue(m *machine.Machine) int64 {
+	return min(a.isolated.nextDue(m), a.limits.nextDue())
 }
 
 // Leave removes the shard from those that wait: it has stopped, or it can't store.

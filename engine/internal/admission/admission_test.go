@@ -3,13 +3,19 @@ package admission
 import (
 	"math/rand/v2"
 	"testing"
+
+	"github.com/tideover/tideover/engine/internal/workflow"
 )
 
 type fakeShard struct{ woken int }
 
 func (s *fakeShard) Wake() { s.woken++ }
 
-func noLimits(string, string) (runs, attempts int) { return 0, 0 }
+func noLimits(string) (l workflow.Limits) { return l }
+
+type fakeClock int64
+
+func (c fakeClock) Now() int64 { return int64(c) }
 
 // Whatever happens to tickets, in any order: all places are free again in the end, and a shard that
 // waited for one was woken.
@@ -22,13 +28,13 @@ func TestTicketsAreGivenBack(t *testing.T) {
 		var shards [3]fakeShard
 		var list [3]Admission
 		for i := range list {
-			list[i] = New(shared, &shards[i], noLimits)
+			list[i] = New(shared, &shards[i], noLimits, fakeClock(0))
 		}
 		var open []*Ticket
 		refused := false
 		for range 300 {
 			if i := random.IntN(len(list)); random.IntN(2) == 0 {
-				if ticket, ok := list[i].Take(random.IntN(2) == 0); ok {
+				if ticket, ok := list[i].take(random.IntN(2) == 0); ok {
 					open = append(open, &ticket)
 				} else {
 					refused = true
@@ -87,15 +93,15 @@ func TestNothingBeginsBesideASuspectThatRunsAlone(t *testing.T) {
 	t.Parallel()
 	shared := NewShared(4, 4)
 	var one, two fakeShard
-	a, b := New(shared, &one, noLimits), New(shared, &two, noLimits)
-	ticket, _ := b.Take(false)
+	a, b := New(shared, &one, noLimits, fakeClock(0)), New(shared, &two, noLimits, fakeClock(0))
+	ticket, _ := b.take(false)
 	if !shared.quarantine.isolate(&one) {
 		t.Fatal("the suspect must wait for no other one")
 	}
-	if _, ok := b.Take(false); ok || !b.IsHeld() {
+	if _, ok := b.take(false); ok || !b.IsHeld() {
 		t.Error("another attempt begins, and does not wait for the suspect")
 	}
-	if _, ok := b.Take(true); ok {
+	if _, ok := b.take(true); ok {
 		t.Error("a function is called, and does not wait for the suspect")
 	}
 	if trial, _ := shared.quarantine.tryAlone(&one, false); trial != nil {
@@ -113,7 +119,7 @@ func TestNothingBeginsBesideASuspectThatRunsAlone(t *testing.T) {
 	shared.attempts.reclaim()
 	suspect.Give(false)
 	b.Restart()
-	if _, ok := b.Take(false); !ok {
+	if _, ok := b.take(false); !ok {
 		t.Error("no other attempt begins after the suspect")
 	}
 	a.Leave()

@@ -229,6 +229,17 @@ func (i *isolated) ends(m *machine.Machine) int64 {
 	return s.At + int64(i.lasted)
 }
 
+// nextDue returns when the wait or the trial of the suspect ends; math.MaxInt64 if there is neither.
+func (i *isolated) nextDue(m *machine.Machine) int64 {
+	switch {
+	case i.waits:
+		return i.late
+	case i.runs != nil:
+		return i.ends(m)
+	}
+	return math.MaxInt64
+}
+
 // NextSuspect returns the first suspect that the limits of its workflow allow to begin, and that does not
 // have to run alone. ready reports whether the code of a step is there.
 func (a *Admission) NextSuspect(m *machine.Machine, ready func(*machine.Run, int) bool) (run *machine.Run, step int, ok bool) {
@@ -248,12 +259,7 @@ func (a *Admission) NextSuspect(m *machine.Machine, ready func(*machine.Run, int
 
 func (a *Admission) firstSuspect(m *machine.Machine, ready func(*machine.Run, int) bool) (run *machine.Run, step int, ok bool) {
 	for run, step := range m.Suspects() {
-		q := run.StepDef(step).Queue()
-		runs, attempts := a.limits(q.Workflow.Name, q.Step)
-		if attempts > 0 && q.Running >= attempts || runs > 0 && !run.HasPlace() && q.Workflow.Active >= runs {
-			continue
-		}
-		if ready(run, step) {
+		if a.Limits(run.StepDef(step).Queue(), run).reached() == (Limit{}) && ready(run, step) {
 			return run, step, true
 		}
 	}
@@ -308,8 +314,8 @@ func (a *Admission) HasSurvived() bool { return a.survived != nil }
 // TakeAlone takes a ticket for a suspect that has to run alone, once no other attempt runs. Until then no
 // other attempt begins. If the running attempts take too long, the suspect begins beside them, and alone
 // is false: if it is lost then, it does not count as lost alone.
-func (a *Admission) TakeAlone(run *machine.Run, step int, now int64) (t Ticket, alone, ok bool) {
-	i, q := &a.isolated, &a.shared.quarantine
+func (a *Admission) TakeAlone(run *machine.Run, step int) (t Ticket, alone, ok bool) {
+	i, q, now := &a.isolated, &a.shared.quarantine, a.clock.Now()
 	t = Ticket{shared: a.shared, isCall: run.IsFunction(step)}
 	if !q.isolate(a.shard) {
 		return t, false, false
@@ -353,18 +359,6 @@ func (a *Admission) EndIsolation(m *machine.Machine, now int64, record func()) {
 func (a *Admission) Stored() {
 	a.survived.end()
 	a.survived = nil
-}
-
-// NextDue returns when the wait or the trial of a suspect that runs alone ends; math.MaxInt64 if there is
-// neither.
-func (a *Admission) NextDue(m *machine.Machine) int64 {
-	switch i := &a.isolated; {
-	case i.waits:
-		return i.late
-	case i.runs != nil:
-		return i.ends(m)
-	}
-	return math.MaxInt64
 }
 
 // LeaveQuarantine removes the shard from the quarantine, so that other shards can begin attempts.

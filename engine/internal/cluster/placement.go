@@ -84,7 +84,7 @@ func (p *placement) isGathered(ctx context.Context, w *workflow.Workflow) (bool,
 	gathered, known := p.gathered[name]
 	p.mu.Unlock()
 	if !known {
-		place, err := store.PlaceOf(ctx, p.log, name, store.PlaceFor(w.Limited()))
+		place, err := store.PlaceOf(ctx, p.log, name, store.PlaceFor(w.Limits.Limited()))
 		if err != nil {
 			return false, err
 		}
@@ -93,7 +93,7 @@ func (p *placement) isGathered(ctx context.Context, w *workflow.Workflow) (bool,
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.gathered[name] = gathered
-	if !w.Limited() {
+	if !w.Limits.Limited() {
 		delete(p.loose, name)
 	} else if _, known := p.loose[name]; !gathered && !known {
 		p.loose[name] = info.Trouble{

@@ -33,7 +33,7 @@ func BenchmarkRun(b *testing.B) {
 		}
 		apply(&rec)
 		m.Due(now, 10)
-		r, step, _ := m.Busy()[0].First(true)
+		r, step, _ := m.Busy()[0].First(orBegun(true))
 		begun := BeginAttempt(r, step, now)
 		apply(&begun)
 		done, _ := m.Finish(&Result{Run: id, Attempt: 1, Output: output}, now, 0)

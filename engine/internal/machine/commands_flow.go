@@ -17,7 +17,7 @@ type OpCall struct {
 	About []byte      // of an operation that waits for an answer: the question
 	Child *Child      // of an operation that waits for a child
 	Undo  bool        // it has an undo
-	Begin bool        // its first attempt begins: see CanBegin
+	Begin bool        // its first attempt begins: see EmptyQueue
 }
 
 // CallOp decides to add an operation to the run.
@@ -44,12 +44,15 @@ func CallOp(r *Run, o *OpCall, now int64) Record {
 	return rec
 }
 
-// CanBegin reports whether the first attempt of an operation with this definition can begin with the
-// call of the operation, without waiting in its queue: the queue is empty, and neither the run nor its
-// workflow is paused.
-func (c Commands) CanBegin(r *Run, def *Definition) bool {
+// EmptyQueue returns the queue of an operation with this definition, if the first attempt can begin with
+// the call of the operation, without waiting in the queue: it is empty, and neither the run nor its
+// workflow is paused. Otherwise it returns nil.
+func (c Commands) EmptyQueue(r *Run, def *Definition) *Queue {
 	known, ok := c.defs[def.hash]
-	return ok && known.Steps[0].queue.Len() == 0 && hasTimers(r) && r.Pause() == nil
+	if !ok || known.Steps[0].queue.Len() > 0 || !hasTimers(r) || r.Pause() != nil {
+		return nil
+	}
+	return known.Steps[0].queue
 }
 
 // Suspend decides that the call of the run's function ends, because all operations that it waits

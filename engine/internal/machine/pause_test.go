@@ -24,7 +24,7 @@ func (w *world) dispatch() (runs []*Run) {
 	w.t.Helper()
 	w.m.Due(w.now, 1<<30)
 	for _, q := range slices.Clone(w.m.Busy()) {
-		for r, step, ok := q.First(true); ok; r, step, ok = q.First(true) {
+		for r, step, ok := q.First(orBegun(true)); ok; r, step, ok = q.First(orBegun(true)) {
 			runs = append(runs, r)
 			w.emit(BeginAttempt(r, step, w.now))
 		}

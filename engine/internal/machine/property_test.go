@@ -503,7 +503,7 @@ func (g *game) dispatch() {
 	}
 	for _, q := range append([]*Queue(nil), g.m.Busy()...) {
 		for q.Running < 4 && !g.chance(10) {
-			r, step, ok := q.First(q.Workflow.Active < g.limits[q.Workflow.Name])
+			r, step, ok := q.First(orBegun(q.Workflow.Active < g.limits[q.Workflow.Name]))
 			if !ok {
 				break
 			}
@@ -727,7 +727,7 @@ func (g *game) callOp(r *Run) {
 			c.Name = fmt.Sprintf("do:undoable%d", r.flow.count)
 		}
 	}
-	c.Begin = c.Def != nil && g.chance(50) && g.m.CanBegin(r, c.Def)
+	c.Begin = c.Def != nil && g.chance(50) && g.m.EmptyQueue(r, c.Def) != nil
 	g.emit(CallOp(r, c, g.now))
 }
 

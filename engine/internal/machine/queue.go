@@ -172,6 +172,17 @@ func (s *queueSet) dequeue(run *Run, step int) {
 	}
 }
 
+// countBegun counts an attempt that begins, for the limits of its workflow.
+func (s *queueSet) countBegun(run *Run, step int) {
+	run.running++
+	run.StepDef(step).queue.Running++
+	if !run.active {
+		run.active = true
+		run.Def.workflow.Active++
+		s.requeue(run)
+	}
+}
+
 // requeue moves the queued steps of a run between the two parts of their queues, after
 // Run.HasPlace has changed.
 func (s *queueSet) requeue(run *Run) {
@@ -209,19 +220,20 @@ func (s *queueSet) Busy() []*Queue {
 	return s.busy
 }
 
-// First returns the next step of the queue. If fresh is false, it returns only steps of runs that
-// already count towards the limit of runs. If the workflow is paused, it returns only steps of runs
-// that are undoing. The step stays in the queue until its attempt begins, it is parked or its run
-// ends.
-func (q *Queue) First(fresh bool) (run *Run, step int, ok bool) {
+// First returns the next step of the queue that may begin: the first step of the runs that already
+// count towards the limit of runs, or else that of the others. If the workflow is paused, it returns
+// only steps of runs that are undoing. The step stays in the queue until its attempt begins, it is
+// parked or its run ends.
+func (q *Queue) First(may func(run *Run) bool) (run *Run, step int, ok bool) {
 	l, undoing := &q.all, q.Workflow.Pause != nil
 	if undoing {
 		l = &q.undoing
 	}
-	if run, step, ok = l.begun.next(true, undoing); ok || !fresh {
-		return run, step, ok
+	if run, step, ok = l.begun.next(true, undoing); ok && may(run) {
+		return run, step, true
 	}
-	return l.fresh.next(false, undoing)
+	run, step, ok = l.fresh.next(false, undoing)
+	return run, step, ok && may(run)
 }
 
 // next returns the first step that is still in the queue, and removes the entries before it.

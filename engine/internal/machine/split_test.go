@@ -264,7 +264,7 @@ func TestAWholeStateStandsInItsQueuesAgain(t *testing.T) {
 	var due []int64
 	for _, q := range m.Busy() {
 		for {
-			r, step, ok := q.First(true)
+			r, step, ok := q.First(orBegun(true))
 			if !ok {
 				break
 			}

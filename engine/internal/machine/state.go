@@ -351,13 +351,7 @@ func applyBegun(m *state, r *Run, rec *Record) {
 	if s.First == 0 {
 		s.First = rec.At
 	}
-	r.running++
-	r.StepDef(rec.Step).queue.Running++
-	if !r.active {
-		r.active = true
-		r.Def.workflow.Active++
-		m.requeue(r)
-	}
+	m.countBegun(r, rec.Step)
 }
 
 // endAttempt stops counting the attempt of a step as running.

@@ -44,7 +44,7 @@ func TestSuspectsWithTheFewestLossesComeFirst(t *testing.T) {
 	if !slices.Equal(got, []int{1, 2}) || isolated != 5 {
 		t.Errorf("suspects with %v losses, and %d that have to run alone", got, isolated)
 	}
-	if r, _, ok := w.m.Busy()[0].First(true); !ok || r != runs[7] {
+	if r, _, ok := w.m.Busy()[0].First(orBegun(true)); !ok || r != runs[7] {
 		t.Errorf("the queue has %v, want the run that is no suspect", r)
 	}
 	if err := legal(w.m); err != nil {
@@ -61,7 +61,7 @@ func TestASuspectThatIsResetIsNoSuspect(t *testing.T) {
 	for range w.m.Suspects() {
 		t.Error("it is a suspect")
 	}
-	if got, _, ok := w.m.Busy()[0].First(true); !ok || got != r || NeedsIsolation(r, 0) {
+	if got, _, ok := w.m.Busy()[0].First(orBegun(true)); !ok || got != r || NeedsIsolation(r, 0) {
 		t.Errorf("the queue has %v, want the run", got)
 	}
 	w.check("at the end", w.shadow)

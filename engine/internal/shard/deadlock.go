@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tideover/tideover/engine/info"
+	"github.com/tideover/tideover/engine/internal/admission"
 	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/engine/internal/workflow"
 	"github.com/tideover/tideover/internal/textfmt"
@@ -95,8 +97,8 @@ type limitKey struct {
 
 // runLimit is a used-up limit of runs in progress, and the runs that count for it.
 type runLimit struct {
-	limit, active int
-	runs          []machine.ID
+	admission.Limit
+	runs []machine.ID
 }
 
 // waitingAttempt is a running attempt, which may wait for runs.
@@ -115,14 +117,13 @@ type waitedRun struct {
 	goesOn   bool         // the run is not blocked by places: it has ended, is paused, or waits for a time or a handler
 	running  []int        // numbers of running steps, without a function that waits for operations
 	queued   []queuedStep // queued steps
-	hasPlace bool         // the run counts for the limit of runs
 }
 
 // queuedStep is a step that is due and waits for a limit.
 type queuedStep struct {
 	name       string
 	isFunction bool // it is the function of a flow, which needs no place of an attempt
-	limit      int  // of attempts of the step at once; 0 for none
+	limits     admission.StepLimits
 }
 
 // addShard adds the attempts and runs of a shard to the graph. The owner's goroutine calls
@@ -156,7 +157,7 @@ func (g *waitGraph) addRun(sh *Shard, run *machine.Run) {
 	if g.runs[run.ID] != nil {
 		return
 	}
-	r := &waitedRun{shard: sh.Number, workflow: run.Def.Name, hasPlace: run.HasPlace(), goesOn: run.Outcome != machine.Undecided || run.Held}
+	r := &waitedRun{shard: sh.Number, workflow: run.Def.Name, goesOn: run.Outcome != machine.Undecided || run.Held}
 	g.runs[run.ID] = r
 	for i, s := range run.Live() {
 		queue := run.StepDef(i).Name
@@ -167,11 +168,9 @@ func (g *waitGraph) addRun(sh *Shard, run *machine.Run) {
 		case s.Status == machine.Running:
 			r.running = append(r.running, i)
 		case run.InQueue(i):
-			runs, attempts := sh.process.Handlers.Limits(r.workflow, queue)
-			r.queued = append(r.queued, queuedStep{name, run.IsFunction(i), attempts})
-			if runs > 0 && !r.hasPlace {
-				g.addRunLimit(sh, r.workflow, runs)
-			}
+			limits := sh.dispatcher.admission.Limits(run.StepDef(i).Queue(), run)
+			r.queued = append(r.queued, queuedStep{name, run.IsFunction(i), limits})
+			g.addRunLimit(sh, r.workflow, limits)
 		case s.Status == machine.Waiting, s.Status == machine.NoHandler:
 			r.goesOn = true
 		}
@@ -179,13 +178,12 @@ func (g *waitGraph) addRun(sh *Shard, run *machine.Run) {
 }
 
 // addRunLimit adds a limit of runs with the runs that count for it, if it is used up.
-func (g *waitGraph) addRunLimit(sh *Shard, workflow string, limit int) {
-	w := sh.owner.m.Workflows()[workflow]
-	key := limitKey{shard: sh.Number, workflow: workflow}
-	if w == nil || w.Active < limit || g.runLimits[key] != nil {
+func (g *waitGraph) addRunLimit(sh *Shard, workflow string, limits admission.StepLimits) {
+	key, limit := limitKey{shard: sh.Number, workflow: workflow}, limits.By(info.HeldByRuns)
+	if !limit.IsReached() || g.runLimits[key] != nil {
 		return
 	}
-	l := &runLimit{limit: limit, active: w.Active}
+	l := &runLimit{Limit: limit}
 	g.runLimits[key] = l
 	for _, run := range sh.owner.m.All() {
 		if run.HasPlace() && run.Def.Name == workflow {
@@ -242,17 +240,17 @@ func (g *waitGraph) canGoOn(id machine.ID) bool {
 // missing says which limit keeps a queued step from beginning, and why; "" if there is none.
 func (g *waitGraph) missing(r *waitedRun, step queuedStep) string {
 	if !step.isFunction {
-		if text := g.missingPlace(limitKey{r.shard, r.workflow, step.name}, step.limit); text != "" {
+		if text := g.missingPlace(limitKey{r.shard, r.workflow, step.name}, step.limits.By(info.HeldByAttempts).Most); text != "" {
 			return text
 		}
 	} else if g.functionsFull && !slices.ContainsFunc(g.called, g.canGoOn) {
 		return fmt.Sprintf("all %d calls of functions that the process makes at once (4 times its concurrency, at least %d) are taken by functions that wait", g.functions, MinFunctions)
 	}
 	l := g.runLimits[limitKey{shard: r.shard, workflow: r.workflow}]
-	if l == nil || r.hasPlace || len(l.runs) < l.active || slices.ContainsFunc(l.runs, g.canGoOn) {
+	if l == nil || !step.limits.By(info.HeldByRuns).IsReached() || len(l.runs) < l.Used || slices.ContainsFunc(l.runs, g.canGoOn) {
 		return ""
 	}
-	return fmt.Sprintf("all %d runs of workflow %s that may be in progress (its limit of runs) are taken by attempts that wait", l.limit, r.workflow)
+	return fmt.Sprintf("all %d runs of workflow %s that may be in progress (its limit of runs) are taken by attempts that wait", l.Most, r.workflow)
 }
 
 // missingPlace is missing for an attempt, without the limit of runs.

@@ -93,7 +93,7 @@ func (d *dispatcher) dispatchAlone(t Recorder) {
 	if !ok {
 		return
 	}
-	ticket, alone, ok := d.admission.TakeAlone(run, step, t.Now())
+	ticket, alone, ok := d.admission.TakeAlone(run, step)
 	if !ok {
 		return
 	}
@@ -134,9 +134,7 @@ func (d *dispatcher) dispatchQueues(t Recorder) {
 // reached its limits.
 func (d *dispatcher) dispatchFrom(t Recorder, q *machine.Queue) bool {
 	run, step, ok := d.admission.Next(q)
-	return ok && d.beginStep(t, run, step, func(run *machine.Run, step int) (admission.Ticket, bool) {
-		return d.admission.Take(run.IsFunction(step))
-	})
+	return ok && d.beginStep(t, run, step, d.admission.Take)
 }
 
 // codeOf returns the code of a step. If there is none, the step is parked, or the function that calls it is called

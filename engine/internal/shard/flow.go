@@ -73,10 +73,11 @@ func (t *turn) ReadClock() {
 }
 
 func (t *turn) TakeNow(run *machine.Run, def *machine.Definition) (ticket admission.Ticket, ok bool) {
-	if t.o.stopping || t.IsFull() || !t.o.m.CanBegin(run, def) {
+	q := t.o.m.EmptyQueue(run, def)
+	if t.o.stopping || t.IsFull() || q == nil {
 		return ticket, false
 	}
-	return t.o.sh.dispatcher.admission.TakeNow(def)
+	return t.o.sh.dispatcher.admission.TakeNow(q, run)
 }
 
 func (t *turn) Begin(run *machine.Run, op flow.Operation, ticket admission.Ticket, rec machine.Record) {

@@ -72,7 +72,7 @@ func New(p *Process, number, shards int, dir string) *Shard {
 	sh.owner.init(sh)
 	d := &sh.dispatcher
 	d.process, d.state, d.health, d.host, d.running = p, &sh.owner.state, &sh.health, &sh.host, map[attemptKey]*Attempt{}
-	d.calls, d.admission = flow.New(sh.flowSettings()), admission.New(p.Admission, sh, p.Handlers.Limits)
+	d.calls, d.admission = flow.New(sh.flowSettings()), admission.New(p.Admission, sh, p.Handlers.Limits, &sh.owner.turn)
 	sh.scheduler = scheduler{
 		process: p, state: &sh.owner.state, health: &sh.health, events: &sh.owner.events, decoded: map[*machine.Schedule]info.Schedule{}, unstartable: map[string]string{},
 	}

@@ -21,7 +21,8 @@ type Builder struct {
 
 // NewBuilder returns a builder that makes w a workflow with this name.
 func NewBuilder(w *Workflow, name string) *Builder {
-	w.Def, w.handlers, w.steps, w.opDefaults = &machine.Definition{Name: name}, map[string]Handler{}, map[string]int{}, newOperation()
+	w.Def, w.handlers, w.opDefaults = &machine.Definition{Name: name}, map[string]Handler{}, newOperation()
+	w.Limits.Attempts = map[string]int{}
 	return &Builder{w: w, errs: validate.Problems{CheckName(name)}}
 }
 
@@ -31,6 +32,7 @@ func (b *Builder) Finish() error {
 	if w.Def.Flow && len(w.Def.Steps) > 1 {
 		b.errs.Add("a flow has no steps: its function calls operations")
 	}
+	w.Limits.check(&b.errs)
 	if err := errors.Join(append(b.errs, w.checkFamily(), w.Def.Prepare())...); err != nil {
 		return fmt.Errorf("workflow %q: %w", w.Name(), err)
 	}
@@ -79,7 +81,7 @@ func (b *Builder) CallHandler(s *Options, handler string, args any) {
 func (b *Builder) addStep(s *Options) {
 	b.fail(fmt.Sprintf("step %q", s.Name), s.errs...)
 	b.w.Def.Steps = append(b.w.Def.Steps, s.Step)
-	b.w.steps[s.Name] = s.Concurrency
+	b.w.Limits.limitAttempts(s.Name, s.Concurrency)
 }
 
 // SetFlow makes the workflow a flow with this function, which has these types of its input and output.
@@ -149,21 +151,14 @@ func (b *Builder) Declare(s *Options, kind string) {
 	}
 	b.w.declared = append(b.w.declared, step)
 	b.w.Def.Ops = append(b.w.Def.Ops, info.DeclaredOp{Name: s.Name, Kind: kind, Needs: s.Needs})
-	if s.Concurrency > 0 {
-		b.w.steps[LimitedOp(s.Name)] = s.Concurrency
-	}
+	b.w.Limits.limitAttempts(LimitedOp(s.Name), s.Concurrency)
 }
 
 // SetTimeout limits how long a run may take.
 func (b *Builder) SetTimeout(d time.Duration) { b.w.Def.Timeout = d }
 
-// SetMaxRuns limits how many runs are in progress at once.
-func (b *Builder) SetMaxRuns(n int) {
-	if n < 0 {
-		b.fail("max runs", fmt.Errorf("%d is negative", n))
-	}
-	b.w.runs = n
-}
+// ChangeLimits changes the limits of the workflow. Finish checks them.
+func (b *Builder) ChangeLimits(change func(*Limits)) { change(&b.w.Limits) }
 
 // PrepareInput sets the function that makes the input of every run.
 func (b *Builder) PrepareInput(prepare func(given json.RawMessage, scheduled time.Time) (json.RawMessage, error)) {

@@ -90,7 +90,7 @@ func LimitedOp(name string) string { return machine.Operation + "/" + name }
 
 // opStep returns the name of the step in the definition of an operation.
 func (w *Workflow) opStep(name string) string {
-	if len(w.steps) > 1 && w.steps[LimitedOp(name)] > 0 { // one is the function
+	if len(w.Limits.Attempts) > 0 && w.Limits.Attempts[LimitedOp(name)] > 0 {
 		return LimitedOp(name)
 	}
 	return machine.Operation

@@ -212,15 +212,14 @@ func (r *Registry) Workflow(name string) *Workflow {
 	return r.workflows[name]
 }
 
-// Limits returns the limits of concurrent runs of a workflow and of concurrent attempts of
-// a step. 0 means no limit.
-func (r *Registry) Limits(workflow, step string) (runs, attempts int) {
+// Limits returns the limits of a workflow.
+func (r *Registry) Limits(workflow string) Limits {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if w := r.known[workflow]; w != nil {
-		return w.runs, w.steps[step]
+		return w.Limits
 	}
-	return 0, 0
+	return Limits{}
 }
 
 // Workflows returns the workflows that can be started, in no particular order.

@@ -37,11 +37,10 @@ type Workflow struct {
 	Def      *machine.Definition
 	Function any // of a workflow that is code; only the caller of functions knows its type
 	Public   any // what a program has for this workflow
+	Limits   Limits
 
 	handlers map[string]Handler
-	steps    map[string]int // limit of attempts at once, by step; 0 means no limit
-	runs     int            // limit of runs in progress; 0 means no limit
-	input    reflect.Type   // input type of the steps that are functions; nil if there are none
+	input    reflect.Type // input type of the steps that are functions; nil if there are none
 	onGiveUp *Workflow
 	onEnd    *Workflow
 	prepare  func(json.RawMessage, time.Time) (json.RawMessage, error)
@@ -90,16 +89,6 @@ func (w *Workflow) Steps() []info.StepInfo {
 		list[i] = info.StepInfo{Name: s.Name, Needs: slices.Clone(s.Needs), Policy: s.Policy.String(), Handler: s.Handler, MaxLost: s.MaxLost}
 	}
 	return list
-}
-
-// Limited reports whether the workflow limits its runs or attempts.
-func (w *Workflow) Limited() bool {
-	for _, n := range w.steps {
-		if n > 0 {
-			return true
-		}
-	}
-	return w.runs > 0
 }
 
 // family returns the workflow and the workflows of its follow-up runs, recursively, each
