@@ -63,6 +63,19 @@ type Entry struct {
 }
 
 // Log is a backend. Its methods may be called by several goroutines.
+//
+// A log and its leases may implement further interfaces. What a backend lacks without each:
+//
+//   - [Cluster], of a log: only one process at a time can use the log, and it uses only shard 0.
+//   - [Shared], of a lease: nothing without Cluster. All leases of a Cluster must implement it.
+//   - [Clocked], of a lease: the engine does not notice that the clock was set forward while no
+//     process had the shard, or that the clock of the next machine is ahead: waits end early.
+//   - [Witnessed], of a lease: the engine notices lost entries only if a snapshot, an archive or
+//     its own copy of the runs has their effects, and it can't tell a copy that belongs to another
+//     log. It notices a damaged archive only when it reads the archive.
+//   - [LossReporter], of a lease: losses that the backend has recorded are not reported as troubles.
+//   - [Backuper], of a lease: without Cluster there are no backups of an engine in use. Those of a
+//     Cluster read its shards and do not need it.
 type Log interface {
 	// Lease makes the caller the owner of a shard, or fails with ErrLocked. The
 	// epoch of a lease is larger than that of every lease before it, also after
