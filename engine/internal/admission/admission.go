@@ -161,12 +161,6 @@ func (a *Admission) TakeNow(q *machine.Queue, run *machine.Run) (t Ticket, ok bo
 	return Ticket{shared: a.shared}, true
 }
 
-// NextDue returns when a step may be admitted although no run or attempt has ended; math.MaxInt64 if that
-// is not known.
-func (a *Admission) NextDue(m *machine.Machine) int64 {
-	return min(a.isolated.nextDue(m), a.limits.nextDue())
-}
-
 // Leave removes the shard from those that wait: it has stopped, or it can't store.
 func (a *Admission) Leave() {
 	a.shared.attempts.removeShard(a.shard)

@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"math"
 	"slices"
 
 	"github.com/tideover/tideover/engine/info"
@@ -62,6 +61,8 @@ func (l StepLimits) find(is func(Limit) bool) (limit Limit) {
 	return limit
 }
 
-// nextDue returns when a limit that is reached allows a step to begin although no run or attempt has ended:
-// never, as yet.
-func (l *limits) nextDue() int64 { return math.MaxInt64 }
+// NextDue returns when a step may be admitted although no run or attempt has ended; math.MaxInt64 if that
+// is not known.
+func (a *Admission) NextDue(m *machine.Machine) int64 {
+	return a.isolated.nextDue(m)
+}
