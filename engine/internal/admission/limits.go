@@ -34,7 +34,8 @@ func (l Limit) explain(h *info.Held) { h.For, h.Limit = l.For, l.Most }
 type StepLimits [2]Limit
 
 // Limits returns the limits that concern a step of the run in this queue. They answer all questions
-// about limits: which step is next, why one has not begun, and which limits are part of a deadlock.
+// about limits: which step is next, why one has not begun, and which limits are part of a deadlock. What
+// is used is counted by the state machine, where each attempt begins: see countBegun in its queue.go.
 func (l *limits) Limits(q *machine.Queue, run *machine.Run) (list StepLimits) {
 	all := l.of(q.Workflow.Name)
 	if all.Runs > 0 && !run.HasPlace() {
