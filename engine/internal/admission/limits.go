@@ -35,7 +35,8 @@ type StepLimits [2]Limit
 
 // Limits returns the limits that concern a step of the run in this queue. They answer all questions
 // about limits: which step is next, why one has not begun, and which limits are part of a deadlock. What
-// is used is counted by the state machine, where each attempt begins: see countBegun in its queue.go.
+// is used is counted by the state machine, where each attempt begins: see countBegun in its queue.go. The
+// counts are not stored, and a run that is in a queue is in memory, with its input.
 func (l *limits) Limits(q *machine.Queue, run *machine.Run) (list StepLimits) {
 	all := l.of(q.Workflow.Name)
 	if all.Runs > 0 && !run.HasPlace() {

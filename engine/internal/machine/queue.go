@@ -172,7 +172,8 @@ func (s *queueSet) dequeue(run *Run, step int) {
 	}
 }
 
-// countBegun counts an attempt that begins, for the limits of its workflow.
+// countBegun counts an attempt that begins, for the limits of its workflow. The counts are in memory: when
+// a shard is opened, they are those of the runs that it has.
 func (s *queueSet) countBegun(run *Run, step int) {
 	run.running++
 	run.StepDef(step).queue.Running++
@@ -221,7 +222,8 @@ func (s *queueSet) Busy() []*Queue {
 }
 
 // First returns the next step of the queue that may begin: the first step of the runs that already
-// count towards the limit of runs, or else that of the others. If the workflow is paused, it returns
+// count towards the limit of runs, or else that of the others. It asks only about these two: a limit that
+// concerns some runs of a queue, and not all, must go on to later steps here. If the workflow is paused, it returns
 // only steps of runs that are undoing. The step stays in the queue until its attempt begins, it is
 // parked or its run ends.
 func (q *Queue) First(may func(run *Run) bool) (run *Run, step int, ok bool) {
