@@ -15,6 +15,7 @@ import (
 // of the handlers, without the code of the engine.
 func TestClusterGetsThrough(t *testing.T) {
 	t.Parallel()
+	acked := 0
 	for seed := range *chaosSeeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -24,8 +25,12 @@ func TestClusterGetsThrough(t *testing.T) {
 				c.begun = func(context.Context, int) time.Duration { return time.Duration(c.draw(4000)) * time.Millisecond }
 				c.rage(func() { c.startRuns(0) }, func() { c.startRuns(1) }, func() { c.startRuns(2) }, func() { c.startRuns(3) })
 				c.judge()
+				acked += len(c.acked)
 			})
 		})
+	}
+	if least := 5 * *chaosSeeds; acked < least {
+		t.Errorf("%d starts were acknowledged, which is too few to learn from", acked)
 	}
 }
 
@@ -102,9 +107,6 @@ func (c *chaos) judge() {
 		if n != 1 || fails[id] > stormAttempts {
 			t.Errorf("run %s has %d outcomes and %d failures", id, n, fails[id])
 		}
-	}
-	if len(c.acked) < 5 {
-		t.Errorf("%d starts were acknowledged, which is too few to learn from", len(c.acked))
 	}
 	lost := uint64(0)
 	for _, w := range must(c.members[0].Stats(t.Context())).Workflows {
