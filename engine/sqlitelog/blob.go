@@ -297,13 +297,18 @@ func adoptBlobs(dir string, known map[string]blobRecord) (map[string]blobRecord,
 	return adopted, nil
 }
 
-// readRecords reads the table blobs without SQLite.
+// readRecords reads the table blobs without SQLite. A name that no blob can have is damage.
 func readRecords(f *sqlitefile.File) (map[string]blobRecord, error) {
 	records := map[string]blobRecord{}
 	err := f.Rows("blobs", 0, func(_ int64, row []sqlitefile.Value) error {
-		if len(row) >= 3 {
-			records[string(row[0].Bytes)] = blobRecord{row[1].Int, uint32(row[2].Int), row[2].Bytes == nil && !row[2].Null}
+		if len(row) < 3 {
+			return nil
 		}
+		name := string(row[0].Bytes)
+		if err := disk.CheckBlobName(name); err != nil {
+			return fmt.Errorf("%w: the blob %q: %w", sqlitefile.ErrDamaged, name, err)
+		}
+		records[name] = blobRecord{row[1].Int, uint32(row[2].Int), row[2].Bytes == nil && !row[2].Null}
 		return nil
 	})
 	return records, err

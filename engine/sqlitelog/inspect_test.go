@@ -1,9 +1,11 @@
 package sqlitelog
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/tideover/tideover/engine/journal"
@@ -45,5 +47,27 @@ func TestALossByAPowerFailureIsRecorded(t *testing.T) {
 				t.Errorf("Losses() = %v, and the identity is %d as before", list, l.Identity())
 			}
 		})
+	}
+}
+
+// A flipped bit in the name of a blob is damage, which is found before SQLite opens the folder.
+func TestANameThatNoBlobCanHaveIsDamage(t *testing.T) {
+	dir := filled(t, 3, 10)
+	path := filepath.Join(dir, "log.db")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := bytes.LastIndex(data, []byte("blob")); at >= 0; at = bytes.LastIndex(data[:at], []byte("blob")) {
+		if !bytes.HasPrefix(data[at:], []byte("blobs")) {
+			data[at] ^= 0x80
+		}
+	}
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = inspect(dir, Config{Dir: dir, CheckEntry: func([]byte) error { return nil }})
+	if !errors.Is(err, journal.ErrDamaged) || !strings.Contains(err.Error(), "restore a backup") {
+		t.Errorf("inspect = %v, want damage with a remedy", err)
 	}
 }
