@@ -54,9 +54,10 @@ func (s *Shared) Counts() (c Counts) {
 
 // Admission decides for one shard. Only the owner's goroutine uses it.
 type Admission struct {
-	shared *Shared
-	shard  Shard
-	limits
+	shared   *Shared
+	shard    Shard
+	limitsOf func(workflow string) workflow.Limits
+	clock    Clock
 
 	full     bool // no place was free for another attempt
 	held     bool // no attempt may begin, because a suspect runs alone or is about to
@@ -64,9 +65,12 @@ type Admission struct {
 	survived *trial // of a suspect that has run alone, to end when the turn is stored; nil if there is none
 }
 
-// New returns the admission of a shard. of returns the limits of a workflow.
-func New(shared *Shared, shard Shard, of func(name string) workflow.Limits, clock Clock) Admission {
-	return Admission{shared: shared, shard: shard, limits: limits{of: of, clock: clock}}
+// Clock says what time it is in the turn of a shard.
+type Clock interface{ Now() int64 }
+
+// New returns the admission of a shard. limitsOf returns the limits of a workflow.
+func New(shared *Shared, shard Shard, limitsOf func(workflow string) workflow.Limits, clock Clock) Admission {
+	return Admission{shared: shared, shard: shard, limitsOf: limitsOf, clock: clock}
 }
 
 // Restart begins another round of decisions: what was full may have places again.

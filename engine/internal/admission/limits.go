@@ -5,17 +5,7 @@ import (
 
 	"github.com/tideover/tideover/engine/info"
 	"github.com/tideover/tideover/engine/internal/machine"
-	"github.com/tideover/tideover/engine/internal/workflow"
 )
-
-// limits knows the limits of workflows.
-type limits struct {
-	of    func(name string) workflow.Limits
-	clock Clock
-}
-
-// Clock says what time it is in the turn of a shard.
-type Clock interface{ Now() int64 }
 
 // Limit is a limit of a workflow, and how much of it is used.
 type Limit struct {
@@ -37,8 +27,8 @@ type StepLimits [2]Limit
 // about limits: which step is next, why one has not begun, and which limits are part of a deadlock. What
 // is used is counted by the state machine, where each attempt begins: see countBegun in its queue.go. The
 // counts are not stored, and a run that is in a queue is in memory, with its input.
-func (l *limits) Limits(q *machine.Queue, run *machine.Run) (list StepLimits) {
-	all := l.of(q.Workflow.Name)
+func (a *Admission) Limits(q *machine.Queue, run *machine.Run) (list StepLimits) {
+	all := a.limitsOf(q.Workflow.Name)
 	if all.Runs > 0 && !run.HasPlace() {
 		list[0] = Limit{info.HeldByRuns, all.Runs, q.Workflow.Active}
 	}

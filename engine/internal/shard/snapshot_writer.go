@@ -274,6 +274,7 @@ func (s *snapshotWriter) write(ctx context.Context, seq uint64, inView <-chan st
 			case <-inView:
 			case <-time.After(viewPatience):
 			case <-ctx.Done():
+				return nil, false, ctx.Err()
 			}
 		}
 		return first.data, first.more, first.err
