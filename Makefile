@@ -20,7 +20,7 @@ BIN       := bin/tideover
 # who use them. The simulator is run with it by itself.
 RACE      := -race '-gcflags=modernc.org/...=-race=false -d=checkptr=0' '-gcflags=regexp/...=-race=false' '-gcflags=github.com/tideover/tideover/sim/...=-race=false'
 # Tests of these packages share nothing between goroutines, or start processes.
-UNSHARED  := tideover$$|/(cli|config|detect|plan|doctor|release|simulate|clustertest|natstest|machine|sim)$$
+UNSHARED  := tideover$$|/(cli|clitest/.*|config|detect|plan|doctor|release|simulate|clustertest|natstest|machine|sim)$$
 # Comparisons and examples bring much code of others, which takes as long to compile as everything of ours: make test-more.
 OTHERS    := /bench(/|$$)|/examples$$|/examples/(anthropic|openai)$$
 TESTED     = $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' work
@@ -31,7 +31,7 @@ TESTENV    = TIDEOVER_TEST_COMMAND=$(CURDIR)/$(BIN) GOGC=400
 TEST       = $(TESTENV) $(GO) test -vet=off
 export GORACE ?= atexit_sleep_ms=0
 
-.PHONY: help run test test-race test-more stress vet bench bench-durable bench-waiting bench-gateway bench-cluster bench-contend anchors mutate science lint fuzz build clean crash faults damage crash-cluster soak soak-page interop suites man docs licenses release release-check advice
+.PHONY: help run test test-race test-more stress check vet bench bench-durable bench-waiting bench-gateway bench-cluster bench-contend anchors mutate science lint fuzz build clean crash faults damage crash-cluster soak soak-page interop suites man docs licenses release release-check advice
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -49,6 +49,8 @@ test: build ## everything that proves the product; at the end the slowest tests 
 test-race: build ## what shares memory between goroutines, with the race detector, which needs a C compiler
 	$(TEST) $(RACE) -p 3 -parallel 4 $(TESTFLAGS) -skip 'Browser|PageSoak' $(RACED)
 	$(TEST) -race $(TESTFLAGS) -run 'SameBytes|TestProgress|StopsWithTheContext|SameAdvice|TestStopping|TestBad' ./sim/...
+	GOGC=400 $(GO) build $(RACE) -o $(BIN)-race ./cmd/tideover
+	TIDEOVER_TEST_COMMAND=$(CURDIR)/$(BIN)-race $(GO) test -vet=off $(TESTFLAGS) ./cmd/tideover/internal/clitest/serve -run TestReloadsUnderLoad -reload.for 1m
 
 test-more: test-race ## what takes long: the race detector, statistics, more seeds, comparisons with others, examples with their libraries, SDKs through the gateway
 	$(TEST) $(TESTFLAGS) ./backoff ./sim/advise
@@ -63,6 +65,9 @@ test-more: test-race ## what takes long: the race detector, statistics, more see
 
 stress: ## make test N times while busy loops, two for each core, take the processor away
 	@bash scripts/stress.sh $(N)
+
+check: ## fast: gofmt, go vet, the structure, and unit tests of what differs from the branch BASE, which is main
+	@bash scripts/check.sh
 
 vet: ## gofmt and go vet
 	@unformatted=$$(git ls-files '*.go' | xargs gofmt -l); \

@@ -68,8 +68,9 @@ var areas = map[string]area{
 		"internal/config": 4, "internal/control": 4,
 		"internal/api": 5, "internal/client": 5, "internal/web": 5,
 		"internal/server": 6, "internal/watch": 6,
-		"internal/cli": 7,
-		"":             8,
+		"internal/cli": 7, "internal/clitest": 7,
+		"internal/clitest/suite": 8,
+		"":                       8,
 	}},
 }
 
@@ -424,12 +425,20 @@ func TestPackagesOfTheCommandHaveARank(t *testing.T) {
 	}
 }
 
-// TestOnlyTestsImportTestfile keeps the flag -update out of the command.
-func TestOnlyTestsImportTestfile(t *testing.T) {
+// TestOnlyTestsReachTestfile keeps the flag -update out of programs, and out of the packages that others import.
+func TestOnlyTestsReachTestfile(t *testing.T) {
 	t.Parallel()
-	for _, p := range packages(t) {
-		if slices.Contains(p.Imports, root+"/internal/testfile") {
-			t.Errorf("%s imports internal/testfile outside its tests", p.ImportPath)
+	reach := map[string]bool{root + "/internal/testfile": true}
+	for grows := true; grows; {
+		grows = false
+		for _, p := range packages(t) {
+			if reach[p.ImportPath] || !slices.ContainsFunc(p.Imports, func(path string) bool { return reach[path] }) {
+				continue
+			}
+			reach[p.ImportPath], grows = true, true
+			if p.Name == "main" || !strings.Contains(p.ImportPath, "/internal/") {
+				t.Errorf("%s reaches internal/testfile outside its tests", p.ImportPath)
+			}
 		}
 	}
 }

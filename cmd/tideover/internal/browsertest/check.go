@@ -7,20 +7,31 @@ import (
 
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
+
+	"github.com/tideover/tideover/internal/testfile"
 )
 
-// axeFile has the rules of axe-core, seen from the folder of a package in cmd/tideover/internal.
-const axeFile = "../../../../suites/sdk/node_modules/axe-core/axe.min.js"
+// axe has the rules of axe-core, once a test needed them.
+var axe struct {
+	once sync.Once
+	text string
+	err  error
+}
 
-var loadAxe = sync.OnceValues(func() (string, error) {
-	text, err := os.ReadFile(axeFile)
-	return string(text), err
-})
+func (x *Tab) loadAxe() (rules string, err error) {
+	x.t.Helper()
+	axe.once.Do(func() {
+		var text []byte
+		text, axe.err = os.ReadFile(testfile.Repository(x.t, "suites", "sdk", "node_modules", "axe-core", "axe.min.js"))
+		axe.text = string(text)
+	})
+	return axe.text, axe.err
+}
 
 // NeedAxe skips the test if axe-core is not installed.
 func (x *Tab) NeedAxe() {
 	x.t.Helper()
-	if _, err := loadAxe(); err != nil {
+	if _, err := x.loadAxe(); err != nil {
 		x.t.Skipf("there is no axe-core; scripts/test-tools.sh installs it: %v", err)
 	}
 }
@@ -60,7 +71,7 @@ type Checks struct {
 func (x *Tab) Check(c Checks) {
 	x.t.Helper()
 	x.NeedAxe()
-	source, _ := loadAxe()
+	source, _ := x.loadAxe()
 	Eval[bool](x, source+";\ntrue")
 	for _, l := range Layouts {
 		x.Resize(l.Width, l.Height)

@@ -14,6 +14,8 @@ import (
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/sim"
 	"github.com/tideover/tideover/sim/advise"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/clitest"
 )
 
 // smallService describes a service whose simulation takes milliseconds.
@@ -21,14 +23,14 @@ var smallService = []string{"advise", "--rate", "3", "--latency", "50ms", "--err
 
 func TestAdvise(t *testing.T) {
 	t.Parallel()
-	got := tideover(t, append(smallService, "--rate", "10", "--success", "98%", "--load", "1.5")...)
-	policy := advisedPolicy(t, got.out)
-	if p, err := retry.Parse(policy); err != nil || p.Attempts < 2 || got.code != 0 || withoutProgress(got.stderr) != "" {
-		t.Fatalf("%d %q: %v\n%s", got.code, got.stderr, err, got.out)
+	got := clitest.Run(t, append(smallService, "--rate", "10", "--success", "98%", "--load", "1.5")...)
+	policy := advisedPolicy(t, got.Out)
+	if p, err := retry.Parse(policy); err != nil || p.Attempts < 2 || got.Code != 0 || withoutProgress(got.Stderr) != "" {
+		t.Fatalf("%d %q: %v\n%s", got.Code, got.Stderr, err, got.Out)
 	}
 	for _, want := range []string{"This policy reaches the goal.\n", "goal: success >= 98 %, load <= 1.50", "Why\n  retries ", "compared with one attempt", "ordinary: better: success 9"} {
-		if !strings.Contains(got.out, want) {
-			t.Errorf("nothing about %q in\n%s", want, got.out)
+		if !strings.Contains(got.Out, want) {
+			t.Errorf("nothing about %q in\n%s", want, got.Out)
 		}
 	}
 }
@@ -51,27 +53,27 @@ func withoutProgress(stderr string) string {
 
 func TestAdviseJSON(t *testing.T) {
 	t.Parallel()
-	got := tideover(t, append(smallService, "--success", "98%", "--seed", "3", "--workers", "1", "--json")...)
+	got := clitest.Run(t, append(smallService, "--success", "98%", "--seed", "3", "--workers", "1", "--json")...)
 	var a advise.Advice
-	if err := json.Unmarshal([]byte(got.out), &a); err != nil || got.code != 0 || !a.Reached || len(a.Outcomes) != 3 || len(a.Reasons) == 0 {
+	if err := json.Unmarshal([]byte(got.Out), &a); err != nil || got.Code != 0 || !a.Reached || len(a.Outcomes) != 3 || len(a.Reasons) == 0 {
 		t.Errorf("%v: %+v", err, got)
 	}
 }
 
 func TestAdviseOfWhatCannotBe(t *testing.T) {
 	t.Parallel()
-	got := tideover(t, append(smallService, "--through", "99.9%", "--deadline", "1s")...)
+	got := clitest.Run(t, append(smallService, "--through", "99.9%", "--deadline", "1s")...)
 	for _, want := range []string{"policies that were tried reaches the goal. This one does the least harm", "  outage: goal is success of at least 99.9 % of the calls that begin during the outage, got "} {
-		if !strings.Contains(got.out, want) || got.code != codeMissed {
-			t.Errorf("%d, nothing about %q in\n%s", got.code, want, got.out)
+		if !strings.Contains(got.Out, want) || got.Code != codeMissed {
+			t.Errorf("%d, nothing about %q in\n%s", got.Code, want, got.Out)
 		}
 	}
 }
 
 func TestAdviseOfAScenario(t *testing.T) {
 	t.Parallel()
-	got := tideover(t, "advise", "contention", "--success", "95%", "--seeds", "2")
-	if got.code != 0 || !strings.Contains(got.out, "contention") {
+	got := clitest.Run(t, "advise", "contention", "--success", "95%", "--seeds", "2")
+	if got.Code != 0 || !strings.Contains(got.Out, "contention") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -79,9 +81,9 @@ func TestAdviseOfAScenario(t *testing.T) {
 func TestAdviseRefusesWhatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	file := scenarioFile(t, strings.Replace(quickSim, "count: 20, arrivals: open, rate: 40", "count: 20000000, arrivals: herd", 1))
-	got := tideover(t, "advise", file, "--success", "99%")
-	wantCode(t, got, codeImpossible)
-	wantIn(t, "stderr", got.stderr, "clients.count: 20000000 calls at once take ")
+	got := clitest.Run(t, "advise", file, "--success", "99%")
+	clitest.WantCode(t, got, codeImpossible)
+	clitest.WantIn(t, "stderr", got.Stderr, "clients.count: 20000000 calls at once take ")
 }
 
 func TestAdviseMistakes(t *testing.T) {
@@ -106,9 +108,9 @@ func TestAdviseMistakes(t *testing.T) {
 		{"nowhere --success 99%", "nowhere"},
 		{"herd hedge --recovery 1s", "has no failure that ends"},
 	} {
-		got := tideover(t, append([]string{"advise"}, strings.Fields(test.args)...)...)
-		if got.code != codeOwn || !strings.Contains(got.stderr, test.want) || got.out != "" {
-			t.Errorf("advise %s: %d\n%s%s\nwant %q", test.args, got.code, got.out, got.stderr, test.want)
+		got := clitest.Run(t, append([]string{"advise"}, strings.Fields(test.args)...)...)
+		if got.Code != CodeOwn || !strings.Contains(got.Stderr, test.want) || got.Out != "" {
+			t.Errorf("advise %s: %d\n%s%s\nwant %q", test.args, got.Code, got.Out, got.Stderr, test.want)
 		}
 	}
 }
@@ -119,9 +121,9 @@ func TestAdviseFindsWhatAPlainPolicyReaches(t *testing.T) {
 	t.Parallel()
 	busy := []string{"advise", "--rate", "2", "--capacity", "2.6", "--latency", "50ms", "--seeds", "4"}
 	for _, goal := range [][]string{{"--success", "99%"}, {"--through", "50%", "--deadline", "2m"}} {
-		got := tideover(t, append(busy, goal...)...)
-		if first, _, _ := strings.Cut(got.out, "\n"); got.code != 0 || first != "This policy reaches the goal." {
-			t.Errorf("%q: %d\n%s%s", goal, got.code, got.out, got.stderr)
+		got := clitest.Run(t, append(busy, goal...)...)
+		if first, _, _ := strings.Cut(got.Out, "\n"); got.Code != 0 || first != "This policy reaches the goal." {
+			t.Errorf("%q: %d\n%s%s", goal, got.Code, got.Out, got.Stderr)
 		}
 	}
 }
@@ -130,10 +132,10 @@ func TestAdviseFindsWhatAPlainPolicyReaches(t *testing.T) {
 // that waits until the deadline 99 %.
 func TestAdviseDoesTheLeastHarm(t *testing.T) {
 	t.Parallel()
-	got := tideover(t, "advise", "--rate", "2", "--capacity", "2.6", "--latency", "50ms", "--seeds", "4", "--p99", "40ms", "--json")
+	got := clitest.Run(t, "advise", "--rate", "2", "--capacity", "2.6", "--latency", "50ms", "--seeds", "4", "--p99", "40ms", "--json")
 	var a advise.Advice
-	if err := json.Unmarshal([]byte(got.out), &a); err != nil || got.code != codeMissed || a.Reached {
-		t.Fatalf("%v: %d\n%s%s", err, got.code, got.out, got.stderr)
+	if err := json.Unmarshal([]byte(got.Out), &a); err != nil || got.Code != codeMissed || a.Reached {
+		t.Fatalf("%v: %d\n%s%s", err, got.Code, got.Out, got.Stderr)
 	}
 	if day := a.Outcomes[0].Success.Mean; day < 0.98 {
 		t.Errorf("%s: %.2f %% of the calls succeed on an ordinary day; with one attempt and no timeout, 99 %%", a.Policy, 100*day)
@@ -142,9 +144,9 @@ func TestAdviseDoesTheLeastHarm(t *testing.T) {
 
 func TestAdviseTakesZeroAsNone(t *testing.T) {
 	t.Parallel()
-	got := tideover(t, append(smallService, "--errors", "0", "--black-holes", "0", "--success", "99%", "--json")...)
+	got := clitest.Run(t, append(smallService, "--errors", "0", "--black-holes", "0", "--success", "99%", "--json")...)
 	var a advise.Advice
-	if err := json.Unmarshal([]byte(got.out), &a); err != nil || got.code != 0 || a.Outcomes[0].Success.Mean != 1 {
+	if err := json.Unmarshal([]byte(got.Out), &a); err != nil || got.Code != 0 || a.Outcomes[0].Success.Mean != 1 {
 		t.Errorf("%v: %+v", err, got)
 	}
 }
@@ -152,16 +154,16 @@ func TestAdviseTakesZeroAsNone(t *testing.T) {
 func TestAdviseShowsItsScenarios(t *testing.T) {
 	t.Parallel()
 	dir, pages := filepath.Join(t.TempDir(), "show"), t.TempDir()
-	got := tideover(t, append(smallService, "--success", "98%", "--shape", "lognormal", "--queue", "20", "--shedding",
+	got := clitest.Run(t, append(smallService, "--success", "98%", "--shape", "lognormal", "--queue", "20", "--shedding",
 		"--policy", "fixed(2s) attempts=2", "--show", dir, "--html", pages, "--json")...)
 	var a advise.Advice
-	if err := json.Unmarshal([]byte(got.out), &a); err != nil || got.code != 0 {
+	if err := json.Unmarshal([]byte(got.Out), &a); err != nil || got.Code != 0 {
 		t.Fatalf("%v: %+v", err, got)
 	}
 	for _, o := range a.Outcomes {
-		shown := tideover(t, "sim", filepath.Join(dir, o.Scenario+".yaml"), "--json")
+		shown := clitest.Run(t, "sim", filepath.Join(dir, o.Scenario+".yaml"), "--json")
 		var r sim.Report
-		if err := json.Unmarshal([]byte(shown.out), &r); err != nil || shown.code != 0 {
+		if err := json.Unmarshal([]byte(shown.Out), &r); err != nil || shown.Code != 0 {
 			t.Fatalf("%v: %+v", err, shown)
 		}
 		if r.Results[0].Name != "advised" || r.Results[0].Policy != a.Policy || len(r.Results) != 5 {

@@ -6,130 +6,22 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
-	"github.com/tideover/tideover/engine/jetstream/natstest"
 	"github.com/tideover/tideover/engine/journal"
-	"github.com/tideover/tideover/internal/testwait"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/clitest"
 )
-
-// A server is suspended with SIGSTOP. Until its leases expire, no server can answer for its shards,
-// and commands warn that the runs of these shards are missing.
-func TestWhatAStoppedServerHasIsMissing(t *testing.T) {
-	t.Parallel()
-	onlyLinux(t)
-	end := strings.Replace(engineSection(natstest.Shared(t), clusterName(t)), leaseTime.String(), "5m", 1)
-	f := newClusterServers(t, shared+end)
-	a, b := f.serve("a"), f.serve("b")
-	a.waitForShards(2)
-	a.waitForSuccess(a.startRuns("where", 8))
-	b.signal(syscall.SIGSTOP)
-	testwait.Until(t, "the process has stopped", func() bool { return allStopped(b.Process.Pid) })
-	t.Cleanup(func() { _ = b.Process.Signal(syscall.SIGCONT) })
-	var all sync.WaitGroup // run the commands at once: each of them waits for the suspended server
-	for _, args := range [][]string{{"runs"}, {"dead"}, {"dead", "--groups"}, {"status"}} {
-		all.Go(func() {
-			o := a.runCommand(args...)
-			wantCode(t, o, 0)
-			wantIn(t, args[0], o.stderr, "did not answer; their runs are missing")
-			o = a.runCommand(append(args, "--json")...)
-			wantIn(t, args[0]+" --json", o.out, `"silent":[`)
-		})
-	}
-	all.Wait()
-	o := a.runCommand("cluster")
-	wantCode(t, o, 0)
-	wantIn(t, "the cluster", o.out, "no answer")
-	b.signal(syscall.SIGCONT)
-	testwait.Until(t, "all is there again", func() bool {
-		o := a.runCommand("runs")
-		return o.code == 0 && o.stderr == "" && strings.Count(o.out, "succeeded") == 8
-	})
-}
-
-func TestTheClusterIsWatched(t *testing.T) {
-	t.Parallel()
-	f := newClusterServers(t, shared+engineSection(natstest.Shared(t), clusterName(t)))
-	a := f.serve("a", "TIDEOVER_ENGINE_MEMBER=first")
-	a.waitForShards(1)
-	watch := &backgroundProcess{t: t, dir: t.TempDir()}
-	watch.Cmd, watch.mark = command(t, "cluster", "--watch")
-	watch.Env = append(watch.Env, "TIDEOVER_SERVER=unix:"+a.data+"/tideover.sock")
-	out := new(syncBuffer)
-	watch.Stdout, watch.Stderr = out, out
-	watch.begin()
-	said := func(part string) {
-		t.Helper()
-		testwait.Until(t, "it says "+part, func() bool { return strings.Contains(out.String(), part) })
-	}
-	said(`joined name="first"`)
-	said("shard 3 owner=first epoch=1")
-	b := f.serve("b", "TIDEOVER_ENGINE_MEMBER=second")
-	said(`joined name="second"`)
-	said("owner=second epoch=2")
-	b.signal(syscall.SIGTERM)
-	wantCode(t, b.wait(), 0)
-	said(`left name="second"`)
-	a.signal(syscall.SIGTERM)
-	wantCode(t, a.wait(), 0)
-	said("no tideover serve at")
-	watch.signal(syscall.SIGINT)
-	watch.wait()
-	if got := diedOf(watch.Cmd); got != syscall.SIGINT {
-		t.Errorf("it died of %v", got)
-	}
-}
 
 func TestAServerWithoutACluster(t *testing.T) {
 	t.Parallel()
 	s := newInProcessServer(t)
 	o := s.runCommand("cluster")
-	wantCode(t, o, codeNoRun)
-	wantIn(t, "the error", o.stderr, "this server is in no cluster; to make it a member of a cluster, set engine.nats in its configuration")
-}
-
-func TestAReloadInACluster(t *testing.T) {
-	t.Parallel()
-	end := engineSection(natstest.Shared(t), clusterName(t))
-	f := newClusterServers(t, shared+end)
-	a := f.serve("a")
-	write(t, a.file, shared+"  more: {schedule: '0 3 1 1 *', steps: [{id: say, run: [echo, more]}]}\n"+strings.Replace(end, "shards: 4", "shards: 8", 1))
-	a.signal(syscall.SIGHUP)
-	testwait.Until(t, "the schedule is there", func() bool { return strings.Contains(a.runCommand("schedules").out, "0 3 1 1 *") })
-	wantCode(t, a.runCommand("run", "more", "--wait"), 0)
-	wantIn(t, "the log", a.out.String(), `msg="this takes effect when the server is started again" key=engine.shards value=8`)
-
-	// A reload can't add sessions to a server of a cluster either.
-	write(t, a.file, shared+"sessions: {s: {start: [x]}}\n")
-	a.signal(syscall.SIGHUP)
-	testwait.Until(t, "sessions are refused", func() bool {
-		return strings.Contains(a.out.String(), "sessions: a cluster can't run sessions, and this server is in a cluster until it is restarted")
-	})
-	wantCode(t, a.runCommand("run", "more", "--wait"), 0)
-}
-
-func TestTheDemoStaysInItsFolder(t *testing.T) {
-	t.Parallel()
-	s := &serverProcess{backgroundProcess: &backgroundProcess{t: t, dir: t.TempDir()}, out: new(syncBuffer), data: shortDir(t)}
-	s.Cmd, s.mark = command(t, "serve", "--demo", "--listen", "127.0.0.1:0", "--data", s.data)
-	s.Env = append(s.Env, "TIDEOVER_ENGINE_NATS=127.0.0.1:1")
-	s.Stdout, s.Stderr = s.out, s.out
-	s.begin()
-	s.serves()
-	s.signal(syscall.SIGINT)
-	wantCode(t, s.wait(), 0)
-	o := tideover(t, "serve", "--demo", "--data", s.data, "--nats", "127.0.0.1:1", "--config", func() string {
-		file := t.TempDir() + "/t.yaml"
-		write(t, file, "version: 1\n")
-		return file
-	}())
-	wantCode(t, o, 125)
-	wantIn(t, "the error", o.stderr, "the demo keeps its runs in a folder: leave out --demo, or engine.nats")
+	clitest.WantCode(t, o, CodeNoRun)
+	clitest.WantIn(t, "the error", o.Stderr, "this server is in no cluster; to make it a member of a cluster, set engine.nats in its configuration")
 }
 
 func TestAClusterForPeople(t *testing.T) {

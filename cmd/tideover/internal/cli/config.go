@@ -117,7 +117,7 @@ func (p *resultPrinter) printCheck(cfg *config.Config, file string, err error) e
 	if err := p.printJSON(out); err != nil || out.Valid {
 		return err
 	}
-	return exitError{Code: codeOwn}
+	return exitError{Code: CodeOwn}
 }
 
 // section has the number of entries of a section of the configuration.

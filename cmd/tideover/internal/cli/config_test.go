@@ -5,6 +5,8 @@ package cli
 import (
 	"path/filepath"
 	"testing"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/clitest"
 )
 
 func TestConfigCheckCountsWhatThereIs(t *testing.T) {
@@ -17,11 +19,11 @@ func TestConfigCheckCountsWhatThereIs(t *testing.T) {
 		"version: 1\nproviders: {openai: , gemini: }\nsessions: {s: {start: [x]}}\n":                                           "0 workflows, 0 policies, 1 session, 2 providers\n",
 		"version: 1\nsessions: {s: {start: [x]}, t: {start: [x]}}\nnotify: {n: {run: [x]}}\ndetect: {d: {rules: []}, e: {}}\n": "0 workflows, 0 policies, 2 sessions, 1 notifier, 2 packs\n",
 	} {
-		write(t, file, text)
-		o := tideover(t, "config", "check", file)
-		wantCode(t, o, 0)
-		if want = file + ": valid; " + want; o.out != want {
-			t.Errorf("config check of\n%s\nprints %q, want %q", text, o.out, want)
+		clitest.WriteFile(t, file, text)
+		o := clitest.Run(t, "config", "check", file)
+		clitest.WantCode(t, o, 0)
+		if want = file + ": valid; " + want; o.Out != want {
+			t.Errorf("config check of\n%s\nprints %q, want %q", text, o.Out, want)
 		}
 	}
 }
@@ -29,15 +31,15 @@ func TestConfigCheckCountsWhatThereIs(t *testing.T) {
 func TestConfigShowHasNoSecrets(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "tideover.yaml")
-	write(t, file, "version: 1\nworkflows: {w: {description: of ghp_PLANTEDaBcDeFgHiJkL, steps: [{id: a, run: [x]}]}}\n")
+	clitest.WriteFile(t, file, "version: 1\nworkflows: {w: {description: of ghp_PLANTEDaBcDeFgHiJkL, steps: [{id: a, run: [x]}]}}\n")
 	for _, args := range [][]string{{"config", "show", "-c", file}, {"config", "show", "--json", "-c", file}} {
-		o := tideover(t, args...)
-		wantCode(t, o, 0)
-		wantIn(t, "the description", o.out, "of ***")
+		o := clitest.Run(t, args...)
+		clitest.WantCode(t, o, 0)
+		clitest.WantIn(t, "the description", o.Out, "of ***")
 	}
-	write(t, file, "version: 1\nsessions: {s: {start: [x, sk-ant-api03-PLANTEDaBcDeFgHi]}}\n")
-	o := tideover(t, "config", "show", "-c", file)
-	wantCode(t, o, 125)
-	wantIn(t, "the error", o.stderr, "a secret must not be in the file")
-	wantIn(t, "the error", o.stderr, "[x, ***]")
+	clitest.WriteFile(t, file, "version: 1\nsessions: {s: {start: [x, sk-ant-api03-PLANTEDaBcDeFgHi]}}\n")
+	o := clitest.Run(t, "config", "show", "-c", file)
+	clitest.WantCode(t, o, 125)
+	clitest.WantIn(t, "the error", o.Stderr, "a secret must not be in the file")
+	clitest.WantIn(t, "the error", o.Stderr, "[x, ***]")
 }

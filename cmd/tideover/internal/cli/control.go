@@ -197,7 +197,7 @@ func (o *remote) forEachRun(ids []string, do func(id string) error) error {
 		if err != nil {
 			failed++
 			if o.json {
-				e := newJSONError(err, codeDead)
+				e := newJSONError(err, CodeDead)
 				e.Run = id
 				e.write(o.io.Err)
 				continue
@@ -206,7 +206,7 @@ func (o *remote) forEachRun(ids []string, do func(id string) error) error {
 		}
 	}
 	if failed > 0 {
-		return &codedError{fmt.Errorf("%d of %d runs could not be changed", failed, len(ids)), codeDead}
+		return &codedError{fmt.Errorf("%d of %d runs could not be changed", failed, len(ids)), CodeDead}
 	}
 	return nil
 }
@@ -261,7 +261,7 @@ func (o *bulkOptions) printBulkResult(what string, d control.Done) error {
 	}
 	err := o.printJSONOrLine(d, "%s %d of %s", pastTense[what], d.Done, textfmt.Plural(d.Matched, "run"))
 	if err == nil && len(d.Failed) > 0 {
-		return exitError{Code: codeDead}
+		return exitError{Code: CodeDead}
 	}
 	return err
 }
@@ -286,7 +286,7 @@ func (p *resultPrinter) confirm(ctx context.Context, yes bool, what, count strin
 		return context.Cause(ctx)
 	case line := <-answer:
 		if !slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(line))) {
-			return &codedError{errors.New("nothing was changed"), codeOwn}
+			return &codedError{errors.New("nothing was changed"), CodeOwn}
 		}
 		return nil
 	}

@@ -135,7 +135,7 @@ func (o *detectOptions) run(name string) error {
 		detectors = append(detectors, detect.New(p, detect.Options{At: at, Explain: o.explain}))
 	}
 	if err := writeToDetectors(o.io.In, name, detectors); err != nil {
-		return &codedError{err, codeOwn}
+		return &codedError{err, CodeOwn}
 	}
 	got := o.bestVerdict(detectors)
 	if !got.Until.IsZero() {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/clitest"
 )
 
 const detectLog = "Working.\n" +
@@ -60,20 +62,20 @@ func TestDetect(t *testing.T) {
 		"a terminal's controls in text": {[]string{"--explain"}, "Retry-After: x\u202ey\n", []string{"Retry-After: xy"}},
 	} {
 		args := append(append([]string{}, at...), append(tc.args, logFile(t, tc.log))...)
-		got := tideover(t, args...)
-		wantCode(t, got, 0)
+		got := clitest.Run(t, args...)
+		clitest.WantCode(t, got, 0)
 		for _, part := range tc.want {
-			wantIn(t, name, got.out, part)
+			clitest.WantIn(t, name, got.Out, part)
 		}
 	}
 }
 
 func TestDetectReadsStandardInput(t *testing.T) {
 	t.Parallel()
-	cmd, _ := command(t, "detect", "--json", "--explain", "--at", "2026-11-15T12:00:00Z", "-")
+	cmd, _ := clitest.Command(t, "detect", "--json", "--explain", "--at", "2026-11-15T12:00:00Z", "-")
 	cmd.Stdin = strings.NewReader(detectLog)
-	out := finish(t, cmd)
-	wantCode(t, out, 0)
+	out := clitest.Finish(t, cmd)
+	clitest.WantCode(t, out, 0)
 	var got struct {
 		Reason   string           `json:"reason"`
 		Until    time.Time        `json:"until"`
@@ -82,8 +84,8 @@ func TestDetectReadsStandardInput(t *testing.T) {
 		Number   int              `json:"number"`
 		Findings []detect.Finding `json:"findings"`
 	}
-	if err := json.Unmarshal([]byte(out.out), &got); err != nil {
-		t.Fatalf("%v: %s", err, out.out)
+	if err := json.Unmarshal([]byte(out.Out), &got); err != nil {
+		t.Fatalf("%v: %s", err, out.Out)
 	}
 	if got.Reason != "rate-limit" || !got.Until.Equal(time.Date(2026, 11, 15, 15, 0, 0, 0, time.UTC)) || got.Wait != 3*time.Hour ||
 		got.Pack != "claude-code" || got.Number != 4 || len(got.Findings) != 3 {
@@ -107,9 +109,9 @@ func TestDetectRefuses(t *testing.T) {
 		"a negative code":    {[]string{"--exit", "-1", log}, "--exit: -1 is not an exit code"},
 		"a flag without use": {[]string{"--packs", log}, "unknown flag"},
 	} {
-		got := tideover(t, append([]string{"detect"}, tc.args...)...)
-		wantCode(t, got, codeOwn)
-		wantIn(t, name, got.stderr, tc.want)
+		got := clitest.Run(t, append([]string{"detect"}, tc.args...)...)
+		clitest.WantCode(t, got, CodeOwn)
+		clitest.WantIn(t, name, got.Stderr, tc.want)
 	}
 }
 
@@ -139,32 +141,32 @@ func TestDetectWithAPackOfOnesOwn(t *testing.T) {
 		"one of the configuration":                {[]string{"-c", cfg, "--pack", "pythia"}, 0, "rule tired of pack pythia, evidence: line"},
 		"any, with a configuration":               {[]string{"--config", cfg}, 0, "rule tired of pack pythia, evidence: line"},
 		"one that is built in":                    {[]string{"-c", cfg, "--pack", "codex"}, 0, "unknown"},
-		"one that neither has":                    {[]string{"-c", cfg, "--pack", "pithia"}, codeOwn, `--pack: pack "pithia" is unknown; the packs are claude-code, codex, gemini, agy, copilot-cli, cursor-agent, opencode, aider, generic; the configuration has pythia`},
-		"no such file":                            {[]string{"--pack", "./none.yaml"}, codeOwn, "--pack: open ./none.yaml: no such file"},
-		"no such configuration":                   {[]string{"-c", dir + "/none", "--pack", "pythia"}, codeOwn, "reading the configuration"},
-		"a mistake in the configuration":          {[]string{"-c", bad}, codeOwn, `rules[0].reson: unknown key: did you mean "reason"?`},
-		"a mistake, and a pack that is fine":      {[]string{"-c", bad, "--pack", "codex"}, codeOwn, "reading the configuration"},
-		"a file that is no pack":                  {[]string{"--pack", cfg}, codeOwn, "unknown field"},
-		"a pack that is a folder":                 {[]string{"--pack", dir + "/"}, codeOwn, "is a directory"},
+		"one that neither has":                    {[]string{"-c", cfg, "--pack", "pithia"}, CodeOwn, `--pack: pack "pithia" is unknown; the packs are claude-code, codex, gemini, agy, copilot-cli, cursor-agent, opencode, aider, generic; the configuration has pythia`},
+		"no such file":                            {[]string{"--pack", "./none.yaml"}, CodeOwn, "--pack: open ./none.yaml: no such file"},
+		"no such configuration":                   {[]string{"-c", dir + "/none", "--pack", "pythia"}, CodeOwn, "reading the configuration"},
+		"a mistake in the configuration":          {[]string{"-c", bad}, CodeOwn, `rules[0].reson: unknown key: did you mean "reason"?`},
+		"a mistake, and a pack that is fine":      {[]string{"-c", bad, "--pack", "codex"}, CodeOwn, "reading the configuration"},
+		"a file that is no pack":                  {[]string{"--pack", cfg}, CodeOwn, "unknown field"},
+		"a pack that is a folder":                 {[]string{"--pack", dir + "/"}, CodeOwn, "is a directory"},
 		"a file, with an invalid configuration":   {[]string{"-c", bad, "--pack", pack}, 0, "rule tired of pack delphi"},
 		"built in, with an invalid configuration": {[]string{"--pack", "codex"}, 0, "unknown"},
 	} {
-		got := tideover(t, append(append([]string{"detect"}, tc.args...), log)...)
-		wantCode(t, got, tc.code)
-		wantIn(t, name, got.out+got.stderr, tc.want)
+		got := clitest.Run(t, append(append([]string{"detect"}, tc.args...), log)...)
+		clitest.WantCode(t, got, tc.code)
+		clitest.WantIn(t, name, got.Out+got.Stderr, tc.want)
 	}
-	cmd, _ := command(t, "detect", log)
+	cmd, _ := clitest.Command(t, "detect", log)
 	cmd.Env = append(cmd.Env, "TIDEOVER_CONFIG="+bad)
-	got := finish(t, cmd)
-	wantCode(t, got, 0)
-	wantIn(t, "a configuration that was not asked for", got.stderr, "the packs of the configuration are not used: ")
-	cmd, _ = command(t, "detect", log, "--json")
+	got := clitest.Finish(t, cmd)
+	clitest.WantCode(t, got, 0)
+	clitest.WantIn(t, "a configuration that was not asked for", got.Stderr, "the packs of the configuration are not used: ")
+	cmd, _ = clitest.Command(t, "detect", log, "--json")
 	cmd.Env = append(cmd.Env, "TIDEOVER_CONFIG="+bad)
-	got = finish(t, cmd)
-	wantCode(t, got, 0)
+	got = clitest.Finish(t, cmd)
+	clitest.WantCode(t, got, 0)
 	var warned struct{ Warning struct{ Message string } }
-	if err := json.Unmarshal([]byte(got.stderr), &warned); err != nil || !strings.Contains(warned.Warning.Message, "are not used: ") {
-		t.Errorf("with --json, standard error is not an object: %v\n%s", err, got.stderr)
+	if err := json.Unmarshal([]byte(got.Stderr), &warned); err != nil || !strings.Contains(warned.Warning.Message, "are not used: ") {
+		t.Errorf("with --json, standard error is not an object: %v\n%s", err, got.Stderr)
 	}
 }
 
@@ -174,8 +176,8 @@ func TestDetectCompletesPacks(t *testing.T) {
 	if err := os.WriteFile(cfg, []byte("version: 1\ndetect: {pythia: {description: Ours., extends: codex}}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got := tideover(t, "__complete", "detect", "--config", cfg, "--pack", "")
+	got := clitest.Run(t, "__complete", "detect", "--config", cfg, "--pack", "")
 	for _, name := range append(detect.Names(), "pythia") {
-		wantIn(t, "completion", got.out, name+"\t")
+		clitest.WantIn(t, "completion", got.Out, name+"\t")
 	}
 }

@@ -13,13 +13,15 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/certtest"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/retry"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/clitest"
 )
 
 // The policies in the first unlabelled code block of README.md and of policy.md can be parsed.
 func TestThePoliciesOfThePagesAreRight(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"../README.md", "policy.md"} {
-		for line := range strings.Lines(blocks(t, name, "")[0]) {
+		for line := range strings.Lines(clitest.Blocks(t, name, "")[0]) {
 			if _, err := retry.Parse(strings.TrimSpace(line)); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -66,29 +68,29 @@ func TestTheFilesOfThePagesAreRight(t *testing.T) {
 		t.Fatal(err)
 	}
 	key, n := regexp.MustCompile(`(?m)^([\w-]+):`), 0
-	for _, name := range pages(t) {
-		for _, b := range fencedIn(page(t, name)) {
-			m := key.FindStringSubmatch(b.text)
-			if b.language != "yaml" || otherFiles[name] != "" || m != nil && otherFiles[name+": "+m[1]] != "" {
+	for _, name := range clitest.Pages(t) {
+		for _, b := range clitest.FencedIn(clitest.ReadPage(t, name)) {
+			m := key.FindStringSubmatch(b.Text)
+			if b.Language != "yaml" || otherFiles[name] != "" || m != nil && otherFiles[name+": "+m[1]] != "" {
 				continue
 			}
 			if m == nil || schema.Properties[m[1]] == nil {
-				t.Errorf("%s has YAML that is not a configuration, and no test reads it: name its test in otherFiles:\n%s", name, b.text)
+				t.Errorf("%s has YAML that is not a configuration, and no test reads it: name its test in otherFiles:\n%s", name, b.Text)
 				continue
 			}
 			n++
-			text := filledIn(t, b.text)
-			k := emptyRecipe(t)
-			file := k.configured(text)
-			k.env = append(k.env, "NTFY_URL=https://ntfy.sh/x", "SLACK_WEBHOOK=https://hooks.example.com/x")
-			k.write(k.path("ntfy-url"), "https://ntfy.sh/x", 0o600)
+			text := filledIn(t, b.Text)
+			k := clitest.EmptyRecipe(t)
+			file := k.Configured(text)
+			k.Env = append(k.Env, "NTFY_URL=https://ntfy.sh/x", "SLACK_WEBHOOK=https://hooks.example.com/x")
+			k.Write(k.Path("ntfy-url"), "https://ntfy.sh/x", 0o600)
 			if strings.Contains(text, "provider.nsec") {
-				k.write(k.path("provider.nsec"), hisSecret+"\n", 0o600)
+				k.Write(k.Path("provider.nsec"), hisSecret+"\n", 0o600)
 			}
 			if strings.Contains(text, "cert.pem") {
-				certtest.New(t).Issue(t, time.Now().Add(time.Hour), "tideover.example.com").Write(t, k.dir)
+				certtest.New(t).Issue(t, time.Now().Add(time.Hour), "tideover.example.com").Write(t, k.Dir)
 			}
-			if _, err := config.Load(config.Source{Path: file, Environ: k.env}); err != nil {
+			if _, err := config.Load(config.Source{Path: file, Environ: k.Env}); err != nil {
 				t.Errorf("%s: %s\n%v", name, text, err)
 			}
 		}
@@ -101,12 +103,12 @@ func TestTheFilesOfThePagesAreRight(t *testing.T) {
 // Every block marked as JSON is valid: the whole block, or each of its lines.
 func TestTheJSONOfThePagesIsJSON(t *testing.T) {
 	t.Parallel()
-	for _, name := range pages(t) {
-		for _, b := range fencedIn(page(t, name)) {
-			if b.language != "json" {
+	for _, name := range clitest.Pages(t) {
+		for _, b := range clitest.FencedIn(clitest.ReadPage(t, name)) {
+			if b.Language != "json" {
 				continue
 			}
-			text := []byte(b.text)
+			text := []byte(b.Text)
 			for line := range bytes.Lines(text) {
 				if !json.Valid(text) && !json.Valid(line) {
 					t.Errorf("%s: this is no JSON: %s", name, line)

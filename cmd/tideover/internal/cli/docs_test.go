@@ -4,7 +4,6 @@ package cli
 
 import (
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,94 +14,23 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/retry"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/clitest"
 )
-
-// pages returns the names of all pages of the documentation. They are arguments of the function
-// page.
-func pages(t *testing.T) []string {
-	t.Helper()
-	found, err := filepath.Glob(docs + "*.md")
-	if err != nil || len(found) < 20 {
-		t.Fatalf("there are the pages %v: %v", found, err)
-	}
-	names := []string{"../README.md"}
-	for _, path := range found {
-		names = append(names, filepath.Base(path))
-	}
-	return names
-}
-
-// typedLine is a command on a page, with the output that the page shows below it.
-type typedLine struct {
-	text  string
-	shown []string
-}
-
-// typedIn returns the command lines that run tideover, in the console and shell blocks of a page
-// and in blocks that are indented by four spaces.
-func typedIn(text string) (list []typedLine) {
-	for _, b := range fencedIn(text) {
-		switch b.language {
-		case "console":
-			list = append(list, consoleLines(b.text)...)
-		case "sh":
-			for line := range strings.Lines(strings.ReplaceAll(b.text, "\\\n", " ")) {
-				list = append(list, typedLine{text: strings.TrimSpace(shellComment.ReplaceAllString(line, ""))})
-			}
-		}
-	}
-	for line := range strings.Lines(fence.ReplaceAllString(text, "")) {
-		if rest, ok := strings.CutPrefix(line, "    tideover "); ok {
-			list = append(list, typedLine{text: "tideover " + strings.TrimSpace(shellComment.ReplaceAllString(rest, ""))})
-		}
-	}
-	return slices.DeleteFunc(list, func(l typedLine) bool { return len(invocations(l.text)) == 0 })
-}
-
-func consoleLines(text string) (list []typedLine) {
-	for line := range strings.Lines(text) {
-		line = strings.TrimRight(line, "\n")
-		if command, ok := strings.CutPrefix(line, "$ "); ok {
-			list = append(list, typedLine{text: strings.TrimSpace(shellComment.ReplaceAllString(command, ""))})
-		} else if n := len(list); n > 0 && strings.TrimSpace(line) != "" {
-			list[n-1].shown = append(list[n-1].shown, line)
-		}
-	}
-	return list
-}
-
-var (
-	quotedPart = regexp.MustCompile(`'[^']*'|"[^"]*"`)
-	separator  = regexp.MustCompile(`\|\||&&| \d>|[|;&<>()]`)
-)
-
-// invocations returns the parts of a shell line that run tideover.
-func invocations(line string) (list []string) {
-	hidden := quotedPart.ReplaceAllStringFunc(line, func(q string) string { return strings.Repeat("q", len(q)) })
-	begin := 0
-	for _, at := range append(separator.FindAllStringIndex(hidden, -1), []int{len(line), len(line)}) {
-		part := variables.ReplaceAllString(strings.TrimSpace(line[begin:at[0]]), "")
-		if strings.HasPrefix(part, "tideover ") {
-			list = append(list, part)
-		}
-		begin = at[1]
-	}
-	return list
-}
 
 // Every command line on the pages, in blocks and in sentences, is accepted by tideover's own
 // parser.
 func TestTheCommandsOfThePagesAreRight(t *testing.T) {
 	t.Parallel()
 	all := 0
-	for _, name := range pages(t) {
+	for _, name := range clitest.Pages(t) {
 		var list []string
-		for _, line := range typedIn(page(t, name)) {
-			list = append(list, invocations(line.text)...)
+		for _, line := range clitest.TypedIn(clitest.ReadPage(t, name)) {
+			list = append(list, clitest.Invocations(line.Text)...)
 		}
-		for _, line := range commandLines(page(t, name)) {
+		for _, line := range commandLines(clitest.ReadPage(t, name)) {
 			if !isCommandName(line) {
-				list = append(list, invocations(line)...)
+				list = append(list, clitest.Invocations(line)...)
 			}
 		}
 		for _, command := range list {
@@ -209,8 +137,8 @@ func TestTheFlagsThatPagesNameExist(t *testing.T) {
 	}
 	collect(allCommands())
 	named, n := regexp.MustCompile("`--([a-z][a-z-]+)[^`]*`"), 0
-	for _, name := range pages(t) {
-		for _, m := range named.FindAllStringSubmatch(page(t, name), -1) {
+	for _, name := range clitest.Pages(t) {
+		for _, m := range named.FindAllStringSubmatch(clitest.ReadPage(t, name), -1) {
 			n++
 			if !slices.Contains(known, m[1]) {
 				t.Errorf("%s names --%s, which no verb has", name, m[1])

@@ -121,7 +121,7 @@ func checkLocally(ctx context.Context, f *configFlags, deep bool, r *resultPrint
 func printDiagnosis(r *resultPrinter, d control.Diagnosis) error {
 	err := r.printRendered(d, func(s *screen) []string { return renderDiagnosis(d, s) })
 	if err == nil && doctor.Weakens(d.Findings) {
-		return exitError{Code: codeWeak}
+		return exitError{Code: CodeWeak}
 	}
 	return err
 }
@@ -139,8 +139,8 @@ func printWaitNotice(w io.Writer, cfg *config.Config) {
 	}
 }
 
-// codeWeak is the exit code if a finding has the severity weak or broken.
-const codeWeak = 1
+// CodeWeak is the exit code if a finding has the severity weak or broken.
+const CodeWeak = 1
 
 // diagnose checks the cluster, the folder and the addresses of the configuration.
 func diagnose(ctx context.Context, cfg *config.Config, redactor *secret.Redactor, deep bool) (d control.Diagnosis, err error) {

@@ -64,13 +64,13 @@ func printError(w io.Writer, cmd *cobra.Command, args []string, err error) int {
 		see = "tideover help policy"
 	}
 	if asJSON {
-		e := newJSONError(err, codeOwn)
+		e := newJSONError(err, CodeOwn)
 		e.Code, e.See = jsonUsage, see
 		e.write(w)
 	} else {
 		fmt.Fprintf(w, "tideover: %s\nSee '%s'.\n", visibleLines(err.Error()), see)
 	}
-	return codeOwn
+	return CodeOwn
 }
 
 // flagError is the error of a command line whose flags can't be parsed.

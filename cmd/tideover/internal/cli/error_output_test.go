@@ -8,19 +8,21 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/clitest"
 )
 
 // errorOf returns the error that a command has printed with --json, which must be all of its output.
-func errorOf(t *testing.T, got outcome) jsonError {
+func errorOf(t *testing.T, got clitest.Outcome) jsonError {
 	t.Helper()
 	var e struct {
 		Error *jsonError `json:"error"`
 	}
-	if err := json.Unmarshal([]byte(got.stderr), &e); err != nil || e.Error == nil {
-		t.Fatalf("stderr = %q is not an error in JSON: %v", got.stderr, err)
+	if err := json.Unmarshal([]byte(got.Stderr), &e); err != nil || e.Error == nil {
+		t.Fatalf("stderr = %q is not an error in JSON: %v", got.Stderr, err)
 	}
-	if got.out != "" || e.Error.ExitCode != got.code {
-		t.Errorf("stdout = %q, exit code %d; the error is %+v", got.out, got.code, *e.Error)
+	if got.Out != "" || e.Error.ExitCode != got.Code {
+		t.Errorf("stdout = %q, exit code %d; the error is %+v", got.Out, got.Code, *e.Error)
 	}
 	return *e.Error
 }
@@ -43,8 +45,8 @@ func TestErrorsInJSON(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got := tideover(t, tt.args...)
-			wantCode(t, got, codeOwn)
+			got := clitest.Run(t, tt.args...)
+			clitest.WantCode(t, got, CodeOwn)
 			e := errorOf(t, got)
 			if e.Code != tt.code || !strings.Contains(e.Message, tt.contains) {
 				t.Errorf("error = %+v, want the code %s and %q", e, tt.code, tt.contains)
@@ -52,8 +54,8 @@ func TestErrorsInJSON(t *testing.T) {
 		})
 	}
 	// --json of another command is not that of tideover.
-	got := tideover(t, "exec", "--policy", "htp", "echo", "--json")
-	wantIn(t, "stderr", got.stderr, "tideover: --policy: ")
+	got := clitest.Run(t, "exec", "--policy", "htp", "echo", "--json")
+	clitest.WantIn(t, "stderr", got.Stderr, "tideover: --policy: ")
 }
 
 func TestConfigCheckInJSON(t *testing.T) {
@@ -64,10 +66,10 @@ func TestConfigCheckInJSON(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		got := tideover(t, "config", "check", "--json", file)
-		wantCode(t, got, code)
-		if err := json.Unmarshal([]byte(got.out), &out); err != nil || got.stderr != "" {
-			t.Fatalf("%v: stdout = %q, stderr = %q", err, got.out, got.stderr)
+		got := clitest.Run(t, "config", "check", "--json", file)
+		clitest.WantCode(t, got, code)
+		if err := json.Unmarshal([]byte(got.Out), &out); err != nil || got.Stderr != "" {
+			t.Fatalf("%v: stdout = %q, stderr = %q", err, got.Out, got.Stderr)
 		}
 		return out
 	}
@@ -75,23 +77,23 @@ func TestConfigCheckInJSON(t *testing.T) {
 	if !good.Valid || good.File != file || good.Contents["workflows"] != 1 || len(good.Errors) != 0 {
 		t.Errorf("a valid file: %+v", good)
 	}
-	bad := check("version: 1\nworkflow: {}\n", codeOwn)
+	bad := check("version: 1\nworkflow: {}\n", CodeOwn)
 	if bad.Valid || len(bad.Errors) != 1 || bad.Errors[0].Line != 2 || !strings.Contains(bad.Errors[0].Message, `did you mean "workflows"?`) {
 		t.Errorf("an invalid file: %+v", bad)
 	}
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	got := tideover(t, "config", "check", "-j", file)
-	wantCode(t, got, codeOwn)
-	wantIn(t, "stdout", got.out, `"valid":false`)
+	got := clitest.Run(t, "config", "check", "-j", file)
+	clitest.WantCode(t, got, CodeOwn)
+	clitest.WantIn(t, "stdout", got.Out, `"valid":false`)
 }
 
 func TestPlansInJSON(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"plan", "http", "--json"}, {"exec", "--policy", "http", "--dry-run", "-j"}} {
-		got := tideover(t, args...)
-		wantCode(t, got, 0)
+		got := clitest.Run(t, args...)
+		clitest.WantCode(t, got, 0)
 		var out struct {
 			Plans []struct {
 				Name    string
@@ -100,7 +102,7 @@ func TestPlansInJSON(t *testing.T) {
 				}
 			}
 		}
-		if err := json.Unmarshal([]byte(got.out), &out); err != nil || len(out.Plans) != 1 || out.Plans[0].Name != "http" || out.Plans[0].Retries[0].Delay != 1e9 {
+		if err := json.Unmarshal([]byte(got.Out), &out); err != nil || len(out.Plans) != 1 || out.Plans[0].Name != "http" || out.Plans[0].Retries[0].Delay != 1e9 {
 			t.Errorf("%q: %v, %+v", args, err, out)
 		}
 	}
@@ -121,7 +123,7 @@ func TestMistypedNamesGetASuggestion(t *testing.T) {
 		{[]string{"plan", "http atempts=3"}, `key "atempts" is unknown; did you mean "attempts"?`},
 		{[]string{"sim", "otage"}, `did you mean "outage"?`},
 	} {
-		got := tideover(t, tt.args...)
-		wantIn(t, strings.Join(tt.args, " "), got.stderr, tt.want)
+		got := clitest.Run(t, tt.args...)
+		clitest.WantIn(t, strings.Join(tt.args, " "), got.Stderr, tt.want)
 	}
 }

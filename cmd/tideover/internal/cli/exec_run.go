@@ -187,7 +187,7 @@ func (x *execution) outputErrorCode(err error) int {
 		return codePipe // without tideover, SIGPIPE would have killed the command
 	}
 	x.report.warn("standard output: " + err.Error())
-	return codeOwn
+	return CodeOwn
 }
 
 // exitedAfterSignal reports whether the command exited with its own code after a signal that both
@@ -213,7 +213,7 @@ func (x *execution) code(err error) int {
 		return stop.Code()
 	}
 	if _, ok := errors.AsType[*process.OutputError](err); ok {
-		return codeOwn
+		return CodeOwn
 	}
 	switch {
 	case x.giveUpGiven && !errors.Is(err, retry.StopPermanent):
@@ -222,7 +222,7 @@ func (x *execution) code(err error) int {
 		return codeTimeout
 	case x.last == nil:
 		x.report.warn(err.Error())
-		return codeOwn
+		return CodeOwn
 	}
 	return cmp.Or(resultCode(x.last), 1) // 0 would mean success
 }

@@ -5,6 +5,8 @@ package cli
 import (
 	"strings"
 	"testing"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/clitest"
 )
 
 func TestHealthIsTheExitCode(t *testing.T) {
@@ -20,14 +22,14 @@ func TestHealthIsTheExitCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := s.runCommand("health")
-	wantCode(t, got, codeUnhealthy)
-	if strings.TrimSpace(got.out) != "unhealthy: the engine has stopped" || got.stderr != "" {
+	clitest.WantCode(t, got, codeUnhealthy)
+	if strings.TrimSpace(got.Out) != "unhealthy: the engine has stopped" || got.Stderr != "" {
 		t.Errorf("an engine that has stopped: %+v", got)
 	}
 	got = s.runCommand("health", "--json")
-	wantCode(t, got, codeUnhealthy)
-	wantIn(t, "health --json", got.out, `{"ok":false,"troubles":["the engine has stopped"]}`)
+	clitest.WantCode(t, got, codeUnhealthy)
+	clitest.WantIn(t, "health --json", got.Out, `{"ok":false,"troubles":["the engine has stopped"]}`)
 	got = s.runCommand("health", "--server", "unix:"+s.state+"/missing.sock")
-	wantCode(t, got, codeOwn)
-	wantIn(t, "no server", got.stderr, "no tideover serve at")
+	clitest.WantCode(t, got, CodeOwn)
+	clitest.WantIn(t, "no server", got.Stderr, "no tideover serve at")
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/clitest"
 )
 
 // visitCommands calls do for every command that the help lists, except help and completion, which
@@ -37,7 +39,7 @@ func TestHelpHasTheTaskThenAnExampleThenFlags(t *testing.T) {
 		if !cmd.Runnable() { // a topic
 			return
 		}
-		help := tideover(t, append(strings.Fields(cmd.CommandPath())[1:], "--help")...).out
+		help := clitest.Run(t, append(strings.Fields(cmd.CommandPath())[1:], "--help")...).Out
 		last := -1
 		task, _, _ := strings.Cut(cmd.Long, "\n")
 		for _, part := range []string{task, "\nUsage:\n  tideover ", "\nExamples:\n  ", "lags:\n"} {
@@ -82,7 +84,7 @@ func TestExitCodesInTheHelp(t *testing.T) {
 		{"sessions ls", "0 125 128+n"},
 		{"sessions show", "0 3 125 128+n"},
 	} {
-		help := tideover(t, append(strings.Fields(tt.verb), "--help")...).out
+		help := clitest.Run(t, append(strings.Fields(tt.verb), "--help")...).Out
 		_, section, _ := strings.Cut(help, "\nExit codes:\n")
 		var codes []string
 		for line := range strings.Lines(section) {

@@ -87,18 +87,18 @@ func caseList() string {
 func (o *initOptions) run(args []string) error {
 	c, err := o.choose(args)
 	if err != nil {
-		return &codedError{fmt.Errorf("init: %w", err), codeOwn}
+		return &codedError{fmt.Errorf("init: %w", err), CodeOwn}
 	}
 	text, err := c.File()
 	if err != nil {
-		return &codedError{err, codeOwn}
+		return &codedError{err, CodeOwn}
 	}
 	if o.stdout {
 		_, err = o.io.Out.Write(text)
 		return err
 	}
 	if err := writeConfig(o.out, text, o.force); err != nil {
-		return &codedError{fmt.Errorf("init: %w", err), codeOwn}
+		return &codedError{fmt.Errorf("init: %w", err), CodeOwn}
 	}
 	return o.report(c)
 }

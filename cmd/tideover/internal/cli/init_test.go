@@ -10,27 +10,29 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/starter"
 	"github.com/tideover/tideover/internal/testwait"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/clitest"
 )
 
 // inFolder runs tideover in a folder.
-func inFolder(t *testing.T, dir string, args ...string) outcome {
+func inFolder(t *testing.T, dir string, args ...string) clitest.Outcome {
 	t.Helper()
-	cmd, _ := command(t, args...)
+	cmd, _ := clitest.Command(t, args...)
 	cmd.Dir = dir
-	return finish(t, cmd)
+	return clitest.Finish(t, cmd)
 }
 
 func TestInitWritesAFileToStartFrom(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	o := inFolder(t, dir, "init", "workflow")
-	wantCode(t, o, 0)
-	wantIn(t, "what is next", o.out, "\n  tideover serve\n  tideover run hello --wait   # in another terminal\n")
+	clitest.WantCode(t, o, 0)
+	clitest.WantIn(t, "what is next", o.Out, "\n  tideover serve\n  tideover run hello --wait   # in another terminal\n")
 	info, err := os.Stat(filepath.Join(dir, "tideover.yaml"))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("the file: %v, %v; want it for its owner alone", info, err)
 	}
-	wantCode(t, inFolder(t, dir, "config", "check"), 0)
+	clitest.WantCode(t, inFolder(t, dir, "config", "check"), 0)
 
 	// No case replaces an existing file.
 	file := filepath.Join(dir, "tideover.yaml")
@@ -39,8 +41,8 @@ func TestInitWritesAFileToStartFrom(t *testing.T) {
 		t.Fatal(err)
 	}
 	o = inFolder(t, dir, "init", "gateway")
-	wantCode(t, o, codeOwn)
-	wantIn(t, "the error", o.stderr, "tideover.yaml exists already: use --force")
+	clitest.WantCode(t, o, CodeOwn)
+	clitest.WantIn(t, "the error", o.Stderr, "tideover.yaml exists already: use --force")
 	if after, err := os.ReadFile(file); err != nil || string(after) != string(before) {
 		t.Errorf("the file was written over, or %v", err)
 	}
@@ -57,8 +59,8 @@ func TestInitWithForceReplacesWhatALinkLeadsTo(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := inFolder(t, dir, "init", "session", "--out", "a link.yaml", "--force")
-	wantCode(t, o, 0)
-	wantIn(t, "what is next", o.out, "\n  tideover serve --config 'a link.yaml'\n")
+	clitest.WantCode(t, o, 0)
+	clitest.WantIn(t, "what is next", o.Out, "\n  tideover serve --config 'a link.yaml'\n")
 	if info, err := os.Lstat(link); err != nil || info.Mode()&os.ModeSymlink == 0 {
 		t.Errorf("the link: %v, %v; want it to be one still", info, err)
 	}
@@ -91,8 +93,8 @@ func TestInitRefuses(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			o := inFolder(t, dir, append([]string{"init"}, tt.args...)...)
-			wantCode(t, o, codeOwn)
-			wantIn(t, "the error", o.stderr, tt.want)
+			clitest.WantCode(t, o, CodeOwn)
+			clitest.WantIn(t, "the error", o.Stderr, tt.want)
 			if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 				t.Errorf("written: %v, %v", left, err)
 			}
@@ -105,7 +107,7 @@ func TestInitPrintsInstead(t *testing.T) {
 	dir := t.TempDir()
 	o := inFolder(t, dir, "init", "all", "--stdout")
 	c, _ := starter.Find("all")
-	if want, err := c.File(); err != nil || o.code != 0 || o.out != string(want) {
+	if want, err := c.File(); err != nil || o.Code != 0 || o.Out != string(want) {
 		t.Errorf("init all --stdout: %+v, want the file; %v", o, err)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
@@ -117,29 +119,29 @@ func TestTheCommandsAfterInitLeadToAProvider(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "jobs.yaml")
-	o := tideover(t, "init", "nip90", "-o", file)
-	wantCode(t, o, 0)
-	_, rest, _ := strings.Cut(o.out, "\n  tideover ")
+	o := clitest.Run(t, "init", "nip90", "-o", file)
+	clitest.WantCode(t, o, 0)
+	_, rest, _ := strings.Cut(o.Out, "\n  tideover ")
 	keygen, _, _ := strings.Cut(rest, "\n")
-	wantCode(t, tideover(t, "config", "check", file), codeOwn)
-	wantCode(t, tideover(t, strings.Fields(keygen)...), 0)
-	wantCode(t, tideover(t, "config", "check", file), 0)
+	clitest.WantCode(t, clitest.Run(t, "config", "check", file), CodeOwn)
+	clitest.WantCode(t, clitest.Run(t, strings.Fields(keygen)...), 0)
+	clitest.WantCode(t, clitest.Run(t, "config", "check", file), 0)
 }
 
 func TestInitAsksOnATerminal(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	cmd, mark := command(t, "init")
+	cmd, mark := clitest.Command(t, "init")
 	cmd.Dir = dir
-	s := startSession(t, cmd, mark)
+	s := clitest.StartOnTerminal(t, cmd, mark)
 	for i, answer := range []string{"9", "", "gateway"} {
-		testwait.Until(t, "it asks", func() bool { return strings.Count(s.screen(), "Number (1 to 6)") == i+1 })
-		if _, err := s.tty.WriteString(answer + "\n"); err != nil {
+		testwait.Until(t, "it asks", func() bool { return strings.Count(s.Screen(), "Number (1 to 6)") == i+1 })
+		if _, err := s.Tty.WriteString(answer + "\n"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	testwait.Until(t, "the file is reported", func() bool { return strings.Contains(s.screen(), "tideover providers") })
-	wantIn(t, "the list", s.screen(), "2  gateway   a reliability proxy")
+	testwait.Until(t, "the file is reported", func() bool { return strings.Contains(s.Screen(), "tideover providers") })
+	clitest.WantIn(t, "the list", s.Screen(), "2  gateway   a reliability proxy")
 	text, err := os.ReadFile(filepath.Join(dir, "tideover.yaml"))
 	if err != nil || !strings.Contains(string(text), "\nproviders:\n") {
 		t.Errorf("the file: %v, %q", err, text)
@@ -158,11 +160,11 @@ func TestAnswersAreNumbersOrNames(t *testing.T) {
 
 func TestInitCompletesItsCases(t *testing.T) {
 	t.Parallel()
-	o := tideover(t, "__complete", "init", "")
+	o := clitest.Run(t, "__complete", "init", "")
 	for _, c := range starter.Cases() {
-		wantIn(t, "completions", o.out, c.Name+"\t"+c.About+"\n")
+		clitest.WantIn(t, "completions", o.Out, c.Name+"\t"+c.About+"\n")
 	}
-	if o := tideover(t, "__complete", "init", "all", ""); strings.Contains(o.out, "workflow") {
-		t.Errorf("a second case is offered: %q", o.out)
+	if o := clitest.Run(t, "__complete", "init", "all", ""); strings.Contains(o.Out, "workflow") {
+		t.Errorf("a second case is offered: %q", o.Out)
 	}
 }

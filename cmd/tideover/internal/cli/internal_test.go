@@ -11,6 +11,8 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/testwait"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/clitest"
 )
 
 // startInternal starts a run of an internal workflow with each name, and waits until it is dead.
@@ -49,14 +51,14 @@ func TestRunsOfOurOwnAreNotInTheWay(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{{"dead"}, {"dead", "--groups"}, {"status"}} {
-		wantIn(t, args[0], s.mustRun(args...), "2 messages could not be sent: tideover dead --internal\n1 run started by on-give-up failed")
+		clitest.WantIn(t, args[0], s.mustRun(args...), "2 messages could not be sent: tideover dead --internal\n1 run started by on-give-up failed")
 	}
-	wantIn(t, "on request", s.mustRun("runs", "--internal"), "session.night")
-	wantIn(t, "by name", s.mustRun("runs", "--workflow", "notify.phone"), "notify.phone")
+	clitest.WantIn(t, "on request", s.mustRun("runs", "--internal"), "session.night")
+	clitest.WantIn(t, "by name", s.mustRun("runs", "--workflow", "notify.phone"), "notify.phone")
 	if text := s.mustRun("workflows"); strings.Contains(text, "notify.") || !strings.Contains(text, "echo") {
 		t.Errorf("workflows:\n%s", text)
 	}
-	wantIn(t, "retry", s.mustRun("retry", "--dead", "--yes"), "retried 1 of 1 run")
+	clitest.WantIn(t, "retry", s.mustRun("retry", "--dead", "--yes"), "retried 1 of 1 run")
 }
 
 func TestWhatIsNotThereIsNamed(t *testing.T) {
@@ -69,27 +71,27 @@ func TestWhatIsNotThereIsNamed(t *testing.T) {
 		code int
 		want string
 	}{
-		{"a session as a workflow", []string{"run", "session.night"}, codeOwn, "session.night is a session; use tideover sessions"},
-		{"runs of no workflow", []string{"runs", "--workflow", "nope"}, codeNoRun, `unknown workflow "nope"`},
-		{"dead runs of no workflow", []string{"dead", "--workflow", "nope"}, codeNoRun, `unknown workflow "nope"`},
-		{"a retry of no workflow", []string{"retry", "--dead", "--workflow", "nope", "--yes"}, codeNoRun, `unknown workflow "nope"`},
-		{"show nothing", []string{"show"}, codeOwn, "show: no run given"},
-		{"show two", []string{"show", "a", "b"}, codeOwn, `show: too many arguments: want one run, and "b" is a second`},
-		{"wake nothing", []string{"wake"}, codeOwn, "wake: no run given"},
-		{"run nothing", []string{"run"}, codeOwn, "run: no workflow given"},
-		{"too much", []string{"runs", "x"}, codeOwn, `runs: unexpected argument "x"`},
+		{"a session as a workflow", []string{"run", "session.night"}, CodeOwn, "session.night is a session; use tideover sessions"},
+		{"runs of no workflow", []string{"runs", "--workflow", "nope"}, CodeNoRun, `unknown workflow "nope"`},
+		{"dead runs of no workflow", []string{"dead", "--workflow", "nope"}, CodeNoRun, `unknown workflow "nope"`},
+		{"a retry of no workflow", []string{"retry", "--dead", "--workflow", "nope", "--yes"}, CodeNoRun, `unknown workflow "nope"`},
+		{"show nothing", []string{"show"}, CodeOwn, "show: no run given"},
+		{"show two", []string{"show", "a", "b"}, CodeOwn, `show: too many arguments: want one run, and "b" is a second`},
+		{"wake nothing", []string{"wake"}, CodeOwn, "wake: no run given"},
+		{"run nothing", []string{"run"}, CodeOwn, "run: no workflow given"},
+		{"too much", []string{"runs", "x"}, CodeOwn, `runs: unexpected argument "x"`},
 	} {
 		got := s.runCommand(tt.args...)
-		wantCode(t, got, tt.code)
-		wantIn(t, tt.name, got.stderr, tt.want)
+		clitest.WantCode(t, got, tt.code)
+		clitest.WantIn(t, tt.name, got.Stderr, tt.want)
 	}
 }
 
 func TestListsAreObjects(t *testing.T) {
 	t.Parallel()
 	s := newInProcessServer(t)
-	wantIn(t, "workflows", s.mustRun("workflows", "--json"), `{"workflows":[{"name":"echo"`)
-	wantIn(t, "schedules", s.mustRun("schedules", "--json"), `{"schedules":[`)
+	clitest.WantIn(t, "workflows", s.mustRun("workflows", "--json"), `{"workflows":[{"name":"echo"`)
+	clitest.WantIn(t, "schedules", s.mustRun("schedules", "--json"), `{"schedules":[`)
 }
 
 func TestAGroupOfSeveralLinesHasAnEllipsis(t *testing.T) {

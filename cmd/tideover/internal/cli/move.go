@@ -111,7 +111,7 @@ func (o *moveOptions) run(ctx context.Context, from, to string) error {
 		o.warn("the move was interrupted: run it again")
 		return coded(interrupted)
 	}
-	return &codedError{errors.New(o.redactor.String(describeMoveError(err))), codeOwn}
+	return &codedError{errors.New(o.redactor.String(describeMoveError(err))), CodeOwn}
 }
 
 // describeMoveError returns the text of an error. If the move was refused, its first line says what

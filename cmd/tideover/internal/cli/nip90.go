@@ -16,7 +16,7 @@ import (
 	"github.com/tideover/tideover/nostr/dvm"
 )
 
-// Exit codes of nip90 request besides codeOwn, and the lengths to which texts are shortened.
+// Exit codes of nip90 request besides CodeOwn, and the lengths to which texts are shortened.
 const (
 	codeJobFailed    = 1
 	codeJobCanceled  = 2

@@ -55,12 +55,12 @@ type madeKey struct {
 func keygen(p *resultPrinter, out string) error {
 	key, err := nostr.GenerateKey()
 	if err != nil {
-		return &codedError{err, codeOwn}
+		return &codedError{err, CodeOwn}
 	}
 	made := madeKey{Npub: nostr.Npub(key.PublicKey()), PubKey: key.PublicKey(), Nsec: key.Reveal()}
 	if out != "" {
 		if err := writeKey(out, key); err != nil {
-			return &codedError{fmt.Errorf("--out: %w", err), codeOwn}
+			return &codedError{fmt.Errorf("--out: %w", err), CodeOwn}
 		}
 		made.Nsec, made.File = "", out
 	}

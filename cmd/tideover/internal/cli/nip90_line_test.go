@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/nip90client"
+	"github.com/tideover/tideover/nostr"
 	"github.com/tideover/tideover/nostr/dvm"
 )
 
@@ -57,5 +58,20 @@ func TestHowEventsOfNIP90Look(t *testing.T) {
 	golden(t, "nip90.txt", b.String())
 	if strings.ContainsAny(b.String(), "\x1b\x07\u202e") {
 		t.Error("something that is not text is in it")
+	}
+}
+
+// If no relay accepts the request, the message at the end has the reply of each relay.
+func TestTheEndNamesWhatRelaysSaid(t *testing.T) {
+	t.Parallel()
+	out := &nip90client.Outcome{Ending: nip90client.NotAccepted, Receipts: []nostr.Receipt{
+		{Relay: "wss://a", State: nostr.Pending, Reason: "rate-limited: slow down"},
+		{Relay: "wss://b", State: nostr.Pending, Reason: "no link: dial: refused"},
+		{Relay: "wss://c", State: nostr.Pending},
+		{Relay: "wss://d", State: nostr.Refused, Err: &nostr.RefusedError{ID: "1", Text: "blocked: \x1bno"}},
+	}}
+	const want = "no relay accepted the request\n  wss://a: pending: rate-limited: slow down\n  wss://b: pending: no link: dial: refused\n  wss://c: pending\n  wss://d: refused: blocked: \\x1bno"
+	if code, text := describeEnding(out); code != 3 || text != want {
+		t.Errorf("judge = %d, %q, want 3, %q", code, text, want)
 	}
 }

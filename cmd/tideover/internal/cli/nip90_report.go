@@ -179,7 +179,7 @@ func (p *jobReporter) printEnd(e *nostr.Event, out *nip90client.Outcome, cause e
 		p.printObject(jobEnd{"end", e.ID, out.Ending, code, text, relayErrors(out)})
 	}
 	if p.failed != nil {
-		return &codedError{p.failed, codeOwn}
+		return &codedError{p.failed, CodeOwn}
 	}
 	switch {
 	case interrupted:

@@ -192,7 +192,7 @@ func (o *requestOptions) run(cmd *cobra.Command, ask *nip90client.Ask, key nostr
 	if ephemeral {
 		var err error
 		if key, err = nostr.GenerateKey(); err != nil {
-			return &codedError{err, codeOwn}
+			return &codedError{err, CodeOwn}
 		}
 	}
 	var inbox *nip90client.Inbox // set before the client runs
@@ -231,7 +231,7 @@ func (p *jobReporter) trackRequest(parent context.Context, client *nostr.Client,
 	defer end()
 	out, err := c.Ask(ctx, request)
 	if err != nil {
-		return &codedError{err, codeOwn}
+		return &codedError{err, CodeOwn}
 	}
 	return p.printEnd(request, &out, context.Cause(ctx))
 }

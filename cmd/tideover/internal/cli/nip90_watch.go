@@ -94,7 +94,7 @@ func (o *jobWatchOptions) watch() (*nip90client.Watch, error) {
 func (o *jobWatchOptions) run(cmd *cobra.Command, w *nip90client.Watch) error {
 	key, err := nostr.GenerateKey() // for relays that require authentication with any key
 	if err != nil {
-		return &codedError{err, codeOwn}
+		return &codedError{err, CodeOwn}
 	}
 	inbox := nip90client.NewInbox(w.Filters()...)
 	client, err := o.client(key, o.warn, inbox.Put)

@@ -17,6 +17,8 @@ import (
 	"github.com/creack/pty"
 
 	"github.com/tideover/tideover/retry"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/clitest"
 )
 
 // planned has the fields of plan --json that the tests read.
@@ -44,10 +46,10 @@ func planJSON(t *testing.T, args ...string) []planned {
 	var out struct {
 		Plans []planned `json:"plans"`
 	}
-	got := tideover(t, append([]string{"plan", "--json"}, args...)...)
-	wantCode(t, got, 0)
-	if err := json.Unmarshal([]byte(got.out), &out); err != nil {
-		t.Fatalf("plan --json %q: %v in %q", args, err, got.out)
+	got := clitest.Run(t, append([]string{"plan", "--json"}, args...)...)
+	clitest.WantCode(t, got, 0)
+	if err := json.Unmarshal([]byte(got.Out), &out); err != nil {
+		t.Fatalf("plan --json %q: %v in %q", args, err, got.Out)
 	}
 	return out.Plans
 }
@@ -160,8 +162,8 @@ func TestPlanJSONWithoutLimit(t *testing.T) {
 	if p.Attempts != -1 || len(p.Retries) != 3 || p.Total != nil || p.WorstCase != nil {
 		t.Errorf("plan of unlimited attempts = %+v", p)
 	}
-	got := tideover(t, "plan", "--json", "fixed(1s)")
-	wantIn(t, "JSON of a policy without retries", got.out, `"retries": []`)
+	got := clitest.Run(t, "plan", "--json", "fixed(1s)")
+	clitest.WantIn(t, "JSON of a policy without retries", got.Out, `"retries": []`)
 }
 
 func TestPlanSeed(t *testing.T) {
@@ -208,11 +210,11 @@ func TestPlanRefuses(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got := tideover(t, append([]string{"plan"}, tt.args...)...)
-			wantCode(t, got, codeOwn)
-			wantIn(t, "stderr", got.stderr, tt.want)
-			if got.out != "" {
-				t.Errorf("stdout = %q, want nothing", got.out)
+			got := clitest.Run(t, append([]string{"plan"}, tt.args...)...)
+			clitest.WantCode(t, got, CodeOwn)
+			clitest.WantIn(t, "stderr", got.Stderr, tt.want)
+			if got.Out != "" {
+				t.Errorf("stdout = %q, want nothing", got.Out)
 			}
 			if _, err := os.Stat(svg); err == nil {
 				t.Errorf("a drawing was written")
@@ -243,16 +245,16 @@ func TestPlanText(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			cmd, _ := command(t, append([]string{"plan"}, tt.args...)...)
+			cmd, _ := clitest.Command(t, append([]string{"plan"}, tt.args...)...)
 			cmd.Env = append(append(cmd.Env, "LC_ALL=C", "COLUMNS="), tt.env...)
-			got := finish(t, cmd)
-			wantCode(t, got, 0)
+			got := clitest.Finish(t, cmd)
+			clitest.WantCode(t, got, 0)
 			for _, want := range tt.want {
-				wantIn(t, "stdout", got.out, want)
+				clitest.WantIn(t, "stdout", got.Out, want)
 			}
 			for _, not := range tt.not {
-				if strings.Contains(got.out, not) {
-					t.Errorf("stdout = %q, want no %q in it", got.out, not)
+				if strings.Contains(got.Out, not) {
+					t.Errorf("stdout = %q, want no %q in it", got.Out, not)
 				}
 			}
 		})
@@ -264,17 +266,17 @@ func TestPlanSVG(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "plan.svg")
 	args := []string{"plan", "http", "contention", "--log", "--seed", "1"}
-	piped := tideover(t, append(args, "--svg", "-")...)
-	wantCode(t, piped, 0)
-	filed := tideover(t, append(args, "--svg", path)...)
-	wantCode(t, filed, 0)
-	wantIn(t, "stdout beside a drawing", filed.out, "waits so far")
-	wantCode(t, tideover(t, "plan", "http", "--json", "--svg", filepath.Join(dir, "json.svg")), 0)
+	piped := clitest.Run(t, append(args, "--svg", "-")...)
+	clitest.WantCode(t, piped, 0)
+	filed := clitest.Run(t, append(args, "--svg", path)...)
+	clitest.WantCode(t, filed, 0)
+	clitest.WantIn(t, "stdout beside a drawing", filed.Out, "waits so far")
+	clitest.WantCode(t, clitest.Run(t, "plan", "http", "--json", "--svg", filepath.Join(dir, "json.svg")), 0)
 	data, err := os.ReadFile(path)
-	if err != nil || string(data) != piped.out {
-		t.Errorf("--svg FILE wrote %q, %v; --svg - wrote %q", data, err, piped.out)
+	if err != nil || string(data) != piped.Out {
+		t.Errorf("--svg FILE wrote %q, %v; --svg - wrote %q", data, err, piped.Out)
 	}
-	d := xml.NewDecoder(strings.NewReader(piped.out))
+	d := xml.NewDecoder(strings.NewReader(piped.Out))
 	for {
 		if _, err := d.Token(); errors.Is(err, io.EOF) {
 			break
@@ -290,11 +292,11 @@ func TestPlanSVG(t *testing.T) {
 
 func TestPlanCompletes(t *testing.T) {
 	t.Parallel()
-	got := tideover(t, "__complete", "plan", "http", "")
-	wantIn(t, "completion", got.out, "contention\twriters that collide on one thing\n")
-	wantIn(t, "completion", got.out, ":4\n") // cobra's directive to complete no file names
-	if strings.Contains(got.out, "http\t") {
-		t.Errorf("completion offers what is given already: %q", got.out)
+	got := clitest.Run(t, "__complete", "plan", "http", "")
+	clitest.WantIn(t, "completion", got.Out, "contention\twriters that collide on one thing\n")
+	clitest.WantIn(t, "completion", got.Out, ":4\n") // cobra's directive to complete no file names
+	if strings.Contains(got.Out, "http\t") {
+		t.Errorf("completion offers what is given already: %q", got.Out)
 	}
 }
 
@@ -326,7 +328,7 @@ func TestPlanOnTerminal(t *testing.T) {
 // planOnTerminal runs plan on a terminal of 123 columns.
 func planOnTerminal(t *testing.T, env []string) string {
 	t.Helper()
-	cmd, _ := command(t, "plan", "task", "--ascii")
+	cmd, _ := clitest.Command(t, "plan", "task", "--ascii")
 	cmd.Env = append(append(cmd.Env, "COLUMNS=60"), env...)
 	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 30, Cols: 123})
 	if err != nil {

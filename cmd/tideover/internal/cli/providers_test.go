@@ -22,6 +22,8 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/internal/testwait"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/clitest"
 )
 
 // fakeGateway is a gateway whose providers the test controls.
@@ -63,7 +65,7 @@ func (f *fakeGateway) change(name string, do func(*gateway.Status)) bool {
 
 // gatewayEnv is the API of a gateway without an engine, in this process, with its own state folder.
 type gatewayEnv struct {
-	*sessionsEnv
+	*clitest.SessionsEnv
 	fleet *fakeGateway
 	tcp   string
 	close func()
@@ -71,8 +73,8 @@ type gatewayEnv struct {
 
 func newGatewayEnv(t *testing.T, list ...gateway.Status) *gatewayEnv {
 	t.Helper()
-	p := &gatewayEnv{sessionsEnv: newSessionsEnv(t), fleet: &fakeGateway{list: list}}
-	unix, err := httpserver.ListenUnix(p.serveSocket())
+	p := &gatewayEnv{SessionsEnv: clitest.NewSessionsEnv(t), fleet: &fakeGateway{list: list}}
+	unix, err := httpserver.ListenUnix(p.ServeSocket())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +83,7 @@ func newGatewayEnv(t *testing.T, list ...gateway.Status) *gatewayEnv {
 		t.Fatal(err)
 	}
 	p.tcp = "http://" + tcp.Addr().String()
-	server := httpserver.NewServer(newTestAPI(control.Config{Providers: p.fleet}))
+	server := httpserver.NewServer(clitest.NewTestAPI(control.Config{Providers: p.fleet}))
 	var serving sync.WaitGroup
 	for _, l := range []net.Listener{unix, tcp} {
 		serving.Go(func() { _ = server.Serve(l) })
@@ -99,20 +101,20 @@ func newGatewayEnv(t *testing.T, list ...gateway.Status) *gatewayEnv {
 }
 
 // runCommand runs a command to its end.
-func (p *gatewayEnv) runCommand(args ...string) outcome {
-	p.t.Helper()
-	cmd, _ := command(p.t, append([]string{"providers"}, args...)...)
-	return finish(p.t, p.env(cmd))
+func (p *gatewayEnv) runCommand(args ...string) clitest.Outcome {
+	p.T.Helper()
+	cmd, _ := clitest.Command(p.T, append([]string{"providers"}, args...)...)
+	return clitest.Finish(p.T, p.Env(cmd))
 }
 
 // mustRun runs a command that must succeed, and returns its output.
 func (p *gatewayEnv) mustRun(args ...string) string {
-	p.t.Helper()
+	p.T.Helper()
 	got := p.runCommand(args...)
-	if got.code != 0 || got.stderr != "" {
-		p.t.Fatalf("tideover providers %q: code %d, stdout %q, stderr %q", args, got.code, got.out, got.stderr)
+	if got.Code != 0 || got.Stderr != "" {
+		p.T.Fatalf("tideover providers %q: code %d, stdout %q, stderr %q", args, got.Code, got.Out, got.Stderr)
 	}
-	return got.out
+	return got.Out
 }
 
 // exampleNow returns the example providers, with times relative to now.
@@ -128,7 +130,7 @@ func TestProvidersAreListedAndShown(t *testing.T) {
 	p := newGatewayEnv(t, exampleNow()...)
 	list := p.mustRun()
 	for _, part := range []string{"NAME ", "ATTEMPTS/REQ", "anthropic ", " down ", "probe in 59m", "1.84s", "1.34", "up, held", `x\x1b]0;owned\x07`} {
-		wantIn(t, "providers", list, part)
+		clitest.WantIn(t, "providers", list, part)
 	}
 	if n := strings.Count(list, "\n"); n != 9 {
 		t.Errorf("%d lines: %s", n, list)
@@ -148,7 +150,7 @@ func TestProvidersAreListedAndShown(t *testing.T) {
 		"anthropic  down  anthropic at https://api.anthropic.com", "no requests are sent until the next probe", "7: 4 high, 3 lowest", "team-b", "for 59m", `429\x1b[2J`,
 		"402 insufficient_quota", "PREDICTED", "+2.25s", "-6m40s", "at least 3.00s", "1340 for its own requests: ", "1290 here, including those for other providers: ", `rate\u202e of failures`, `429 on all keys\nall is well`, "POST /v1/messages", "input-tokens",
 	} {
-		wantIn(t, "show", shown, part)
+		clitest.WantIn(t, "show", shown, part)
 	}
 	var one gateway.Status
 	if err := json.Unmarshal([]byte(p.mustRun("show", "anthropic", "--json")), &one); err != nil || len(one.Outages) != 5 || one.Keys[1].Reason != "429\x1b[2J" {
@@ -177,10 +179,10 @@ func TestProvidersAreToldWhatToDo(t *testing.T) {
 			t.Errorf("after %s: %+v, %v", c.action, st, err)
 		}
 	}
-	wantIn(t, "open --json", p.mustRun("open", "openai", "--json"), `"state":"opened"`)
-	cmd, _ := command(t, "providers", "reset", "openai", "--server", p.tcp)
-	p.env(cmd).Env = append(cmd.Env, "TIDEOVER_TOKEN="+testToken)
-	if got := finish(t, cmd); got.code != 0 || got.out != "openai up: all requests are sent to it\n" {
+	clitest.WantIn(t, "open --json", p.mustRun("open", "openai", "--json"), `"state":"opened"`)
+	cmd, _ := clitest.Command(t, "providers", "reset", "openai", "--server", p.tcp)
+	p.Env(cmd).Env = append(cmd.Env, "TIDEOVER_TOKEN="+clitest.TestToken)
+	if got := clitest.Finish(t, cmd); got.Code != 0 || got.Out != "openai up: all requests are sent to it\n" {
 		t.Errorf("over TCP: %+v", got)
 	}
 }
@@ -194,27 +196,27 @@ func TestProvidersThatCannotBeTold(t *testing.T) {
 		code int
 		err  string
 	}{
-		{"one that does not exist", []string{"show", "missing"}, codeNoRun, `no such provider: "missing"; known providers: openai, internal`},
-		{"one that does not exist, in the list", []string{"missing"}, codeNoRun, `no such provider: "missing"`},
-		{"one that does not exist, to watch", []string{"missing", "--watch"}, codeNoRun, `no such provider: "missing"`},
-		{"one that is hostile", []string{"open", "x\x1b[2J"}, codeNoRun, `no such provider: "x\x1b[2J"`},
-		{"no name", []string{"open"}, codeOwn, "open: no provider given"},
-		{"two names", []string{"drain", "openai", "internal"}, codeOwn, "want one provider"},
-		{"two names to list", []string{"openai", "internal"}, codeOwn, "want one provider"},
-		{"a verb that does not exist", []string{"frob", "openai"}, codeOwn, `"frob" is not a subcommand: the subcommands are close, drain, open, reset, show`},
-		{"a verb without a name", []string{"frob"}, codeNoRun, `no such provider: "frob"; known providers: openai, internal; the subcommands are close, drain`},
-		{"two places", []string{"--server", "unix:/nowhere", "--config", "x.yaml"}, codeOwn, "--server and --config both name a server"},
-		{"a flag that does not exist", []string{"--until", "x"}, codeOwn, "unknown flag"},
-		{"a server that is not there", []string{"--server", "unix:/nowhere"}, codeOwn, "no gateway at /nowhere: start one with `tideover serve` or `tideover gateway`, or name one with --server"},
-		{"over TCP without a token", []string{"--server", p.tcp}, codeOwn, "set TIDEOVER_TOKEN"},
+		{"one that does not exist", []string{"show", "missing"}, CodeNoRun, `no such provider: "missing"; known providers: openai, internal`},
+		{"one that does not exist, in the list", []string{"missing"}, CodeNoRun, `no such provider: "missing"`},
+		{"one that does not exist, to watch", []string{"missing", "--watch"}, CodeNoRun, `no such provider: "missing"`},
+		{"one that is hostile", []string{"open", "x\x1b[2J"}, CodeNoRun, `no such provider: "x\x1b[2J"`},
+		{"no name", []string{"open"}, CodeOwn, "open: no provider given"},
+		{"two names", []string{"drain", "openai", "internal"}, CodeOwn, "want one provider"},
+		{"two names to list", []string{"openai", "internal"}, CodeOwn, "want one provider"},
+		{"a verb that does not exist", []string{"frob", "openai"}, CodeOwn, `"frob" is not a subcommand: the subcommands are close, drain, open, reset, show`},
+		{"a verb without a name", []string{"frob"}, CodeNoRun, `no such provider: "frob"; known providers: openai, internal; the subcommands are close, drain`},
+		{"two places", []string{"--server", "unix:/nowhere", "--config", "x.yaml"}, CodeOwn, "--server and --config both name a server"},
+		{"a flag that does not exist", []string{"--until", "x"}, CodeOwn, "unknown flag"},
+		{"a server that is not there", []string{"--server", "unix:/nowhere"}, CodeOwn, "no gateway at /nowhere: start one with `tideover serve` or `tideover gateway`, or name one with --server"},
+		{"over TCP without a token", []string{"--server", p.tcp}, CodeOwn, "set TIDEOVER_TOKEN"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			got := p.runCommand(c.args...)
-			wantCode(t, got, c.code)
-			wantIn(t, "stderr", got.stderr, c.err)
-			if got.out != "" {
-				t.Errorf("stdout %q", got.out)
+			clitest.WantCode(t, got, c.code)
+			clitest.WantIn(t, "stderr", got.Stderr, c.err)
+			if got.Out != "" {
+				t.Errorf("stdout %q", got.Out)
 			}
 		})
 	}
@@ -230,15 +232,15 @@ func TestWithoutProviders(t *testing.T) {
 		t.Errorf("providers --json: %q", got)
 	}
 	got := p.runCommand("show", "openai")
-	wantCode(t, got, codeNoRun)
-	wantIn(t, "stderr", got.stderr, `no such provider: "openai"; no providers are defined`)
+	clitest.WantCode(t, got, CodeNoRun)
+	clitest.WantIn(t, "stderr", got.Stderr, `no such provider: "openai"; no providers are defined`)
 
 	p.close()
 	for _, args := range [][]string{nil, {"--watch"}, {"show", "x"}, {"open", "x"}} {
 		got := p.runCommand(args...)
-		wantCode(t, got, codeOwn)
-		if want := "tideover: no gateway at " + p.serveSocket() + ": start one with `tideover serve` or `tideover gateway`, or name one with --server\n"; got.stderr != want {
-			t.Errorf("%q: stderr %q, want %q", args, got.stderr, want)
+		clitest.WantCode(t, got, CodeOwn)
+		if want := "tideover: no gateway at " + p.ServeSocket() + ": start one with `tideover serve` or `tideover gateway`, or name one with --server\n"; got.Stderr != want {
+			t.Errorf("%q: stderr %q, want %q", args, got.Stderr, want)
 		}
 	}
 }
@@ -248,10 +250,10 @@ func TestAGatewayAloneHasNoRuns(t *testing.T) {
 	t.Parallel()
 	p := newGatewayEnv(t)
 	for _, verb := range []string{"runs", "status", "workflows"} {
-		cmd, _ := command(t, verb)
-		got := finish(t, p.env(cmd))
-		wantCode(t, got, codeOwn)
-		wantIn(t, "stderr", got.stderr, "this server has no engine; a gateway has only providers (tideover providers), requests (tideover requests) and audit.jsonl")
+		cmd, _ := clitest.Command(t, verb)
+		got := clitest.Finish(t, p.Env(cmd))
+		clitest.WantCode(t, got, CodeOwn)
+		clitest.WantIn(t, "stderr", got.Stderr, "this server has no engine; a gateway has only providers (tideover providers), requests (tideover requests) and audit.jsonl")
 	}
 }
 
@@ -261,8 +263,8 @@ func TestAServerThatIsNotTideover(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"hello":"world"}`) }))
 	defer other.Close()
 	for _, verb := range []string{"providers", "runs", "status", "workflows", "health"} {
-		got := tideover(t, verb, "--server", other.URL)
-		if got.code == 0 || got.out != "" || !strings.Contains(got.stderr, other.URL+" answers 200 OK, and does not look like tideover") {
+		got := clitest.Run(t, verb, "--server", other.URL)
+		if got.Code == 0 || got.Out != "" || !strings.Contains(got.Stderr, other.URL+" answers 200 OK, and does not look like tideover") {
 			t.Errorf("%s: %+v", verb, got)
 		}
 	}
@@ -271,16 +273,16 @@ func TestAServerThatIsNotTideover(t *testing.T) {
 func TestProvidersAreWatched(t *testing.T) {
 	t.Parallel()
 	p := newGatewayEnv(t, exampleNow()[:2]...)
-	cmd, mark := command(t, "providers", "--watch")
-	s := startSession(t, p.env(cmd), mark)
-	s.expect("probe in 59m")
-	s.expect("\x1b[4F") // moves up over 4 lines: the headings, two providers, and the next probe of one
+	cmd, mark := clitest.Command(t, "providers", "--watch")
+	s := clitest.StartOnTerminal(t, p.Env(cmd), mark)
+	s.Expect("probe in 59m")
+	s.Expect("\x1b[4F") // moves up over 4 lines: the headings, two providers, and the next probe of one
 	p.mustRun("drain", "openai")
-	s.expect("draining")
+	s.Expect("draining")
 	p.fleet.change("openai", func(st *gateway.Status) { st.InFlight = 4711 })
-	s.expect("4711")
-	s.write("\x03")
-	if code := s.wait(); code != 130 {
+	s.Expect("4711")
+	s.Write("\x03")
+	if code := s.Wait(); code != 130 {
 		t.Errorf("exit code %d after Ctrl-C", code)
 	}
 }
@@ -299,15 +301,15 @@ func TestProvidersAreWatchedInAPipe(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			p := newGatewayEnv(t, exampleNow()[:2]...)
-			x := &backgroundProcess{t: t, dir: t.TempDir()}
-			x.Cmd, x.mark = command(t, append([]string{"providers"}, c.args...)...)
-			out, err := os.Create(filepath.Join(x.dir, "out"))
+			x := &clitest.Background{T: t, Folder: t.TempDir()}
+			x.Cmd, x.Mark = clitest.Command(t, append([]string{"providers"}, c.args...)...)
+			out, err := os.Create(filepath.Join(x.Folder, "out"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer out.Close()
-			p.env(x.Cmd).Stdout, x.Stderr = out, &x.stderr
-			x.begin()
+			p.Env(x.Cmd).Stdout, x.Stderr = out, &x.Errors
+			x.Begin()
 			printed := func() string { b, _ := os.ReadFile(out.Name()); return string(b) }
 			testwait.Until(t, "the first lines", func() bool { return strings.Contains(printed(), c.before) })
 			p.fleet.change("openai", func(st *gateway.Status) { st.InFlight++ }) // a change for which no line is printed
@@ -316,7 +318,7 @@ func TestProvidersAreWatchedInAPipe(t *testing.T) {
 			if err := x.Process.Signal(os.Interrupt); err != nil {
 				t.Fatal(err)
 			}
-			if got := x.wait(); got.code != 130 || got.stderr != "" {
+			if got := x.End(); got.Code != 130 || got.Stderr != "" {
 				t.Errorf("after an interrupt: %+v", got)
 			}
 			if text := printed(); strings.Count(text, "\n") > 3 {
@@ -331,13 +333,13 @@ func TestProvidersAreWatchedInAPipe(t *testing.T) {
 func TestAWatchedGatewayThatGoesAway(t *testing.T) {
 	t.Parallel()
 	p := newGatewayEnv(t, exampleNow()[1])
-	cmd, mark := command(t, "providers", "--watch")
-	s := startSession(t, p.env(cmd), mark)
-	s.expect("openai")
+	cmd, mark := clitest.Command(t, "providers", "--watch")
+	s := clitest.StartOnTerminal(t, p.Env(cmd), mark)
+	s.Expect("openai")
 	p.close()
-	s.expect("no gateway at")
-	s.write("\x03")
-	if code := s.wait(); code != 130 {
+	s.Expect("no gateway at")
+	s.Write("\x03")
+	if code := s.Wait(); code != 130 {
 		t.Errorf("exit code %d after Ctrl-C", code)
 	}
 }
@@ -348,17 +350,17 @@ func TestTheNamesOfProvidersAreCompleted(t *testing.T) {
 	for line, want := range map[string][]string{
 		"": {"anthropic", "internal", "openai", "show", "drain"}, "show ": {"anthropic", "internal", "openai"}, "open o": {"openai"}, "drain openai ": nil, "in": {"internal"},
 	} {
-		cmd, _ := command(t, append([]string{"__complete", "providers"}, strings.Split(line, " ")...)...)
-		got := finish(t, p.env(cmd))
+		cmd, _ := clitest.Command(t, append([]string{"__complete", "providers"}, strings.Split(line, " ")...)...)
+		got := clitest.Finish(t, p.Env(cmd))
 		for _, name := range []string{"anthropic", "internal", "openai", "show", "drain"} {
-			if has := strings.Contains("\n"+got.out, "\n"+name+"\t"); has != slices.Contains(want, name) {
-				t.Errorf("%q: offers %s: %v\n%s", line, name, has, got.out)
+			if has := strings.Contains("\n"+got.Out, "\n"+name+"\t"); has != slices.Contains(want, name) {
+				t.Errorf("%q: offers %s: %v\n%s", line, name, has, got.Out)
 			}
 		}
 	}
 	p.close()
-	cmd, _ := command(t, "__complete", "providers", "show", "")
-	if got := finish(t, p.env(cmd)); got.code != 0 || strings.Contains(got.out, "openai") {
+	cmd, _ := clitest.Command(t, "__complete", "providers", "show", "")
+	if got := clitest.Finish(t, p.Env(cmd)); got.Code != 0 || strings.Contains(got.Out, "openai") {
 		t.Errorf("without a server: %+v", got)
 	}
 }
@@ -367,9 +369,9 @@ func TestTheHelpOnProviders(t *testing.T) {
 	t.Parallel()
 	var all strings.Builder
 	for _, args := range [][]string{{}, {"show"}, {"open"}, {"close"}, {"reset"}, {"drain"}} {
-		got := tideover(t, append(append([]string{"providers"}, args...), "--help")...)
-		wantCode(t, got, 0)
-		fmt.Fprintf(&all, "$ tideover %s\n%s\n", strings.Join(append(append([]string{"providers"}, args...), "--help"), " "), got.out)
+		got := clitest.Run(t, append(append([]string{"providers"}, args...), "--help")...)
+		clitest.WantCode(t, got, 0)
+		fmt.Fprintf(&all, "$ tideover %s\n%s\n", strings.Join(append(append([]string{"providers"}, args...), "--help"), " "), got.Out)
 	}
 	golden(t, "providers-help.txt", all.String())
 }

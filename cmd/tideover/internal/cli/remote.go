@@ -20,11 +20,11 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// Exit codes of the commands that connect to a server, besides codeOwn.
+// Exit codes of the commands that connect to a server, besides CodeOwn.
 const (
-	codeDead     = 1
+	CodeDead     = 1
 	codeCanceled = 2
-	codeNoRun    = 3
+	CodeNoRun    = 3
 )
 
 // remoteServer is the part of help texts that says how the server is found. [remote.target] does it.
@@ -88,20 +88,20 @@ func (r *remote) command(cmd *cobra.Command, help string) *cobra.Command {
 }
 
 // problemCodes maps errors of the server to exit codes. The exit code of all other errors is
-// codeOwn.
+// CodeOwn.
 var problemCodes = map[control.Code]int{
-	control.CodeNotFound: codeNoRun, control.CodeAmbiguous: codeNoRun,
-	control.CodeDead: codeDead, control.CodeReplaced: codeDead, control.CodeCanceled: codeCanceled,
+	control.CodeNotFound: CodeNoRun, control.CodeAmbiguous: CodeNoRun,
+	control.CodeDead: CodeDead, control.CodeReplaced: CodeDead, control.CodeCanceled: codeCanceled,
 }
 
 // coded returns err with its exit code, if it comes from the server, from the connection, or from a
 // signal. It returns any other error unchanged.
 func coded(err error) error {
 	if p, ok := errors.AsType[*control.Error](err); ok {
-		return &codedError{err, cmp.Or(problemCodes[p.Code], codeOwn)}
+		return &codedError{err, cmp.Or(problemCodes[p.Code], CodeOwn)}
 	}
 	if _, unlocated := errors.AsType[*unlocatedError](err); unlocated || unreachable(err) {
-		return &codedError{err, codeOwn}
+		return &codedError{err, CodeOwn}
 	}
 	if t, ok := errors.AsType[*interruptedError](err); ok {
 		return exitError{Code: 128 + int(t.signal), Signal: t.signal}

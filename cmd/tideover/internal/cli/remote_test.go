@@ -19,7 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
@@ -27,18 +26,9 @@ import (
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/clitest"
 )
-
-const testToken = "the-token-of-these-tests"
-
-// newTestAPI returns the API of a [control.Service] with this configuration, and with the token
-// testToken.
-func newTestAPI(c control.Config) http.Handler {
-	c.Logger = slog.New(slog.DiscardHandler)
-	return api.New(api.Options{Control: control.New(c), Guard: httpserver.GuardOptions{
-		Token: secret.New(testToken), Users: []httpserver.User{{Name: "ada", Token: secret.New(testToken + "-of-ada")}},
-	}, Logger: c.Logger})
-}
 
 // inProcessServer is a server in this process. Commands are separate processes that connect to it.
 type inProcessServer struct {
@@ -136,7 +126,7 @@ func (s *inProcessServer) listen() {
 		s.t.Fatal(err)
 	}
 	s.tcp = "http://" + tcp.Addr().String()
-	server := httpserver.NewServer(newTestAPI(control.Config{
+	server := httpserver.NewServer(clitest.NewTestAPI(control.Config{
 		Engine: s.engine, Version: "v0.0.1", CallbackKey: secret.New("the key of these tests"), Place: func() notify.Place { return notify.Place{Page: s.tcp} },
 	}))
 	s.server = server
@@ -163,36 +153,36 @@ func (s *inProcessServer) env(cmd *exec.Cmd) *exec.Cmd {
 }
 
 // runCommand runs a command to its end.
-func (s *inProcessServer) runCommand(args ...string) outcome {
+func (s *inProcessServer) runCommand(args ...string) clitest.Outcome {
 	s.t.Helper()
-	cmd, _ := command(s.t, args...)
-	return finish(s.t, s.env(cmd))
+	cmd, _ := clitest.Command(s.t, args...)
+	return clitest.Finish(s.t, s.env(cmd))
 }
 
 // mustRun runs a command that must succeed, and returns its output.
 func (s *inProcessServer) mustRun(args ...string) string {
 	s.t.Helper()
 	got := s.runCommand(args...)
-	if got.code != 0 {
-		s.t.Fatalf("tideover %q: code %d, stdout %q, stderr %q", args, got.code, got.out, got.stderr)
+	if got.Code != 0 {
+		s.t.Fatalf("tideover %q: code %d, stdout %q, stderr %q", args, got.Code, got.Out, got.Stderr)
 	}
-	return strings.TrimSpace(got.out)
+	return strings.TrimSpace(got.Out)
 }
 
 // background starts a command. output returns what the command has printed so far.
-func (s *inProcessServer) background(args ...string) (p *backgroundProcess, output func() string) {
+func (s *inProcessServer) background(args ...string) (p *clitest.Background, output func() string) {
 	s.t.Helper()
-	p = &backgroundProcess{t: s.t, dir: s.t.TempDir()}
-	p.Cmd, p.mark = command(s.t, args...)
+	p = &clitest.Background{T: s.t, Folder: s.t.TempDir()}
+	p.Cmd, p.Mark = clitest.Command(s.t, args...)
 	s.env(p.Cmd)
-	name := filepath.Join(p.dir, "out")
+	name := filepath.Join(p.Folder, "out")
 	out, err := os.Create(name)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { _ = out.Close() })
-	p.Stdout, p.Stderr = out, &p.stderr
-	p.begin()
+	p.Stdout, p.Stderr = out, &p.Errors
+	p.Begin()
 	return p, func() string { text, _ := os.ReadFile(name); return string(text) }
 }
 
@@ -253,12 +243,12 @@ func TestRunWaitsAndTellsHowItEnded(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			cmd, _ := command(t, append([]string{"run"}, c.args...)...)
+			cmd, _ := clitest.Command(t, append([]string{"run"}, c.args...)...)
 			cmd.Stdin = strings.NewReader(`["stdin"]`)
-			got := finish(t, s.env(cmd))
-			wantCode(t, got, c.code)
-			wantIn(t, "stdout", got.out, c.out)
-			wantIn(t, "stderr", got.stderr, c.err)
+			got := clitest.Finish(t, s.env(cmd))
+			clitest.WantCode(t, got, c.code)
+			clitest.WantIn(t, "stdout", got.Out, c.out)
+			clitest.WantIn(t, "stderr", got.Stderr, c.err)
 		})
 	}
 }
@@ -276,11 +266,11 @@ func TestWhatCannotBePrintedIsAnError(t *testing.T) {
 		{"run", "echo"}, {"run", "echo", "--wait"}, {"run", "echo", "--wait", "--json"}, {"run", "fails", "--input", `{"fail":"x"}`, "--wait", "--json"},
 		{"run", "stumble", "--follow", "--wait"}, {"runs"}, {"status"},
 	} {
-		cmd, _ := command(t, args...)
+		cmd, _ := clitest.Command(t, args...)
 		cmd.Stdout = full
-		got := finish(t, s.env(cmd))
-		wantCode(t, got, codeOwn)
-		wantIn(t, fmt.Sprint(args, " stderr"), got.stderr, "no space left on device")
+		got := clitest.Finish(t, s.env(cmd))
+		clitest.WantCode(t, got, CodeOwn)
+		clitest.WantIn(t, fmt.Sprint(args, " stderr"), got.Stderr, "no space left on device")
 	}
 	// The reader of standard output is gone.
 	in, out, err := os.Pipe()
@@ -289,13 +279,13 @@ func TestWhatCannotBePrintedIsAnError(t *testing.T) {
 	}
 	in.Close()
 	defer out.Close()
-	cmd, _ := command(t, "run", "stumble", "--follow")
+	cmd, _ := clitest.Command(t, "run", "stumble", "--follow")
 	cmd.Stdout = out
-	if got := finish(t, s.env(cmd)); got.code != 128+int(syscall.SIGPIPE) || got.stderr != "" {
+	if got := clitest.Finish(t, s.env(cmd)); got.Code != 128+int(syscall.SIGPIPE) || got.Stderr != "" {
 		t.Errorf("into a pipe that is closed: %+v", got)
 	}
 	// The result is printed even if the events can't be written.
-	cmd, _ = command(t, "run", "stumble", "--follow", "--wait")
+	cmd, _ = clitest.Command(t, "run", "stumble", "--follow", "--wait")
 	cmd.Stderr = full
 	if result, err := s.env(cmd).Output(); err != nil || string(result) != "\"arrived\"\n" {
 		t.Errorf("with nowhere to tell it: %q, %v", result, err)
@@ -328,10 +318,10 @@ func TestRunsThatAreNotStarted(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			got := s.runCommand(append([]string{"run"}, c.args...)...)
-			wantCode(t, got, codeOwn)
-			wantIn(t, "stderr", got.stderr, c.err)
-			if got.out != "" {
-				t.Errorf("stdout %q", got.out)
+			clitest.WantCode(t, got, CodeOwn)
+			clitest.WantIn(t, "stderr", got.Stderr, c.err)
+			if got.Out != "" {
+				t.Errorf("stdout %q", got.Out)
 			}
 		})
 	}
@@ -348,12 +338,12 @@ func TestAServerThatIsNotThere(t *testing.T) {
 		{"run", "echo"}, {"runs"}, {"runs", "--watch"}, {"show", "x"}, {"retry", "x"}, {"cancel", "x"}, {"wake", "x"}, {"signal", "x", "y"}, {"callback", "x", "y"}, {"approve", "x"}, {"reject", "x", "y"}, {"answer", "x", "y"}, {"dead"},
 		{"events", "-f"}, {"workflows"}, {"schedules"}, {"status"}, {"backup", "x"}, {"retry", "--dead"},
 	} {
-		cmd, _ := command(t, args...)
+		cmd, _ := clitest.Command(t, args...)
 		cmd.Env = append(cmd.Env, "XDG_STATE_HOME=/nowhere", "TIDEOVER_SERVER=")
-		got := finish(t, cmd)
-		wantCode(t, got, codeOwn)
-		if want := "tideover: no tideover serve at /nowhere/tideover/tideover.sock: start one with `tideover serve`, or name another with --server\n"; got.stderr != want {
-			t.Errorf("%q: stderr %q, want %q", args, got.stderr, want)
+		got := clitest.Finish(t, cmd)
+		clitest.WantCode(t, got, CodeOwn)
+		if want := "tideover: no tideover serve at /nowhere/tideover/tideover.sock: start one with `tideover serve`, or name another with --server\n"; got.Stderr != want {
+			t.Errorf("%q: stderr %q, want %q", args, got.Stderr, want)
 		}
 	}
 }
@@ -371,19 +361,19 @@ func TestTheServerMayBeNamed(t *testing.T) {
 		{"by its default place", nil, nil, 0, ""},
 		{"by a variable", nil, []string{"XDG_STATE_HOME=/nowhere", "TIDEOVER_SERVER=unix:" + s.socket()}, 0, ""},
 		{"by a flag, which counts more", []string{"--server", "unix:" + s.socket()}, []string{"TIDEOVER_SERVER=unix:/nowhere"}, 0, ""},
-		{"over TCP", []string{"--server", s.tcp}, []string{"TIDEOVER_TOKEN=" + testToken}, 0, ""},
-		{"over TCP without a token", []string{"--server", s.tcp}, nil, codeOwn, "set TIDEOVER_TOKEN"},
-		{"over TCP with another token", []string{"--server", s.tcp}, []string{"TIDEOVER_TOKEN=wrong"}, codeOwn, "set TIDEOVER_TOKEN"},
+		{"over TCP", []string{"--server", s.tcp}, []string{"TIDEOVER_TOKEN=" + clitest.TestToken}, 0, ""},
+		{"over TCP without a token", []string{"--server", s.tcp}, nil, CodeOwn, "set TIDEOVER_TOKEN"},
+		{"over TCP with another token", []string{"--server", s.tcp}, []string{"TIDEOVER_TOKEN=wrong"}, CodeOwn, "set TIDEOVER_TOKEN"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			cmd, _ := command(t, append([]string{"status"}, c.args...)...)
+			cmd, _ := clitest.Command(t, append([]string{"status"}, c.args...)...)
 			s.env(cmd).Env = append(cmd.Env, c.env...)
-			got := finish(t, cmd)
-			wantCode(t, got, c.code)
-			wantIn(t, "stderr", got.stderr, c.err)
-			if strings.Contains(got.stderr, testToken) {
-				t.Errorf("the token is in %q", got.stderr)
+			got := clitest.Finish(t, cmd)
+			clitest.WantCode(t, got, c.code)
+			clitest.WantIn(t, "stderr", got.Stderr, c.err)
+			if strings.Contains(got.Stderr, clitest.TestToken) {
+				t.Errorf("the token is in %q", got.Stderr)
 			}
 		})
 	}
@@ -397,44 +387,44 @@ func TestShowAndControl(t *testing.T) {
 	s.until(slow, "waiting")
 	text := s.mustRun("show", "the/key")
 	for _, part := range []string{slow + "  slow  waiting", "by cli:", "stumbled", "waits 1h until", "set by the policy", "fixed(1h) attempts=4"} {
-		wantIn(t, "show", text, part)
+		clitest.WantIn(t, "show", text, part)
 	}
 	var info engine.Info
 	if err := json.Unmarshal([]byte(s.mustRun("show", slow[:20], "--json")), &info); err != nil || info.ID != slow || info.Steps[0].Attempts[0].Wait.Delay != time.Hour {
 		t.Errorf("show --json: %+v, %v", info, err)
 	}
-	wantIn(t, "run again", s.runCommand("run", "slow", "--key", "the/key").stderr, "belongs to this run")
+	clitest.WantIn(t, "run again", s.runCommand("run", "slow", "--key", "the/key").Stderr, "belongs to this run")
 	differs := s.runCommand("run", "slow", "--key", "the/key", "--input", `{"n":2}`, "--json")
-	wantIn(t, "run again with another input", differs.out, `"input_differs":true`)
-	wantIn(t, "run again with another input", differs.stderr, "belongs to run "+slow+", which has another input")
-	wantIn(t, "wake", s.mustRun("wake", slow), slow)
+	clitest.WantIn(t, "run again with another input", differs.Out, `"input_differs":true`)
+	clitest.WantIn(t, "run again with another input", differs.Stderr, "belongs to run "+slow+", which has another input")
+	clitest.WantIn(t, "wake", s.mustRun("wake", slow), slow)
 	if state := s.waitForEnd(slow); state != "succeeded" {
 		t.Errorf("woken: %s", state)
 	}
-	wantIn(t, "show", s.mustRun("show", slow), "ended early by cli:")
+	clitest.WantIn(t, "show", s.mustRun("show", slow), "ended early by cli:")
 
 	gate := s.mustRun("run", "gate")
 	s.until(gate, "running")
-	wantIn(t, "cancel", s.mustRun("cancel", gate), gate+" canceled")
+	clitest.WantIn(t, "cancel", s.mustRun("cancel", gate), gate+" canceled")
 	got := s.runCommand("cancel", gate)
-	wantCode(t, got, codeOwn)
-	wantIn(t, "stderr", got.stderr, "was canceled")
+	clitest.WantCode(t, got, CodeOwn)
+	clitest.WantIn(t, "stderr", got.Stderr, "was canceled")
 
 	two := s.mustRun("run", "two", "--input", `{"fail":"no"}`)
 	s.waitForEnd(two)
-	wantIn(t, "retry", s.mustRun("retry", two), two)
+	clitest.WantIn(t, "retry", s.mustRun("retry", two), two)
 	s.waitForEnd(two)
 	again := s.mustRun("retry", "--input", `{}`, two)
 	if state := s.waitForEnd(again); state != "succeeded" {
 		t.Errorf("replayed: %s", state)
 	}
-	wantIn(t, "show", s.mustRun("show", two), "replaced by "+again)
+	clitest.WantIn(t, "show", s.mustRun("show", two), "replaced by "+again)
 	var rerun control.Started
 	if err := json.Unmarshal([]byte(s.mustRun("retry", "--from", "second", again, "--json")), &rerun); err != nil || s.waitForEnd(rerun.ID) != "succeeded" {
 		t.Errorf("rerun: %+v, %v", rerun, err)
 	}
 	for _, part := range []string{"retry of " + again, "origin " + two} {
-		wantIn(t, "show", strings.Join(strings.Fields(s.mustRun("show", rerun.ID)), " "), part)
+		clitest.WantIn(t, "show", strings.Join(strings.Fields(s.mustRun("show", rerun.ID)), " "), part)
 	}
 
 	for _, c := range []struct {
@@ -443,36 +433,36 @@ func TestShowAndControl(t *testing.T) {
 		code int
 		err  string
 	}{
-		{"show without a run", []string{"show"}, codeOwn, "no run given"},
-		{"a run that does not exist", []string{"show", "nothing"}, codeNoRun, "no such run: nothing"},
-		{"one that is hostile", []string{"show", "x\x1b[2J"}, codeNoRun, `no such run: x\x1b[2J`},
-		{"retry without a run", []string{"retry"}, codeOwn, "no run given"},
-		{"retry of one that does not exist", []string{"retry", "nothing"}, codeNoRun, "no such run"},
-		{"of several, one", []string{"wake", "nothing", again}, codeDead, "2 of 2 runs could not be changed"},
-		{"retry from nowhere", []string{"retry", "--from", "third", again}, codeOwn, "known steps: first, second"},
-		{"retry of all and one", []string{"retry", "--dead", again}, codeOwn, "give one of them"},
-		{"a filter for one", []string{"retry", "--workflow", "two", again}, codeOwn, "--workflow needs --dead"},
-		{"both ways", []string{"retry", "--from", "x", "--input", "1", again}, codeOwn, "one of them"},
-		{"from for all", []string{"retry", "--dead", "--from", "x"}, codeOwn, "need exactly one run"},
-		{"cancel of nothing", []string{"cancel"}, codeOwn, "no run given"},
-		{"cancel of no workflow", []string{"cancel", "--workflow", "", "--yes"}, codeOwn, "--workflow: the value is empty"},
-		{"cancel of no state", []string{"cancel", "--state", "", "--yes"}, codeOwn, "--state: the value is empty"},
-		{"cancel since nothing", []string{"cancel", "--since", "", "--workflow", "two", "--yes"}, codeOwn, "--since: the value is empty"},
-		{"cancel by blanks", []string{"cancel", "--search", " \t", "--yes"}, codeOwn, "would select all runs"},
-		{"retry of no workflow", []string{"retry", "--dead", "--workflow", "", "--yes"}, codeOwn, "--workflow: the value is empty"},
-		{"retry of no error", []string{"retry", "--dead", "--error-like=", "--yes"}, codeOwn, "--error-like: the value is empty"},
-		{"retry of any number of attempts", []string{"retry", "--dead", "--min-attempts", "0", "--yes"}, codeOwn, "--min-attempts: the value \"0\" would select all runs"},
-		{"a state that does not exist", []string{"runs", "--state", "ded"}, codeOwn, "--state: "},
-		{"a limit that is too large", []string{"runs", "--limit", "1001"}, codeOwn, "--limit: "},
-		{"an order that does not exist", []string{"runs", "--order", "best"}, codeOwn, "--order: "},
-		{"a kind that does not exist", []string{"events", "--kind", "x"}, codeOwn, "--kind: "},
-		{"a backup to nowhere", []string{"backup"}, codeOwn, "no folder given"},
+		{"show without a run", []string{"show"}, CodeOwn, "no run given"},
+		{"a run that does not exist", []string{"show", "nothing"}, CodeNoRun, "no such run: nothing"},
+		{"one that is hostile", []string{"show", "x\x1b[2J"}, CodeNoRun, `no such run: x\x1b[2J`},
+		{"retry without a run", []string{"retry"}, CodeOwn, "no run given"},
+		{"retry of one that does not exist", []string{"retry", "nothing"}, CodeNoRun, "no such run"},
+		{"of several, one", []string{"wake", "nothing", again}, CodeDead, "2 of 2 runs could not be changed"},
+		{"retry from nowhere", []string{"retry", "--from", "third", again}, CodeOwn, "known steps: first, second"},
+		{"retry of all and one", []string{"retry", "--dead", again}, CodeOwn, "give one of them"},
+		{"a filter for one", []string{"retry", "--workflow", "two", again}, CodeOwn, "--workflow needs --dead"},
+		{"both ways", []string{"retry", "--from", "x", "--input", "1", again}, CodeOwn, "one of them"},
+		{"from for all", []string{"retry", "--dead", "--from", "x"}, CodeOwn, "need exactly one run"},
+		{"cancel of nothing", []string{"cancel"}, CodeOwn, "no run given"},
+		{"cancel of no workflow", []string{"cancel", "--workflow", "", "--yes"}, CodeOwn, "--workflow: the value is empty"},
+		{"cancel of no state", []string{"cancel", "--state", "", "--yes"}, CodeOwn, "--state: the value is empty"},
+		{"cancel since nothing", []string{"cancel", "--since", "", "--workflow", "two", "--yes"}, CodeOwn, "--since: the value is empty"},
+		{"cancel by blanks", []string{"cancel", "--search", " \t", "--yes"}, CodeOwn, "would select all runs"},
+		{"retry of no workflow", []string{"retry", "--dead", "--workflow", "", "--yes"}, CodeOwn, "--workflow: the value is empty"},
+		{"retry of no error", []string{"retry", "--dead", "--error-like=", "--yes"}, CodeOwn, "--error-like: the value is empty"},
+		{"retry of any number of attempts", []string{"retry", "--dead", "--min-attempts", "0", "--yes"}, CodeOwn, "--min-attempts: the value \"0\" would select all runs"},
+		{"a state that does not exist", []string{"runs", "--state", "ded"}, CodeOwn, "--state: "},
+		{"a limit that is too large", []string{"runs", "--limit", "1001"}, CodeOwn, "--limit: "},
+		{"an order that does not exist", []string{"runs", "--order", "best"}, CodeOwn, "--order: "},
+		{"a kind that does not exist", []string{"events", "--kind", "x"}, CodeOwn, "--kind: "},
+		{"a backup to nowhere", []string{"backup"}, CodeOwn, "no folder given"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			got := s.runCommand(c.args...)
-			wantCode(t, got, c.code)
-			wantIn(t, "stderr", got.stderr, c.err)
+			clitest.WantCode(t, got, c.code)
+			clitest.WantIn(t, "stderr", got.Stderr, c.err)
 		})
 	}
 }
@@ -491,9 +481,9 @@ func TestManyAtOnce(t *testing.T) {
 	bulk := []string{"retry", "--dead", "--workflow", "fails", "--error-like", "host 9 is away"}
 
 	text := s.mustRun("dead", "--groups")
-	wantIn(t, "groups", text, "RUNS")
-	wantIn(t, "groups", text, "is away")
-	wantIn(t, "groups", s.mustRun("dead", "--groups", "--json"), `"count":3`)
+	clitest.WantIn(t, "groups", text, "RUNS")
+	clitest.WantIn(t, "groups", text, "is away")
+	clitest.WantIn(t, "groups", s.mustRun("dead", "--groups", "--json"), `"count":3`)
 	if n := strings.Count(s.mustRun("dead"), "\n"); n != 4 {
 		t.Errorf("dead has %d lines", n)
 	}
@@ -502,69 +492,69 @@ func TestManyAtOnce(t *testing.T) {
 	}
 
 	got := s.runCommand(bulk...)
-	wantCode(t, got, codeOwn)
-	wantIn(t, "stderr", got.stderr, "this would retry 3 runs: add --yes to confirm")
+	clitest.WantCode(t, got, CodeOwn)
+	clitest.WantIn(t, "stderr", got.Stderr, "this would retry 3 runs: add --yes to confirm")
 
-	cmd, mark := command(t, bulk...)
-	asked := startSession(t, s.env(cmd), mark)
-	asked.expect("retry 3 runs? [y/N] ")
-	asked.write("n\n")
-	asked.wantCode(codeOwn)
-	asked.expect("nothing was changed")
+	cmd, mark := clitest.Command(t, bulk...)
+	asked := clitest.StartOnTerminal(t, s.env(cmd), mark)
+	asked.Expect("retry 3 runs? [y/N] ")
+	asked.Write("n\n")
+	asked.WantCode(CodeOwn)
+	asked.Expect("nothing was changed")
 
-	cmd, mark = command(t, bulk...)
-	asked = startSession(t, s.env(cmd), mark)
-	asked.expect("retry 3 runs? [y/N] ")
-	asked.write("y\n")
-	asked.wantCode(0)
-	asked.expect("retried 3 of 3 runs")
+	cmd, mark = clitest.Command(t, bulk...)
+	asked = clitest.StartOnTerminal(t, s.env(cmd), mark)
+	asked.Expect("retry 3 runs? [y/N] ")
+	asked.Write("y\n")
+	asked.WantCode(0)
+	asked.Expect("retried 3 of 3 runs")
 	for _, id := range ids {
 		s.waitForEnd(id)
 		if info, err := s.engine.Get(t.Context(), id); err != nil || info.Attempts != 4 {
 			t.Errorf("%s: %+v, %v", id, info, err)
 		}
 	}
-	wantIn(t, "none", s.mustRun("retry", "--dead", "--workflow", "echo", "--yes"), "retried 0 of 0 runs")
-	wantIn(t, "json", s.mustRun(append(bulk, "--yes", "--json")...), `"done":3`)
+	clitest.WantIn(t, "none", s.mustRun("retry", "--dead", "--workflow", "echo", "--yes"), "retried 0 of 0 runs")
+	clitest.WantIn(t, "json", s.mustRun(append(bulk, "--yes", "--json")...), `"done":3`)
 	for range 2 {
 		s.until(s.mustRun("run", "slow"), "waiting")
 	}
-	wantIn(t, "cancel", s.mustRun("cancel", "--workflow", "slow", "--yes"), "canceled 2 of 2 runs")
+	clitest.WantIn(t, "cancel", s.mustRun("cancel", "--workflow", "slow", "--yes"), "canceled 2 of 2 runs")
 }
 
 func TestListsAndTheRest(t *testing.T) {
 	t.Parallel()
 	s := newInProcessServer(t)
-	wantIn(t, "runs", s.mustRun("runs"), "no runs")
+	clitest.WantIn(t, "runs", s.mustRun("runs"), "no runs")
 	id := s.mustRun("run", "fails", "--input", `{"fail":"a\u001b[2Jb"}`)
 	s.waitForEnd(id)
 	text := s.mustRun("runs", "--state", "dead,succeeded", "--workflow", "fails")
-	wantIn(t, "runs", text, id+"  dead   fails     do    2")
-	wantIn(t, "runs", text, `a\x1b[2Jb`)
+	clitest.WantIn(t, "runs", text, id+"  dead   fails     do    2")
+	clitest.WantIn(t, "runs", text, `a\x1b[2Jb`)
 	var page engine.Page
 	if err := json.Unmarshal([]byte(s.mustRun("runs", "--json")), &page); err != nil || len(page.Runs) != 1 || page.Runs[0].ID != id {
 		t.Errorf("runs --json: %+v, %v", page, err)
 	}
-	wantIn(t, "status", s.mustRun("status"), "tideover v0.0.1; up for")
-	wantIn(t, "status", s.mustRun("status", "--json"), `"version":"v0.0.1"`)
-	wantIn(t, "workflows", s.mustRun("workflows"), "second  after first")
-	wantIn(t, "workflows", s.mustRun("workflows", "--json"), `"name":"two"`)
-	wantIn(t, "schedules", s.mustRun("schedules"), "no schedules")
+	clitest.WantIn(t, "status", s.mustRun("status"), "tideover v0.0.1; up for")
+	clitest.WantIn(t, "status", s.mustRun("status", "--json"), `"version":"v0.0.1"`)
+	clitest.WantIn(t, "workflows", s.mustRun("workflows"), "second  after first")
+	clitest.WantIn(t, "workflows", s.mustRun("workflows", "--json"), `"name":"two"`)
+	clitest.WantIn(t, "schedules", s.mustRun("schedules"), "no schedules")
 	if err := s.engine.SetSchedules(t.Context(), []engine.Schedule{{Name: "nightly", Workflow: "echo", Cron: "0 3 * * *"}}); err != nil {
 		t.Fatal(err)
 	}
-	wantIn(t, "schedules", s.mustRun("schedules"), "nightly  echo      0 3 * * *")
-	wantIn(t, "schedules", s.mustRun("schedules", "--json"), `"cron":"0 3 * * *"`)
+	clitest.WantIn(t, "schedules", s.mustRun("schedules"), "nightly  echo      0 3 * * *")
+	clitest.WantIn(t, "schedules", s.mustRun("schedules", "--json"), `"cron":"0 3 * * *"`)
 
 	text = s.mustRun("events")
-	wantIn(t, "events", text, id[:shortID]+" fails: Run started by cli:")
-	wantIn(t, "events", text, `fails: Retry after error: a\x1b[2Jb`)
+	clitest.WantIn(t, "events", text, id[:shortID]+" fails: Run started by cli:")
+	clitest.WantIn(t, "events", text, `fails: Retry after error: a\x1b[2Jb`)
 	if text := s.mustRun("events", "--run", id, "--kind", "gave-up", "--json"); strings.Count(text, `"kind":"gave-up"`) != 2 || strings.Contains(text, "run-started") {
 		t.Errorf("events --kind gave-up --json: %s", text)
 	}
 
 	dir := filepath.Join(t.TempDir(), "copy")
-	wantIn(t, "backup", s.mustRun("backup", dir), "copied to "+dir)
+	clitest.WantIn(t, "backup", s.mustRun("backup", dir), "copied to "+dir)
 	if files, err := os.ReadDir(dir); err != nil || len(files) == 0 {
 		t.Errorf("backup: %v, %v", files, err)
 	}
@@ -578,16 +568,16 @@ func TestWatching(t *testing.T) {
 	testwait.Until(t, "a line", func() bool { return strings.Contains(output(), id+" gate running") })
 	close(s.gate)
 	testwait.Until(t, "another line", func() bool { return strings.Contains(output(), id+" gate succeeded") })
-	p.signal(syscall.SIGTERM)
-	if got := p.wait(); got.code != 128+int(syscall.SIGTERM) {
-		t.Errorf("code %d, stderr %q", got.code, got.stderr)
+	p.Signal(syscall.SIGTERM)
+	if got := p.End(); got.Code != 128+int(syscall.SIGTERM) {
+		t.Errorf("code %d, stderr %q", got.Code, got.Stderr)
 	}
-	cmd, mark := command(t, "runs", "--watch")
-	on := startSession(t, s.env(cmd), mark)
-	on.expect(id[:shortID])
-	on.expect("\x1b[2F") // moves up over the two lines of the list, to redraw them
-	on.write("\x03")
-	on.wantCode(130)
+	cmd, mark := clitest.Command(t, "runs", "--watch")
+	on := clitest.StartOnTerminal(t, s.env(cmd), mark)
+	on.Expect(id[:shortID])
+	on.Expect("\x1b[2F") // moves up over the two lines of the list, to redraw them
+	on.Write("\x03")
+	on.WantCode(130)
 }
 
 func TestWhoeverWaitsMayBeInterrupted(t *testing.T) {
@@ -597,12 +587,12 @@ func TestWhoeverWaitsMayBeInterrupted(t *testing.T) {
 		p, _ := s.background("run", "gate", flag, "--key", flag)
 		testwait.Until(t, "the run", func() bool { ids, _ := s.engine.Find(t.Context(), flag, 2); return len(ids) == 1 })
 		ids, _ := s.engine.Find(t.Context(), flag, 2)
-		p.signal(syscall.SIGINT)
-		got := p.wait()
-		wantCode(t, got, 130)
+		p.Signal(syscall.SIGINT)
+		got := p.End()
+		clitest.WantCode(t, got, 130)
 		// The interrupt may come before the id is known.
-		if got.stderr != "" {
-			wantIn(t, "stderr", got.stderr, "run "+ids[0]+" continues")
+		if got.Stderr != "" {
+			clitest.WantIn(t, "stderr", got.Stderr, "run "+ids[0]+" continues")
 		}
 		if info, err := s.engine.Get(t.Context(), ids[0]); err != nil || info.Finished() {
 			t.Errorf("%s: %+v, %v", flag, info, err)
@@ -611,7 +601,7 @@ func TestWhoeverWaitsMayBeInterrupted(t *testing.T) {
 	p, _ := s.background("run", "gate", "--wait", "--key", "k")
 	testwait.Until(t, "the run", func() bool { ids, _ := s.engine.Find(t.Context(), "k", 2); return len(ids) == 1 })
 	s.mustRun("cancel", "k")
-	wantCode(t, p.wait(), codeCanceled)
+	clitest.WantCode(t, p.End(), codeCanceled)
 }
 
 func TestEventsAreFollowedThroughARestart(t *testing.T) {
@@ -627,12 +617,12 @@ func TestEventsAreFollowedThroughARestart(t *testing.T) {
 	second := s.mustRun("run", "echo")
 	testwait.Until(t, "events of the new server", func() bool { return strings.Contains(output(), second) })
 	close(s.gate)
-	got := waiting.wait()
-	if wantCode(t, got, 0); result() != "\"through\"\n" {
-		t.Errorf("result %q, stderr %q", result(), got.stderr)
+	got := waiting.End()
+	if clitest.WantCode(t, got, 0); result() != "\"through\"\n" {
+		t.Errorf("result %q, stderr %q", result(), got.Stderr)
 	}
-	p.signal(syscall.SIGTERM)
-	p.wait()
+	p.Signal(syscall.SIGTERM)
+	p.End()
 	for line := range strings.Lines(output()) {
 		var e control.Event
 		if err := json.Unmarshal([]byte(line), &e); err != nil || e.Message == "" {
@@ -666,9 +656,9 @@ func TestCompletion(t *testing.T) {
 	if text := s.mustRun("__complete", "cancel", ""); strings.Contains(text, dead) {
 		t.Errorf("cancel offers a dead run: %s", text)
 	}
-	cmd, _ := command(t, "__complete", "show", "")
+	cmd, _ := clitest.Command(t, "__complete", "show", "")
 	cmd.Env = append(cmd.Env, "XDG_STATE_HOME=/nowhere", "TIDEOVER_SERVER=")
-	if got := finish(t, cmd); got.code != 0 || got.out != ":4\n" || strings.Contains(got.stderr, "nowhere") {
+	if got := clitest.Finish(t, cmd); got.Code != 0 || got.Out != ":4\n" || strings.Contains(got.Stderr, "nowhere") {
 		t.Errorf("without a server: %+v", got)
 	}
 	// A server that accepts connections and never answers must not block completion.
@@ -677,20 +667,20 @@ func TestCompletion(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	cmd, _ = command(t, "__complete", "--", "show", "--server", "http://"+l.Addr().String(), "")
-	wantCode(t, finish(t, cmd), 0)
+	cmd, _ = clitest.Command(t, "__complete", "--", "show", "--server", "http://"+l.Addr().String(), "")
+	clitest.WantCode(t, clitest.Finish(t, cmd), 0)
 }
 
 func TestHelpOfTheVerbs(t *testing.T) {
 	t.Parallel()
 	for _, verb := range []string{"run", "runs", "show", "retry", "cancel", "wake", "signal", "callback", "approve", "reject", "answer", "dead", "events", "workflows", "schedules", "status", "backup"} {
-		text := tideover(t, verb, "--help")
-		wantCode(t, text, 0)
+		text := clitest.Run(t, verb, "--help")
+		clitest.WantCode(t, text, 0)
 		for _, part := range []string{"Exit codes:", "Examples:", "--json", "--server", "TIDEOVER_TOKEN", "  125  "} {
-			wantIn(t, verb+" --help", text.out, part)
+			clitest.WantIn(t, verb+" --help", text.Out, part)
 		}
-		if verb == "backup" && strings.Contains(text.out, "the run is dead") {
-			t.Errorf("the help of backup speaks of runs: %s", text.out)
+		if verb == "backup" && strings.Contains(text.Out, "the run is dead") {
+			t.Errorf("the help of backup speaks of runs: %s", text.Out)
 		}
 	}
 }

@@ -239,7 +239,7 @@ func (b bestEffortWriter) Write(p []byte) (int, error) {
 func exitErrorFor(state string) error {
 	switch state {
 	case "dead", "replaced":
-		return exitError{Code: codeDead}
+		return exitError{Code: CodeDead}
 	case "canceled":
 		return exitError{Code: codeCanceled}
 	}

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/tideover/tideover/engine"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/clitest"
 )
 
 // The words of the page and of the API control a schedule on the command line too.
@@ -16,20 +18,20 @@ func TestSchedulesArePausedResumedAndRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // the second pause changes nothing
-		wantIn(t, "schedules pause", s.mustRun("schedules", "pause", "nightly"), "nightly paused by cli:")
+		clitest.WantIn(t, "schedules pause", s.mustRun("schedules", "pause", "nightly"), "nightly paused by cli:")
 	}
 	text := s.mustRun("schedules")
-	wantIn(t, "the list", text, "nightly  echo      0 3 * * *  paused  -")
-	wantIn(t, "the list", text, "nightly: paused by cli:")
+	clitest.WantIn(t, "the list", text, "nightly  echo      0 3 * * *  paused  -")
+	clitest.WantIn(t, "the list", text, "nightly: paused by cli:")
 	id := s.mustRun("schedules", "run", "nightly") // a paused schedule can be run by hand
 	s.waitForEnd(id)
-	wantIn(t, "the run", s.mustRun("show", id, "--json"), `"input":{"a":1}`)
+	clitest.WantIn(t, "the run", s.mustRun("show", id, "--json"), `"input":{"a":1}`)
 	var one engine.Schedule
 	if err := json.Unmarshal([]byte(s.mustRun("schedules", "pause", "nightly", "--json")), &one); err != nil || one.Paused == nil || !strings.HasPrefix(one.Paused.By, "cli:") {
 		t.Errorf("schedules pause --json: %+v, %v", one, err)
 	}
 	for range 2 {
-		wantIn(t, "schedules resume", s.mustRun("schedules", "resume", "nightly"), "nightly next start ")
+		clitest.WantIn(t, "schedules resume", s.mustRun("schedules", "resume", "nightly"), "nightly next start ")
 	}
 	one = engine.Schedule{}
 	if err := json.Unmarshal([]byte(s.mustRun("schedules", "resume", "nightly", "--json")), &one); err != nil || one.Paused != nil || one.Next.IsZero() {
@@ -50,9 +52,9 @@ func TestSchedulesThatAreUnknown(t *testing.T) {
 	}
 	for _, verb := range []string{"pause", "resume", "run"} {
 		o := s.runCommand("schedules", verb, "nighly")
-		wantCode(t, o, codeNoRun)
-		wantIn(t, verb, o.stderr, `there is no schedule "nighly"; did you mean "nightly"?`)
-		wantCode(t, s.runCommand("schedules", verb), codeOwn)
+		clitest.WantCode(t, o, CodeNoRun)
+		clitest.WantIn(t, verb, o.Stderr, `there is no schedule "nighly"; did you mean "nightly"?`)
+		clitest.WantCode(t, s.runCommand("schedules", verb), CodeOwn)
 	}
-	wantCode(t, s.runCommand("schedules", "stop", "nightly"), codeOwn)
+	clitest.WantCode(t, s.runCommand("schedules", "stop", "nightly"), CodeOwn)
 }

@@ -239,7 +239,7 @@ func runServer(ctx context.Context, io Streams, command string, o server.Options
 		if _, ok := errors.AsType[strictyaml.FieldErrors](err); ok {
 			return text
 		}
-		return &codedError{text, codeOwn}
+		return &codedError{text, CodeOwn}
 	}
 	return nil
 }

@@ -71,7 +71,7 @@ func removeSession(ctx context.Context, o *sessionsOptions, hosts []*sessionHost
 		return err
 	}
 	if err := removeFolder(folders[0]); err != nil {
-		return &codedError{err, codeOwn}
+		return &codedError{err, CodeOwn}
 	}
 	return o.printJSONOrLine(map[string]string{"removed": folders[0]}, "removed %s", folders[0])
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/enginetest"
 	"github.com/tideover/tideover/internal/testwait"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/clitest"
 )
 
 // orderFlow returns a workflow that calls an operation, sleeps, and calls another one.
@@ -35,21 +37,21 @@ func orderFlow(t *testing.T, first string, sleep time.Duration, executed *int) *
 // test of the next version of the program finds out what a deploy would do with the runs.
 func TestShowHistory(t *testing.T) {
 	t.Parallel()
-	dir := shortDir(t)
+	dir := clitest.ShortDir(t)
 	var ids []string
 	executed := 0
 	for _, sleep := range []time.Duration{0, time.Hour} {
 		ids = append(ids, leaveRun(t, dir, orderFlow(t, "price", sleep, &executed)))
 	}
-	s := serveFile(t, "version: 1\nworkflows:\n  hello: {steps: [{id: a, run: [echo]}]}\n", dir)
-	cmd, _ := command(t, "show", "--history", "--server", "unix:"+filepath.Join(s.data, "tideover.sock"), ids[0], ids[1])
-	o := finish(t, cmd)
-	wantCode(t, o, 0)
-	if n := strings.Count(o.out, "\n"); n != 2 {
-		t.Errorf("%d lines: %s", n, o.out)
+	s := clitest.Serve(t, "version: 1\nworkflows:\n  hello: {steps: [{id: a, run: [echo]}]}\n", dir)
+	cmd, _ := clitest.Command(t, "show", "--history", "--server", "unix:"+filepath.Join(s.Data, "tideover.sock"), ids[0], ids[1])
+	o := clitest.Finish(t, cmd)
+	clitest.WantCode(t, o, 0)
+	if n := strings.Count(o.Out, "\n"); n != 2 {
+		t.Errorf("%d lines: %s", n, o.Out)
 	}
 	file := filepath.Join(t.TempDir(), "order.json")
-	write(t, file, o.out)
+	clitest.WriteFile(t, file, o.Out)
 	executed = 0
 	histories := enginetest.Histories(t, file)
 	got := enginetest.Replay(t, histories, orderFlow(t, "price", time.Hour, &executed))
@@ -66,8 +68,8 @@ func TestShowHistory(t *testing.T) {
 		t.Errorf("%d operations were executed", executed)
 	}
 
-	wantCode(t, s.runCommand("run", "hello", "--key", "k", "--wait"), 0)
-	of := enginetest.History{Name: "hello", Data: []byte(s.runCommand("show", "k", "--history").out)}
+	clitest.WantCode(t, s.RunCommand("run", "hello", "--key", "k", "--wait"), 0)
+	of := enginetest.History{Name: "hello", Data: []byte(s.RunCommand("show", "k", "--history").Out)}
 	if _, err := of.Replay(t, orderFlow(t, "price", time.Hour, &executed)); err == nil || !strings.Contains(err.Error(), "hello") {
 		t.Errorf("a workflow of the file: %v", err)
 	}
@@ -76,14 +78,14 @@ func TestShowHistory(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"show", "--history", ids[0], "nothing"}, codeNoRun, "nothing"},
-		{[]string{"show", "--history"}, codeOwn, "no run given"},
-		{[]string{"show", ids[0], ids[1]}, codeOwn, "too many arguments"},
-		{[]string{"show", "--history", "--output", ids[0]}, codeOwn, "--output and --history: give one of them"},
+		{[]string{"show", "--history", ids[0], "nothing"}, CodeNoRun, "nothing"},
+		{[]string{"show", "--history"}, CodeOwn, "no run given"},
+		{[]string{"show", ids[0], ids[1]}, CodeOwn, "too many arguments"},
+		{[]string{"show", "--history", "--output", ids[0]}, CodeOwn, "--output and --history: give one of them"},
 	} {
-		o := s.runCommand(c.args...)
-		wantCode(t, o, c.code)
-		wantIn(t, strings.Join(c.args, " "), o.stderr, c.want)
+		o := s.RunCommand(c.args...)
+		clitest.WantCode(t, o, c.code)
+		clitest.WantIn(t, strings.Join(c.args, " "), o.Stderr, c.want)
 	}
 }
 

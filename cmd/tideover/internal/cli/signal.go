@@ -242,7 +242,7 @@ func (o *answerOptions) answer(ctx context.Context, c *client.Client, run, quest
 			return err
 		}
 		if question, err = control.OnlyQuestion(info); err != nil {
-			return &codedError{err, codeOwn}
+			return &codedError{err, CodeOwn}
 		}
 	}
 	out, err := c.Answer(ctx, run, question, r)

@@ -16,6 +16,8 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/testwait"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/clitest"
 )
 
 // quest is a workflow that waits for the signal "paid", and asks two questions, the second one to ada.
@@ -58,27 +60,27 @@ func TestSignalsAndAnswers(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"signal"}, codeOwn, "signal: no run given: want RUN NAME"},
-		{[]string{"signal", id}, codeOwn, "signal: no name of a signal given"},
-		{[]string{"signal", id, "paid", "x"}, codeOwn, `signal: unexpected argument "x"`},
-		{[]string{"signal", "--key", "k", "paid"}, codeOwn, "--workflow and --key name a run together"},
-		{[]string{"signal", id, "paid", "--data", "{"}, codeOwn, `--data: "{" is not JSON`},
-		{[]string{"signal", id, "paid", "--data", "1", "--data-file", file}, codeOwn, "can't be used together"},
-		{[]string{"signal", id, "paid", "--data-file", file + "x"}, codeOwn, "--data-file: open"},
-		{[]string{"signal", id, "a b"}, codeOwn, "name:"},
-		{[]string{"signal", "nothing", "paid"}, codeNoRun, "nothing"},
-		{[]string{"signal", "--workflow", "quest", "--key", "nothing", "paid"}, codeNoRun, `has the key "nothing"`},
-		{[]string{"callback"}, codeOwn, "callback: no run given"},
-		{[]string{"callback", id}, codeOwn, "callback: no name of a signal given"},
-		{[]string{"callback", id, "paid", "--expires", "31d"}, codeOwn, "--expires: 744h0m0s is not above 0 and at most 30d"},
-		{[]string{"approve", id}, codeOwn, "has no open question"},
-		{[]string{"approve", id, "ship"}, codeOwn, `does not ask "ship" now`},
-		{[]string{"answer", id}, codeOwn, "answer: no choice given"},
-		{[]string{"reject"}, codeOwn, "reject: no run given"},
+		{[]string{"signal"}, CodeOwn, "signal: no run given: want RUN NAME"},
+		{[]string{"signal", id}, CodeOwn, "signal: no name of a signal given"},
+		{[]string{"signal", id, "paid", "x"}, CodeOwn, `signal: unexpected argument "x"`},
+		{[]string{"signal", "--key", "k", "paid"}, CodeOwn, "--workflow and --key name a run together"},
+		{[]string{"signal", id, "paid", "--data", "{"}, CodeOwn, `--data: "{" is not JSON`},
+		{[]string{"signal", id, "paid", "--data", "1", "--data-file", file}, CodeOwn, "can't be used together"},
+		{[]string{"signal", id, "paid", "--data-file", file + "x"}, CodeOwn, "--data-file: open"},
+		{[]string{"signal", id, "a b"}, CodeOwn, "name:"},
+		{[]string{"signal", "nothing", "paid"}, CodeNoRun, "nothing"},
+		{[]string{"signal", "--workflow", "quest", "--key", "nothing", "paid"}, CodeNoRun, `has the key "nothing"`},
+		{[]string{"callback"}, CodeOwn, "callback: no run given"},
+		{[]string{"callback", id}, CodeOwn, "callback: no name of a signal given"},
+		{[]string{"callback", id, "paid", "--expires", "31d"}, CodeOwn, "--expires: 744h0m0s is not above 0 and at most 30d"},
+		{[]string{"approve", id}, CodeOwn, "has no open question"},
+		{[]string{"approve", id, "ship"}, CodeOwn, `does not ask "ship" now`},
+		{[]string{"answer", id}, CodeOwn, "answer: no choice given"},
+		{[]string{"reject"}, CodeOwn, "reject: no run given"},
 	} {
 		got := s.runCommand(c.args...)
-		wantCode(t, got, c.code)
-		wantIn(t, strings.Join(c.args, " "), got.stderr, c.want)
+		clitest.WantCode(t, got, c.code)
+		clitest.WantIn(t, strings.Join(c.args, " "), got.Stderr, c.want)
 	}
 
 	if got := s.mustRun("signal", "--workflow", "quest", "--key", "order/1", "paid", "--data-file", file, "--id", "p1"); got != "p1" {
@@ -86,39 +88,39 @@ func TestSignalsAndAnswers(t *testing.T) {
 	}
 	s.mustRun("signal", id, "paid", "--data", "6", "--id", "p1")
 	s.untilAsking(id, "ship")
-	wantIn(t, "runs --asking", s.mustRun("runs", "--asking"), ", asks")
+	clitest.WantIn(t, "runs --asking", s.mustRun("runs", "--asking"), ", asks")
 	shown := s.mustRun("show", id)
 	for _, want := range []string{"asks ship  Ship it?", "choices     approve, reject", "tideover approve " + id, "tideover reject " + id, "signal: paid from cli:"} {
-		wantIn(t, "show", shown, want)
+		clitest.WantIn(t, "show", shown, want)
 	}
-	wantIn(t, "approve", s.mustRun("approve", id, "--words", "in stock"), id+" ship: approve")
+	clitest.WantIn(t, "approve", s.mustRun("approve", id, "--words", "in stock"), id+" ship: approve")
 	s.untilAsking(id, "colour")
-	wantIn(t, "show", s.mustRun("show", id), "tideover answer "+id+" 'light blue'")
+	clitest.WantIn(t, "show", s.mustRun("show", id), "tideover answer "+id+" 'light blue'")
 
 	refused := s.runCommand("answer", id, "green")
-	wantCode(t, refused, codeOwn)
-	wantIn(t, "answer", refused.stderr, "may not answer this question: it is for ada")
-	as := func(args ...string) outcome {
-		cmd, _ := command(t, append(args, "--server", s.tcp)...)
+	clitest.WantCode(t, refused, CodeOwn)
+	clitest.WantIn(t, "answer", refused.Stderr, "may not answer this question: it is for ada")
+	as := func(args ...string) clitest.Outcome {
+		cmd, _ := clitest.Command(t, append(args, "--server", s.tcp)...)
 		s.env(cmd)
-		cmd.Env = append(cmd.Env, "TIDEOVER_TOKEN="+testToken+"-of-ada")
-		return finish(t, cmd)
+		cmd.Env = append(cmd.Env, "TIDEOVER_TOKEN="+clitest.TestToken+"-of-ada")
+		return clitest.Finish(t, cmd)
 	}
 	wrong := as("answer", id, "colour", "red")
-	wantCode(t, wrong, codeOwn)
-	wantIn(t, "answer", wrong.stderr, `choice: answer: "red" is not one of the choices: green, light blue`)
-	wantCode(t, as("answer", id, "light blue"), 0)
+	clitest.WantCode(t, wrong, CodeOwn)
+	clitest.WantIn(t, "answer", wrong.Stderr, `choice: answer: "red" is not one of the choices: green, light blue`)
+	clitest.WantCode(t, as("answer", id, "light blue"), 0)
 	s.waitForEnd(id)
 	run, err := s.engine.Get(t.Context(), id)
 	want := fmt.Sprintf(`"{\"eur\":5}, approve by %s (in stock), light blue by ada"`, httpserver.LocalName())
 	if err != nil || string(run.Output) != want {
 		t.Errorf("the output is %s, %v; want %s", run.Output, err, want)
 	}
-	wantIn(t, "show", s.mustRun("show", id), "approve by "+httpserver.LocalName()+": in stock")
+	clitest.WantIn(t, "show", s.mustRun("show", id), "approve by "+httpserver.LocalName()+": in stock")
 	ended := s.runCommand("signal", id, "paid")
-	wantCode(t, ended, codeOwn)
-	wantIn(t, "signal", ended.stderr, "is succeeded, and takes no signals")
-	wantIn(t, "events", s.mustRun("events", "--run", id, "--after", "0", "--kind", "signaled,asked"), "Asks ship: Ship it? (approve, reject)")
+	clitest.WantCode(t, ended, CodeOwn)
+	clitest.WantIn(t, "signal", ended.Stderr, "is succeeded, and takes no signals")
+	clitest.WantIn(t, "events", s.mustRun("events", "--run", id, "--after", "0", "--kind", "signaled,asked"), "Asks ship: Ship it? (approve, reject)")
 }
 
 func TestCallbackOfTheCommand(t *testing.T) {

@@ -19,6 +19,8 @@ import (
 	"github.com/creack/pty"
 
 	"github.com/tideover/tideover/sim"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/clitest"
 )
 
 // quickSim is a scenario that runs in milliseconds.
@@ -57,13 +59,13 @@ func scenarioFile(t *testing.T, text string) string {
 
 func TestSimLists(t *testing.T) {
 	t.Parallel()
-	got := tideover(t, "sim")
-	wantCode(t, got, 0)
+	got := clitest.Run(t, "sim")
+	clitest.WantCode(t, got, 0)
 	n := 0
 	for name, about := range sim.Presets {
 		n++
-		wantIn(t, "list", got.out, name)
-		wantIn(t, "list", strings.Join(strings.Fields(got.out), " "), about)
+		clitest.WantIn(t, "list", got.Out, name)
+		clitest.WantIn(t, "list", strings.Join(strings.Fields(got.Out), " "), about)
 	}
 	if n < 8 {
 		t.Errorf("there are %d scenarios", n)
@@ -73,42 +75,42 @@ func TestSimLists(t *testing.T) {
 func TestSimShowsAFileToStartFrom(t *testing.T) {
 	t.Parallel()
 	for name := range sim.Presets {
-		shown := tideover(t, "sim", "--show", name)
-		wantCode(t, shown, 0)
-		again := tideover(t, "sim", "--show", scenarioFile(t, shown.out))
-		wantCode(t, again, 0)
-		if again.out != shown.out {
-			t.Errorf("%s: --show of what --show printed is\n%s\nwant\n%s", name, again.out, shown.out)
+		shown := clitest.Run(t, "sim", "--show", name)
+		clitest.WantCode(t, shown, 0)
+		again := clitest.Run(t, "sim", "--show", scenarioFile(t, shown.Out))
+		clitest.WantCode(t, again, 0)
+		if again.Out != shown.Out {
+			t.Errorf("%s: --show of what --show printed is\n%s\nwant\n%s", name, again.Out, shown.Out)
 		}
 	}
-	got := tideover(t, "sim", "--show", "herd", "--policy", "mine=http")
-	wantIn(t, "output", got.out, "policies:\n  mine: exponential(1s..32s) jitter=20% attempts=4\n")
+	got := clitest.Run(t, "sim", "--show", "herd", "--policy", "mine=http")
+	clitest.WantIn(t, "output", got.Out, "policies:\n  mine: exponential(1s..32s) jitter=20% attempts=4\n")
 }
 
 func TestSimRuns(t *testing.T) {
 	t.Parallel()
 	file := scenarioFile(t, quickSim)
-	cmd, _ := command(t, "sim", file, "--policy", "fast=fixed(1ms) attempts=2", "--seeds", "3")
+	cmd, _ := clitest.Command(t, "sim", file, "--policy", "fast=fixed(1ms) attempts=2", "--seeds", "3")
 	cmd.Env = append(cmd.Env, "COLUMNS=110", "LC_ALL=C.UTF-8")
-	got := finish(t, cmd)
-	wantCode(t, got, 0)
+	got := clitest.Finish(t, cmd)
+	clitest.WantCode(t, got, 0)
 	for _, part := range []string{
 		"quick", "From 1s to 2s, shop rejects every call.", "A  naive", "B  careful", "C  fast", "success", "peak in 100ms", "±", "░", "█",
 		"Means over 3 seeds from 0 on", "outage, from 1s to 2s",
 	} {
-		wantIn(t, "output", got.out, part)
+		clitest.WantIn(t, "output", got.Out, part)
 	}
-	if withoutProgress(got.stderr) != "" || strings.Contains(got.out, "\x1b") {
-		t.Errorf("a pipe gets stderr %q, and output %q", got.stderr, got.out)
+	if withoutProgress(got.Stderr) != "" || strings.Contains(got.Out, "\x1b") {
+		t.Errorf("a pipe gets stderr %q, and output %q", got.Stderr, got.Out)
 	}
-	for line := range strings.Lines(got.out) {
+	for line := range strings.Lines(got.Out) {
 		if n := utf8.RuneCountInString(line); n > 111 {
 			t.Errorf("%d columns: %q", n, line)
 		}
 	}
-	plain := tideover(t, "sim", file, "--ascii")
-	if i := strings.IndexFunc(plain.out, func(r rune) bool { return r > 0x7e }); i >= 0 || plain.code != 0 {
-		t.Errorf("--ascii prints %q", plain.out)
+	plain := clitest.Run(t, "sim", file, "--ascii")
+	if i := strings.IndexFunc(plain.Out, func(r rune) bool { return r > 0x7e }); i >= 0 || plain.Code != 0 {
+		t.Errorf("--ascii prints %q", plain.Out)
 	}
 }
 
@@ -117,14 +119,14 @@ func TestSimIsTheSameEveryTime(t *testing.T) {
 	t.Parallel()
 	file := scenarioFile(t, quickSim)
 	args := []string{"sim", file, "--json", "--seed", "7", "--seeds", "4"}
-	first := tideover(t, append(args, "--workers", "1")...)
-	wantCode(t, first, 0)
+	first := clitest.Run(t, append(args, "--workers", "1")...)
+	clitest.WantCode(t, first, 0)
 	for _, workers := range []string{"1", "2", "7", "0"} {
-		if got := tideover(t, append(args, "--workers", workers)...); got.out != first.out {
+		if got := clitest.Run(t, append(args, "--workers", workers)...); got.Out != first.Out {
 			t.Errorf("--workers %s prints something else", workers)
 		}
 	}
-	if got := tideover(t, "sim", file, "--json", "--seed", "8", "--seeds", "4"); got.out == first.out {
+	if got := clitest.Run(t, "sim", file, "--json", "--seed", "8", "--seeds", "4"); got.Out == first.Out {
 		t.Error("another seed prints the same")
 	}
 }
@@ -138,17 +140,17 @@ var simKeys = []string{
 
 func TestSimJSON(t *testing.T) {
 	t.Parallel()
-	got := tideover(t, "sim", scenarioFile(t, quickSim), "--json")
-	wantCode(t, got, 0)
+	got := clitest.Run(t, "sim", scenarioFile(t, quickSim), "--json")
+	clitest.WantCode(t, got, 0)
 	var report sim.Report
-	if err := json.Unmarshal([]byte(got.out), &report); err != nil {
+	if err := json.Unmarshal([]byte(got.Out), &report); err != nil {
 		t.Fatal(err)
 	}
 	if report.Scenario != "quick" || report.Seeds != 5 || len(report.Results) != 2 || report.Results[1].Name != "careful" || report.Results[1].Versus == nil {
 		t.Errorf("report = %+v", report)
 	}
 	keys := map[string]bool{}
-	d := json.NewDecoder(strings.NewReader(got.out))
+	d := json.NewDecoder(strings.NewReader(got.Out))
 	var all any
 	if err := d.Decode(&all); err != nil {
 		t.Fatal(err)
@@ -186,11 +188,11 @@ func TestSimWritesFiles(t *testing.T) {
 	t.Parallel()
 	file, dir := scenarioFile(t, quickSim), t.TempDir()
 	svg, html := filepath.Join(dir, "x.svg"), filepath.Join(dir, "x.html")
-	got := tideover(t, "sim", file, "--policy", "it's=http", "--svg", svg, "--html", html)
-	wantCode(t, got, 2) // the name of a policy can't contain an apostrophe
-	got = tideover(t, "sim", file, "--policy", "more=http attempts=2", "--svg", svg, "--html", html)
-	wantCode(t, got, 0)
-	wantIn(t, "output", got.out, "success")
+	got := clitest.Run(t, "sim", file, "--policy", "it's=http", "--svg", svg, "--html", html)
+	clitest.WantCode(t, got, 2) // the name of a policy can't contain an apostrophe
+	got = clitest.Run(t, "sim", file, "--policy", "more=http attempts=2", "--svg", svg, "--html", html)
+	clitest.WantCode(t, got, 0)
+	clitest.WantIn(t, "output", got.Out, "success")
 	data, err := os.ReadFile(svg)
 	if err != nil {
 		t.Fatal(err)
@@ -206,25 +208,25 @@ func TestSimWritesFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantIn(t, "page", string(page), "tideover sim "+file+" --policy &#39;more=http attempts=2&#39; --seed 0 --seeds 5")
-	out := tideover(t, "sim", file, "--policy", "more=http attempts=2", "--svg", "-")
-	if out.out != string(data) {
+	clitest.WantIn(t, "page", string(page), "tideover sim "+file+" --policy &#39;more=http attempts=2&#39; --seed 0 --seeds 5")
+	out := clitest.Run(t, "sim", file, "--policy", "more=http attempts=2", "--svg", "-")
+	if out.Out != string(data) {
 		t.Error("--svg - prints something else than --svg FILE writes")
 	}
-	again := tideover(t, "sim", file, "--policy", "more=http attempts=2", "--seed", "0", "--seeds", "5", "--html", html)
-	wantCode(t, again, 0)
+	again := clitest.Run(t, "sim", file, "--policy", "more=http attempts=2", "--seed", "0", "--seeds", "5", "--html", html)
+	clitest.WantCode(t, again, 0)
 	if second, _ := os.ReadFile(html); !bytes.Equal(second, page) {
 		t.Error("the command on the page makes another page")
 	}
-	nowhere := tideover(t, "sim", file, "--html", filepath.Join(dir, "no", "x.html"))
-	wantCode(t, nowhere, 125)
-	if nowhere.out != "" {
+	nowhere := clitest.Run(t, "sim", file, "--html", filepath.Join(dir, "no", "x.html"))
+	clitest.WantCode(t, nowhere, 125)
+	if nowhere.Out != "" {
 		t.Error("it was run for a page that has no place")
 	}
-	folder := tideover(t, "sim", file, "--svg", dir)
-	wantCode(t, folder, 125)
-	wantIn(t, "output", folder.out, "success") // the results are printed although the file can't be written
-	wantIn(t, "stderr", folder.stderr, "--svg: ")
+	folder := clitest.Run(t, "sim", file, "--svg", dir)
+	clitest.WantCode(t, folder, 125)
+	clitest.WantIn(t, "output", folder.Out, "success") // the results are printed although the file can't be written
+	clitest.WantIn(t, "stderr", folder.Stderr, "--svg: ")
 }
 
 func TestSimRefuses(t *testing.T) {
@@ -266,12 +268,12 @@ func TestSimRefuses(t *testing.T) {
 		{"seeds of nothing", []string{"herd", "--show", "--seeds", "3"}, 125, []string{"--seeds has no effect: --show runs nothing"}},
 		{"no such flag", []string{"herd", "--nope"}, 125, []string{"unknown flag"}},
 	} {
-		got := tideover(t, append([]string{"sim"}, tt.args...)...)
-		if got.code != tt.code || got.out != "" {
-			t.Errorf("%s: exit code %d, want %d; stdout %q, stderr %q", tt.name, got.code, tt.code, got.out, got.stderr)
+		got := clitest.Run(t, append([]string{"sim"}, tt.args...)...)
+		if got.Code != tt.code || got.Out != "" {
+			t.Errorf("%s: exit code %d, want %d; stdout %q, stderr %q", tt.name, got.Code, tt.code, got.Out, got.Stderr)
 		}
 		for _, part := range tt.want {
-			wantIn(t, tt.name, got.stderr, part)
+			clitest.WantIn(t, tt.name, got.Stderr, part)
 		}
 	}
 }
@@ -285,7 +287,7 @@ func TestSimStopsAtOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cmd, _ := command(t, "sim", scenarioFile(t, longSim), "--seeds", "3", "--html", page)
+		cmd, _ := clitest.Command(t, "sim", scenarioFile(t, longSim), "--seeds", "3", "--html", page)
 		var out bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, end
 		if err := cmd.Start(); err != nil {
@@ -300,7 +302,7 @@ func TestSimStopsAtOnce(t *testing.T) {
 		if want := 128 + int(sig); cmd.ProcessState.ExitCode() != want {
 			t.Errorf("%v: exit code %d, want %d", sig, cmd.ProcessState.ExitCode(), want)
 		}
-		wantIn(t, "stderr", said+string(rest), "\r\x1b[Ktideover: interrupted after 0 of 6 runs: nothing was written")
+		clitest.WantIn(t, "stderr", said+string(rest), "\r\x1b[Ktideover: interrupted after 0 of 6 runs: nothing was written")
 		if _, err := os.Stat(page); err == nil || out.Len() > 0 {
 			t.Errorf("%v: something was written: %q", sig, out.String())
 		}
@@ -327,7 +329,7 @@ func TestSimOnATerminal(t *testing.T) {
 		env    string
 		colour bool
 	}{{"X=", true}, {"NO_COLOR=1", false}, {"TERM=dumb", false}} {
-		cmd, _ := command(t, "sim", file, "--seeds", "2")
+		cmd, _ := clitest.Command(t, "sim", file, "--seeds", "2")
 		cmd.Env = append(cmd.Env, "TERM=xterm", "NO_COLOR=", "LC_ALL=C.UTF-8", tt.env)
 		terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 40, Cols: 64})
 		if err != nil {
@@ -354,12 +356,12 @@ func TestSimOnATerminal(t *testing.T) {
 
 func TestSimHelp(t *testing.T) {
 	t.Parallel()
-	got := tideover(t, "sim", "--help")
-	wantCode(t, got, 0)
+	got := clitest.Run(t, "sim", "--help")
+	clitest.WantCode(t, got, 0)
 	for _, part := range []string{"Exit codes:", "  2      ", "130: Ctrl-C", "Examples:", "tideover sim outage", "--policy", "metastable", "docs/sim.md"} {
-		wantIn(t, "help", got.out, part)
+		clitest.WantIn(t, "help", got.Out, part)
 	}
-	for line := range strings.Lines(got.out) {
+	for line := range strings.Lines(got.Out) {
 		if flag := strings.HasPrefix(line, "  "); !flag && utf8.RuneCountInString(line) > 84 || strings.Contains(line, "%!") || strings.Contains(line, "SCENARIOS") {
 			t.Errorf("help has the line %q", line)
 		}
@@ -375,23 +377,23 @@ func TestSimCompletes(t *testing.T) {
 		{[]string{"sim", ""}, []string{"herd\t", "metastable\t"}},
 		{[]string{"sim", "herd", "--policy", ""}, []string{"http\t", "contention\t"}},
 	} {
-		got := tideover(t, append([]string{"__complete"}, tt.args...)...)
-		wantCode(t, got, 0)
+		got := clitest.Run(t, append([]string{"__complete"}, tt.args...)...)
+		clitest.WantCode(t, got, 0)
 		for _, part := range tt.want {
-			wantIn(t, strings.Join(tt.args, " "), got.out, part)
+			clitest.WantIn(t, strings.Join(tt.args, " "), got.Out, part)
 		}
 	}
 }
 
 func TestSimDoesNotOverwriteItsScenario(t *testing.T) {
-	file := scenarioFile(t, tideover(t, "sim", "herd", "--show").out)
+	file := scenarioFile(t, clitest.Run(t, "sim", "herd", "--show").Out)
 	for _, flag := range []string{"--html", "--svg"} {
-		got := tideover(t, "sim", file, flag, file)
-		if got.code != codeOwn || !strings.Contains(got.stderr, "is the scenario file: name another file") {
+		got := clitest.Run(t, "sim", file, flag, file)
+		if got.Code != CodeOwn || !strings.Contains(got.Stderr, "is the scenario file: name another file") {
 			t.Errorf("%s: %+v", flag, got)
 		}
 	}
-	if got := tideover(t, "sim", file, "--show"); got.code != 0 {
+	if got := clitest.Run(t, "sim", file, "--show"); got.Code != 0 {
 		t.Errorf("the scenario afterwards: %+v", got)
 	}
 }

@@ -5,6 +5,8 @@ package cli
 import (
 	"slices"
 	"testing"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/clitest"
 )
 
 func TestMistakesAreUnderstood(t *testing.T) {
@@ -36,11 +38,11 @@ func TestMistakesAreUnderstood(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got := tideover(t, tt.args...)
-			wantCode(t, got, codeOwn)
-			wantIn(t, "stderr", got.stderr, tt.want)
-			if got.out != "" {
-				t.Errorf("stdout = %q, want nothing", got.out)
+			got := clitest.Run(t, tt.args...)
+			clitest.WantCode(t, got, CodeOwn)
+			clitest.WantIn(t, "stderr", got.Stderr, tt.want)
+			if got.Out != "" {
+				t.Errorf("stdout = %q, want nothing", got.Out)
 			}
 		})
 	}
@@ -63,9 +65,9 @@ func TestEveryVerbHasAHeading(t *testing.T) {
 	if !slices.Equal(grouped, listed) {
 		t.Errorf("headings for %q, want %q", grouped, listed)
 	}
-	help := tideover(t, "--help").out
+	help := clitest.Run(t, "--help").Out
 	for _, g := range commandGroups {
-		wantIn(t, "help", help, "\n"+g.title+"\n")
+		clitest.WantIn(t, "help", help, "\n"+g.title+"\n")
 	}
 }
 
@@ -73,9 +75,9 @@ func TestEveryVerbHasAHeading(t *testing.T) {
 func TestTheHelpVerb(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"help"}, {"help", "exec"}, {"help", "sessions", "pause"}, {"help", "completion"}, {"completion"}, {"config"}, {"help", "help"}} {
-		got := tideover(t, args...)
-		wantCode(t, got, 0)
-		wantIn(t, "stdout", got.out, "Usage:")
+		got := clitest.Run(t, args...)
+		clitest.WantCode(t, got, 0)
+		clitest.WantIn(t, "stdout", got.Out, "Usage:")
 	}
-	wantIn(t, "completions", tideover(t, "__complete", "help", "po").out, "policy\tHow a policy is written")
+	clitest.WantIn(t, "completions", clitest.Run(t, "__complete", "help", "po").Out, "policy\tHow a policy is written")
 }

@@ -7,21 +7,23 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/clitest"
 )
 
 func TestWorkflowsArePausedAndResumed(t *testing.T) {
 	t.Parallel()
 	s := newInProcessServer(t)
 	for range 2 { // the second pause changes nothing
-		wantIn(t, "workflows pause", s.mustRun("workflows", "pause", "echo"), "echo paused by cli:")
+		clitest.WantIn(t, "workflows pause", s.mustRun("workflows", "pause", "echo"), "echo paused by cli:")
 	}
 	id := s.mustRun("run", "echo", "--input", "1")
 	s.waitForEnd(s.mustRun("run", "two", "--input", "{}")) // other workflows go on
-	wantIn(t, "status", s.mustRun("status"), "workflow echo is paused by cli:")
-	wantIn(t, "workflows", s.mustRun("workflows"), "echo  paused by cli:")
-	wantIn(t, "runs", s.mustRun("runs"), id+"  queued, workflow paused  echo")
-	wantIn(t, "show", s.mustRun("show", id), "  waits       workflow paused by cli:")
-	wantIn(t, "events", s.mustRun("events"), "Paused: workflow echo, by cli:")
+	clitest.WantIn(t, "status", s.mustRun("status"), "workflow echo is paused by cli:")
+	clitest.WantIn(t, "workflows", s.mustRun("workflows"), "echo  paused by cli:")
+	clitest.WantIn(t, "runs", s.mustRun("runs"), id+"  queued, workflow paused  echo")
+	clitest.WantIn(t, "show", s.mustRun("show", id), "  waits       workflow paused by cli:")
+	clitest.WantIn(t, "events", s.mustRun("events"), "Paused: workflow echo, by cli:")
 
 	var info engine.Info
 	if err := json.Unmarshal([]byte(s.mustRun("show", id, "--json")), &info); err != nil || info.WorkflowPaused == nil || info.State != engine.StateQueued || info.Attempts != 0 {
@@ -36,7 +38,7 @@ func TestWorkflowsArePausedAndResumed(t *testing.T) {
 		t.Errorf("workflows pause --json: %+v, %v", w, err)
 	}
 	for range 2 {
-		wantIn(t, "workflows resume", s.mustRun("workflows", "resume", "echo"), "echo is not paused")
+		clitest.WantIn(t, "workflows resume", s.mustRun("workflows", "resume", "echo"), "echo is not paused")
 	}
 	s.waitForEnd(id)
 	if text := s.mustRun("show", id); strings.Contains(text, "waits") {
@@ -49,14 +51,14 @@ func TestPauseOfWorkflowsThatAreUnknown(t *testing.T) {
 	s := newInProcessServer(t)
 	for _, verb := range []string{"pause", "resume"} {
 		o := s.runCommand("workflows", verb, "ecko")
-		wantCode(t, o, codeNoRun)
-		wantIn(t, verb, o.stderr, `unknown workflow "ecko"; did you mean "echo"?`)
+		clitest.WantCode(t, o, CodeNoRun)
+		clitest.WantIn(t, verb, o.Stderr, `unknown workflow "ecko"; did you mean "echo"?`)
 		o = s.runCommand("workflows", verb, "ecko", "--json")
-		wantIn(t, verb, o.stderr, `"code":"not-found"`)
-		wantCode(t, s.runCommand("workflows", verb), codeOwn)
+		clitest.WantIn(t, verb, o.Stderr, `"code":"not-found"`)
+		clitest.WantCode(t, s.runCommand("workflows", verb), CodeOwn)
 		o = s.runCommand("workflows", verb, "notify.team")
-		wantCode(t, o, codeOwn)
-		wantIn(t, verb, o.stderr, "notify.team can't be paused or resumed: tideover starts its runs itself")
-		wantIn(t, verb, s.runCommand("workflows", verb, "session.x").stderr, "session.x is a session; use tideover sessions\n")
+		clitest.WantCode(t, o, CodeOwn)
+		clitest.WantIn(t, verb, o.Stderr, "notify.team can't be paused or resumed: tideover starts its runs itself")
+		clitest.WantIn(t, verb, s.runCommand("workflows", verb, "session.x").Stderr, "session.x is a session; use tideover sessions\n")
 	}
 }
