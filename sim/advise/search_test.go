@@ -14,6 +14,9 @@ import (
 // These tests search in one goroutine each, and take ten times as long under
 // the race detector, which the other tests of the package cover.
 
+// busy is a service whose queue takes much longer than its latency.
+var busy = advise.Service{Rate: 2, Capacity: 2.6, Latency: 50 * time.Millisecond}
+
 func TestAGoalThatCanBeReached(t *testing.T) {
 	t.Parallel()
 	goal := advise.Goal{Success: 0.99, Amplification: 1.5, Recovery: 20 * time.Second}
@@ -98,6 +101,33 @@ func TestAnOrdinaryDayCountsMoreThanLoad(t *testing.T) {
 	a = advice(t, advise.Request{Cases: service.Cases(advise.Goal{Amplification: 1})}, quickOptions)
 	if !a.Reached || len(a.Losses) != 1 || a.Losses[0].Other.Mean < 0.99 || a.Losses[0].Advised.Mean > 0.985 {
 		t.Errorf("no retries allowed: %s, reached %v, losses %+v", a.Policy, a.Reached, a.Losses)
+	}
+}
+
+// A service whose queue takes much longer than its latency needs patience, which a multiple of the latency does not
+// give. The policies that reach the goals are plain ones.
+func TestAPlainPolicyIsFound(t *testing.T) {
+	t.Parallel()
+	for _, r := range []advise.Request{
+		{Cases: busy.Cases(advise.Goal{Success: 0.99})},
+		{Cases: busy.Cases(advise.Goal{Through: 0.5}), Deadline: 2 * time.Minute},
+	} {
+		if a, err := advise.For(t.Context(), r, advise.Options{Seeds: 4}); err != nil || !a.Reached {
+			t.Errorf("%+v: %v, %+v", r.Cases[0].Goal, err, a)
+		}
+	}
+}
+
+// One attempt with a short timeout lets less than half of the calls of this service succeed, and one that waits until
+// the deadline 99 %.
+func TestAGoalOutOfReachDoesNotSpoilTheDay(t *testing.T) {
+	t.Parallel()
+	a, err := advise.For(t.Context(), advise.Request{Cases: busy.Cases(advise.Goal{P99: 40 * time.Millisecond})}, advise.Options{Seeds: 4})
+	if err != nil || a.Reached {
+		t.Fatalf("%v: %+v", err, a)
+	}
+	if day := a.Outcomes[0].Success.Mean; day < 0.98 {
+		t.Errorf("%s: %.2f %% of the calls succeed on an ordinary day; with one attempt and no timeout, 99 %%", a.Policy, 100*day)
 	}
 }
 
