@@ -34,7 +34,7 @@ TEST       = $(TESTENV) $(GO) test -vet=off
 RACETEST   = $(TESTENV) CGO_ENABLED=1 $(GO) test -vet=off
 export GORACE ?= atexit_sleep_ms=0
 
-.PHONY: help run test test-race test-more stress check vet bench bench-durable bench-waiting bench-gateway bench-cluster bench-contend anchors mutate science lint fuzz build clean crash faults damage crash-cluster soak soak-page interop suites man docs licenses release release-check advice
+.PHONY: help run test test-race test-more stress check coverage vet bench bench-durable bench-waiting bench-gateway bench-cluster bench-contend anchors mutate science lint fuzz build clean crash faults damage crash-cluster soak soak-page interop suites man docs licenses release release-check advice
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -71,6 +71,9 @@ stress: ## make test N times while busy loops, two for each core, take the proce
 
 check: ## fast: gofmt, go vet, the structure, and unit tests of what differs from the branch BASE, which is main
 	@bash scripts/check.sh
+
+coverage: ## statement coverage of each package by all tests together; BEFORE: a file of an earlier run, to list what is lost
+	@PACKAGES='$(OURS) ./sim/advise' bash scripts/coverage.sh $(BEFORE)
 
 vet: ## gofmt and go vet
 	@unformatted=$$(git ls-files '*.go' | xargs gofmt -l); \

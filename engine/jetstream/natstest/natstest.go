@@ -72,7 +72,7 @@ func WithSync(interval string) Option { return func(o *options) { o.sync = inter
 // WithConfig adds text to the servers' configuration.
 func WithConfig(text string) Option { return func(o *options) { o.extra = text } }
 
-// Start starts a cluster that ends with the test, and waits until it is ready.
+// Start starts a cluster that ends with the test, and waits until it is ready. With -short, it skips the test.
 // Its nodes are numbered from 0.
 func Start(t testing.TB, count int, opts ...Option) *Cluster {
 	t.Helper()
@@ -87,6 +87,9 @@ func Start(t testing.TB, count int, opts ...Option) *Cluster {
 // outlives the test that needed it first.
 func start(t testing.TB, count int, opts []Option) *nodes {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("with -short, no server is started")
+	}
 	binary, err := Build()
 	if err != nil {
 		t.Skipf("no NATS server to test with: %v", err)

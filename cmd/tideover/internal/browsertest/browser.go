@@ -57,13 +57,16 @@ func Main(m *testing.M) (code int) {
 }
 
 // sharedBrowser returns the context of the browser. It skips the test if no browser is
-// installed.
+// installed, and with -short.
 func sharedBrowser(t testing.TB) context.Context {
 	t.Helper()
 	mu.Lock()
 	defer mu.Unlock()
 	if shared != nil {
 		return shared.ctx
+	}
+	if testing.Short() {
+		t.Skip("with -short, no browser is started")
 	}
 	path := executable()
 	if path == "" {

@@ -19,9 +19,12 @@ const commandVar = "TIDEOVER_TEST_COMMAND"
 var builtCommand = sync.OnceValues(buildCommand)
 
 // CommandPath returns the path of the tideover command. Its first call in a process builds the
-// command, if necessary.
+// command, if necessary. With -short, which is for tests that start no command, it skips the test.
 func CommandPath(t testing.TB) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("with -short, no command is started")
+	}
 	path, err := builtCommand()
 	if err != nil {
 		t.Fatal(err)
