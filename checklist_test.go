@@ -16,7 +16,7 @@ var (
 	quoted   = regexp.MustCompile("`(Test\\w+)`")
 )
 
-// TestEveryRuleOfHTTPHasItsTests compares the table of docs/guarantees.md with the
+// TestEveryRuleOfHTTPHasItsTests compares the table of docs/promises.md with the
 // existing tests.
 func TestEveryRuleOfHTTPHasItsTests(t *testing.T) {
 	t.Parallel()
@@ -29,7 +29,7 @@ func TestEveryRuleOfHTTPHasItsTests(t *testing.T) {
 		}
 	}
 	slices.Sort(have)
-	page, err := os.ReadFile("docs/guarantees.md")
+	page, err := os.ReadFile("docs/promises.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestEveryRuleOfHTTPHasItsTests(t *testing.T) {
 			}
 			return []byte(cells[0] + " | " + cells[1] + " | " + strings.Join(names, ", ") + " |")
 		})
-		if err := os.WriteFile("docs/guarantees.md", page, 0o644); err != nil {
+		if err := os.WriteFile("docs/promises.md", page, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -57,7 +57,7 @@ func TestEveryRuleOfHTTPHasItsTests(t *testing.T) {
 	}
 	want := strings.Fields("A1 A2 A3 B1 B2 B3 B4 B5 B6 B7 B8 B9 B10 B11 C4 C5 C6 C7 C8 D9 D10 D11 E12 E13 F14 F15 G16 H17 H18 I1 I2 I3 I4 I5 I6 I7 I8 I9 I10")
 	if !slices.Equal(rules, want) {
-		t.Errorf("docs/guarantees.md has the rules %v, want %v", rules, want)
+		t.Errorf("docs/promises.md has the rules %v, want %v", rules, want)
 	}
 	for _, rule := range want {
 		if !slices.ContainsFunc(have, func(s string) bool { return strings.HasPrefix(s, rule+" ") }) {
@@ -66,12 +66,12 @@ func TestEveryRuleOfHTTPHasItsTests(t *testing.T) {
 	}
 	for _, l := range listed {
 		if !slices.Contains(have, l) {
-			t.Errorf("docs/guarantees.md names %s, which does not exist", l)
+			t.Errorf("docs/promises.md names %s, which does not exist", l)
 		}
 	}
 	for _, h := range have {
 		if !slices.Contains(listed, h) {
-			t.Errorf("docs/guarantees.md does not name %s", h)
+			t.Errorf("docs/promises.md does not name %s", h)
 		}
 	}
 }

@@ -85,18 +85,25 @@ func TestTheTestsThatPagesNameExist(t *testing.T) {
 	}
 }
 
-// TestEveryPromiseHasItsTest reads docs/guarantees.md: each row of its tables
-// must name a test that is in the linked file.
+// promisesPage is the page for contributors that names the tests.
+var promisesPage = filepath.Join("docs", "promises.md")
+
+// TestEveryPromiseHasItsTest checks that each row of docs/promises.md names tests that are in the
+// linked files, and that each promise of docs/guarantees.md has a row in the section of its name.
 func TestEveryPromiseHasItsTest(t *testing.T) {
 	t.Parallel()
-	text := documents(t)[filepath.Join("docs", "guarantees.md")]
-	tests, rows := testsByName(t), 0
+	texts, tests := documents(t), testsByName(t)
 	linked := regexp.MustCompile("\\[`((?:Test|Fuzz)\\w+)`\\]\\(\\.\\./([^)]+)\\)")
-	for line := range strings.Lines(text) {
+	section, rows := "", map[string]bool{}
+	for line := range strings.Lines(texts[promisesPage]) {
+		if strings.HasPrefix(line, "#") {
+			section = line
+		}
 		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| promise |") || strings.HasPrefix(line, "| rule |") || strings.HasPrefix(line, "| ---") {
 			continue
 		}
-		rows++
+		promise, _, _ := strings.Cut(strings.TrimPrefix(line, "| "), " | ")
+		rows[section+promise] = true
 		all := linked.FindAllStringSubmatch(line, -1)
 		if len(all) == 0 {
 			t.Errorf("no test is linked for this promise: %s", line)
@@ -107,9 +114,47 @@ func TestEveryPromiseHasItsTest(t *testing.T) {
 			}
 		}
 	}
-	sections := regexp.MustCompile(`(?m)^## `).FindAllString(text, -1)
-	if rows < 50 || strings.Count(text, "\n**Not**: ") < len(sections)-1 {
-		t.Errorf("%d promises in %d sections, %d of which say what is not promised", rows, len(sections), strings.Count(text, "\n**Not**: "))
+	page := texts[filepath.Join("docs", "guarantees.md")]
+	item := regexp.MustCompile(`(?m)^(#.*\n)|^- (.*(?:\n  .*)*)`)
+	promises, sections := 0, 0
+	for _, m := range item.FindAllStringSubmatch(page, -1) {
+		if m[1] != "" {
+			section = m[1]
+			if strings.HasPrefix(section, "## ") {
+				sections++
+			}
+			continue
+		}
+		promises++
+		if promise := strings.Join(strings.Fields(m[2]), " "); !rows[section+promise] {
+			t.Errorf("docs/promises.md names no test in the section %q for the promise %q", strings.TrimSpace(section), promise)
+		}
+	}
+	if limits := strings.Count(page, "\n**Not**: "); promises < 80 || limits < sections-1 {
+		t.Errorf("%d promises in %d sections, %d of which say what is not promised", promises, sections, limits)
+	}
+}
+
+// TestUserPagesNameNoTest checks that tests are named only in docs/promises.md, and in the pages for
+// contributors.
+func TestUserPagesNameNoTest(t *testing.T) {
+	t.Parallel()
+	tests := testsByName(t)
+	code := regexp.MustCompile("(?ms)^```.*?^```$")
+	named := regexp.MustCompile("`((?:Test|Fuzz)[A-Z]\\w*)…?`")
+	for file, text := range documents(t) {
+		if file != "README.md" && filepath.Dir(file) != "docs" || file == promisesPage {
+			continue
+		}
+		for _, m := range named.FindAllStringSubmatch(code.ReplaceAllString(text, ""), -1) {
+			isTest := len(tests[m[1]]) > 0
+			for name := range tests {
+				isTest = isTest || strings.HasSuffix(m[0], "…`") && strings.HasPrefix(name, m[1])
+			}
+			if isTest {
+				t.Errorf("%s names %s, which belongs into docs/promises.md", file, m[1])
+			}
+		}
 	}
 }
 

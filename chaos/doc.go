@@ -22,7 +22,7 @@
 //	seed=7; POST /v1: concurrent=4 over=429(retry-after=due) down 30s every 5m
 //
 // [Parse] reads the text form, which is the same as that of the command tideover chaos.
-// docs/chaos.md lists every fault with its spelling.
+// docs/chaos-reference.md lists every fault with its spelling.
 //
 // # Faults
 //

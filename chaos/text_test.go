@@ -198,9 +198,9 @@ func TestPresets(t *testing.T) {
 	}
 }
 
-// TestThePageHasEveryFault checks that docs/chaos.md lists every fault.
+// TestThePageHasEveryFault checks that docs/chaos-reference.md lists every fault.
 func TestThePageHasEveryFault(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join("..", "docs", "chaos.md"))
+	data, err := os.ReadFile(filepath.Join("..", "docs", "chaos-reference.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,12 +219,12 @@ func TestThePageHasEveryFault(t *testing.T) {
 	}
 	for _, word := range want {
 		if !strings.Contains(page, "`"+word) && !strings.Contains(page, word+"=") && !strings.Contains(page, "="+word) {
-			t.Errorf("docs/chaos.md does not have %q", word)
+			t.Errorf("docs/chaos-reference.md does not have %q", word)
 		}
 	}
 	for _, m := range regexp.MustCompile("`([0-9]{3}\\([^`]+\\))`").FindAllStringSubmatch(page, -1) {
 		if _, err := parseStep(m[1]); err != nil {
-			t.Errorf("docs/chaos.md has %q: %v", m[1], err)
+			t.Errorf("docs/chaos-reference.md has %q: %v", m[1], err)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,9 +30,9 @@ func TestScience(t *testing.T) {
 		head string
 		test func(*testing.T)
 	}{
-		{"Optimistic writers (seconds; calls of a writer)", TestAnchorOptimisticWriters},
-		{"Colliding proposals (share of the runs in which all commit; adr/0015 explains the differences)", TestAnchorGroup},
-		{"Colliding proposals of a register with three acceptors (share of the runs in which all succeed)", TestAnchorRegister},
+		{"Optimistic writers with attempts=unlimited (seconds; calls of a writer)", TestAnchorOptimisticWriters},
+		{"Colliding proposals (share of the runs in which all commit)", TestAnchorGroup},
+		{"Colliding proposals of a register with three acceptors", TestAnchorRegister},
 		{"Metastable failure", TestAnchorMetastableFailure},
 		{"Layers", TestAnchorLayers},
 		{"Token bucket", TestAnchorTokenBucket},
@@ -49,10 +50,7 @@ func TestScience(t *testing.T) {
 			doc.WriteString("This anchor compares two policies and has no expected numbers. The comparison holds.\n")
 			continue
 		}
-		doc.WriteString("| | measured | expected |\n| --- | --- | --- |\n")
-		for _, r := range rows {
-			fmt.Fprintf(&doc, "| %s | %s | %.4g |\n", strings.ReplaceAll(r.what, "|", "\\|"), written(r.got), r.want)
-		}
+		doc.WriteString(table(rows))
 	}
 	doc.WriteString(claims(t))
 	doc.WriteString(groups(t))
@@ -63,15 +61,60 @@ func TestScience(t *testing.T) {
 
 const scienceHead = `# What is true about backoff, measured
 
-` + "`make science`" + ` writes this page. Every number comes from package sim, which runs the library's own code. ± is a 95 %
-interval over seeds. The expected numbers were published by others, or come from independent simulations that were made
-before this library was written.
+` + "`make science`" + ` writes this page with package sim, which runs the library's own code. ± is a 95 % interval over seeds.
 
 ## Anchors
 
-Anchors are known results that the simulator must reproduce. ` + "`make anchors`" + ` checks them with as many seeds as
-on this page, ` + "`make test`" + ` with fewer.
+Anchors are results that the simulator must reproduce. The expected numbers were published by others, or come from
+independent simulations that were made before this library was written;
+[the decision](adr/0015-simulator.md) explains the differences. ` + "`make anchors`" + ` checks them.
 `
+
+// table formats the rows of an anchor. Rows that have several measures of one case, such as
+// "herd: time" and "herd: calls", are one line. The heading says that attempts are unlimited.
+func table(rows []measured) string {
+	var names, cases []string
+	cells := map[string]string{} // by case
+	for _, r := range rows {
+		about, name, found := strings.Cut(r.what, ": ")
+		if !found {
+			name = "measured"
+		}
+		about = strings.ReplaceAll(strings.ReplaceAll(about, " attempts=unlimited", ""), "|", "\\|")
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+		if !slices.Contains(cases, about) {
+			cases = append(cases, about)
+		}
+		cells[about] += fmt.Sprintf(" %s | %.4g |", written(r.got), r.want)
+	}
+	var doc strings.Builder
+	fmt.Fprintf(&doc, "| | %s | expected |\n|%s\n", strings.Join(names, " | expected | "), strings.Repeat(" --- |", 1+2*len(names)))
+	for _, about := range cases {
+		fmt.Fprintf(&doc, "| %s |%s\n", about, cells[about])
+	}
+	return doc.String()
+}
+
+func TestTableHasALineForEachCase(t *testing.T) {
+	t.Parallel()
+	one, half := Estimate{Mean: 1}, Estimate{Mean: 0.5, Half: 0.01}
+	for _, tt := range []struct {
+		rows []measured
+		want string
+	}{
+		{[]measured{{"p50", one, 1}}, "| | measured | expected |\n| --- | --- | --- |\n| p50 | 1 | 1 |\n"},
+		{
+			[]measured{{"herd attempts=unlimited N=2: time", half, 0.5}, {"herd attempts=unlimited N=2: calls", one, 1}},
+			"| | time | expected | calls | expected |\n| --- | --- | --- | --- | --- |\n| herd N=2 | 0.500 ± 0.010 | 0.5 | 1 | 1 |\n",
+		},
+	} {
+		if got := table(tt.rows); got != tt.want {
+			t.Errorf("table(%v) = %q, want %q", tt.rows, got, tt.want)
+		}
+	}
+}
 
 // written formats an estimate with its significant digits.
 func written(e Estimate) string {
@@ -86,18 +129,18 @@ func written(e Estimate) string {
 func claims(t *testing.T) string {
 	t.Helper()
 	var doc strings.Builder
-	doc.WriteString("\n## Claims of the sources\n\n### Jitter of 0.8 to 1.2 cuts a herd 20 to 40 times\n\nA thousand clients fail within 10 ms and retry after 1 s. The table shows how many times lower the peak of retries\nis with jitter: the peak without jitter divided by the peak with jitter. A bucket is the interval in which retries are\ncounted.\n\n| bucket | times lower |\n| --- | --- |\n")
+	doc.WriteString("\n## Claims of the sources\n\n### Jitter of 0.8 to 1.2 cuts a herd 20 to 40 times\n\nA thousand clients fail within 10 ms and retry after 1 s. A bucket is the interval in which retries are counted. The\nclaim is true only for buckets of 10 ms:\n\n| bucket | peak of retries without jitter, divided by the peak with it |\n| --- | --- |\n")
 	for _, bucket := range []time.Duration{10 * ms, 100 * ms, second} {
 		s, _ := Preset("herd")
 		s.Bucket, s.Clients.Start = bucket, 9*ms
 		r := run(t, s, 200, contestant(t, "exponential(1s..32s) attempts=2"), contestant(t, "exponential(1s..32s) attempts=2 jitter=20%"))
 		fmt.Fprintf(&doc, "| %v | %.3g |\n", bucket, r[0].PeakRetries.Mean/r[1].PeakRetries.Mean)
 	}
-	doc.WriteString("\nThe claim is true only for buckets of 10 ms.\n\n### ±10 % is enough at 30 s\n\nA thousand clients fail at the same moment and retry every 30 s. The table shows after how many periods of 30 s the\nretries are spread: no second has more than twice the mean.\n\n| jitter | periods |\n| --- | --- |\n")
+	doc.WriteString("\n### ±10 % is enough at 30 s\n\nA thousand clients fail at the same moment and retry every 30 s. They are spread when no second has more than twice\nthe mean:\n\n| jitter | periods of 30 s until they are spread |\n| --- | --- |\n")
 	for _, jitter := range []string{"10%", "50%", "full"} {
 		fmt.Fprintf(&doc, "| %s | %d |\n", jitter, periods(t, "fixed(30s) attempts=unlimited jitter="+jitter))
 	}
-	doc.WriteString("\n### Jitter of 0.5 to 1.5 times the delay, then the cap\n\nThe policy is exponential(1s..16s). The table shows the share of the delays that are exactly the cap. If each random\ndelay is cut to the cap, many delays are equal; this library ends the range of the jitter at the cap instead.\n\n| retry | each delay is cut to the cap | the range ends at the cap (this library) |\n| --- | --- | --- |\n")
+	doc.WriteString("\n### Jitter of 0.5 to 1.5 times the delay, then the cap\n\nShare of the delays of exponential(1s..16s) that are exactly the cap:\n\n| retry | each delay is cut to the cap | the range ends at the cap (this library) |\n| --- | --- | --- |\n")
 	for k := 4; k <= 7; k++ {
 		cut, ours := onTheCap(k)
 		fmt.Fprintf(&doc, "| %d | %.1f %% | %.1f %% |\n", k, 100*cut, 100*ours)
@@ -154,7 +197,7 @@ func onTheCap(k int) (cut, ours float64) {
 func groups(t *testing.T) string {
 	t.Helper()
 	var doc strings.Builder
-	doc.WriteString("\n### The new policy handles 5 to 10 devices\n\nDevices propose a change at the same moment, with five acceptors and the state machines of internal/paxos. The old\npolicy is `linear(10ms) attempts=4`, the new one is `contention`. \"After a partition\" means that the devices were cut\noff while 20 epochs were decided, and all come back at once. The table shows, in per cent, the share of the devices that\ncommit their change (\"devices\"), and the share of the runs in which all devices do (\"all\"):\n\n| message, one way | devices | old: devices | old: all | new: devices | new: all | after a partition, old: all | new: all |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n")
+	doc.WriteString("\n### The new policy handles 5 to 10 devices\n\nDevices propose a change at the same moment, with five acceptors and the state machines of internal/paxos. The old\npolicy is `linear(10ms) attempts=4`, the new one is `contention`. In a partition, the devices were cut off while 20\nepochs were decided. The table has, in per cent, the devices that commit their change (\"devices\"), and the runs in\nwhich all devices do (\"all\"):\n\n| message, one way | devices | old: devices | old: all | new: devices | new: all | after a partition, old: all | new: all |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	percent := func(e Estimate) string { return written(Estimate{100 * e.Mean, 100 * e.Half, e.N}) }
 	for _, hop := range []time.Duration{ms, 10 * ms, 50 * ms} {
 		for _, n := range []int{2, 3, 5, 7, 10, 20} {
@@ -164,9 +207,9 @@ func groups(t *testing.T) string {
 				percent(calm[1].Success), percent(calm[1].All), percent(healed[0].All), percent(healed[1].All))
 		}
 	}
-	doc.WriteString("\nThe claim is true if a message takes 1 ms. At 10 ms the new policy handles up to 5 devices and mostly 7, at 50 ms only\nup to 5. With a `Scale`, package contend makes the first delay a multiple of the measured time of an attempt. ")
+	doc.WriteString("\nThe claim is true if a message takes 1 ms. At 10 ms the new policy handles up to 5 devices and mostly 7, at 50 ms only\nup to 5. A `Scale` of package contend makes the first delay a multiple of the time of an attempt. ")
 	far := contestant(t, "exponential(500ms..20s) jitter=1.0..1.5 attempts=11")
 	r := run(t, devices(10, 50*ms, 0), 400, newPolicy(t), far)
-	fmt.Fprintf(&doc, "With such\na delay and ten retries, all ten devices at 50 ms commit in %s %% of the runs.\n", percent(r[1].All))
+	fmt.Fprintf(&doc, "With such a\ndelay and ten retries, all ten devices at 50 ms commit in %s %% of the runs.\n", percent(r[1].All))
 	return doc.String()
 }

@@ -8,20 +8,24 @@ import (
 	"testing"
 )
 
-// TestTheSnippetsOfThePageCompile checks that each piece of Go of docs/workflows.md is a part of a
-// file here or in examples/order, so that it compiles and is tested. The programs for other
-// systems, which need their modules, are not checked.
-func TestTheSnippetsOfThePageCompile(t *testing.T) {
+// TestTheSnippetsOfThePagesCompile checks that each piece of Go of docs/workflows.md,
+// docs/workflows-howto.md and docs/workflows-reference.md is a part of a file here or in
+// examples/order, so that it compiles and is tested.
+func TestTheSnippetsOfThePagesCompile(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/workflows.md")
+	pages, err := filepath.Glob("../../docs/workflows*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours, others, found := strings.Cut(string(page), "\n## Beside Temporal and DBOS\n")
-	if !found {
-		t.Fatal("the page has no section about others")
+	var text strings.Builder
+	for _, file := range pages {
+		page, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.Write(page)
+		text.WriteByte('\n')
 	}
-	_, limits, _ := strings.Cut(others, "\n## ")
 	var sources []string
 	for _, pattern := range []string{"*.go", "../order/*.go"} {
 		files, err := filepath.Glob(pattern)
@@ -36,9 +40,9 @@ func TestTheSnippetsOfThePageCompile(t *testing.T) {
 			sources = append(sources, trimLines(string(text)))
 		}
 	}
-	blocks := regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindAllStringSubmatch(ours+limits, -1)
+	blocks := regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindAllStringSubmatch(text.String(), -1)
 	if len(blocks) < 10 {
-		t.Errorf("the page has %d pieces of Go", len(blocks))
+		t.Errorf("the pages have %d pieces of Go", len(blocks))
 	}
 next:
 	for _, b := range blocks {
@@ -47,7 +51,7 @@ next:
 				continue next
 			}
 		}
-		t.Errorf("no file has this piece of the page:\n%s", b[1])
+		t.Errorf("no file has this piece of the pages:\n%s", b[1])
 	}
 }
 

@@ -44,7 +44,7 @@ func TestDeploy(t *testing.T) {
 	enginetest.Replay(t, histories, order)
 }
 
-// The following functions are the other snippets of docs/workflows.md.
+// The following functions have other snippets of docs/workflows-howto.md.
 
 type Article struct{ ID string }
 

@@ -32,7 +32,7 @@ func (r *results) page(notes string) string {
 	var b strings.Builder
 	b.WriteString(intro)
 	fmt.Fprintf(&b, "\n## Where and what\n\n%s", r.setting())
-	b.WriteString("\n## Goals\n\nThe goals were set before the code was written: most from the results of the peers and of a sketch, those of rows a', c,\nd, e and k from a profile of the version before.\n\n")
+	b.WriteString("\n## Goals\n\nThe goals were set before the code was written.\n\n")
 	b.WriteString(r.summary())
 	b.WriteString(notes)
 	b.WriteString("\n## All measurements\n\nThe baseline is the line with the ratio 1.00.\n")

@@ -66,7 +66,7 @@ parentheses:
   200(cut=50%)            or stall=50%, reset=50%, dribble=10/100ms, chunked
   200(stream=openai events=20 every=50ms error-at=first)
   413(early)              read=1KiB/100ms, padding=16MiB, delay=2s, error=CODE
-docs/chaos.md lists all of them.
+docs/chaos-reference.md lists all of them.
 
 Presets, for --preset:
 PRESETS

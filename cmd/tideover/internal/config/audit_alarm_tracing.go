@@ -82,7 +82,7 @@ func stormKeys(r *storm.Rule) []key {
 		strictyaml.Field(&r.Amplification, "amplification", "2", factorSchema, readFactor,
 			"Alarm threshold: attempts per first attempt of a workflow or a provider."),
 		strictyaml.Duration(&r.For, "for", "30s",
-			"How long the threshold must be exceeded before the alarm starts, and how long it must hold again before the alarm ends. Attempts are counted over half of this time."),
+			"How long the threshold must be exceeded before the alarm starts, and must hold before it ends. Attempts are counted over half of this time."),
 		strictyaml.Int(&r.MinAttempts, "min-attempts", "50", 1, "Fewest attempts in that half for an alarm."),
 	}
 }

@@ -19,6 +19,8 @@ import (
 const (
 	filePage = "../../../../docs/serve-file.md"
 	keysPage = "../../../../docs/keys.md"
+
+	templatesPage = "../../../../docs/templates.md"
 )
 
 // mapSchema is the schema of a map with fixed keys.
@@ -78,71 +80,129 @@ func defaultOf(key *jsonschema.Schema, required bool) (value, doc string) {
 	return value, doc
 }
 
-// keyTable returns the table of the keys of a map for which include returns true.
-func keyTable(t *testing.T, s *jsonschema.Schema, include func(name string) bool) string {
-	t.Helper()
-	var rows [][]string
+// keyRows returns the rows of the table of the keys of a map: name, default and meaning. The page
+// explains once what a reference is.
+func keyRows(s *jsonschema.Schema) (rows [][]string) {
 	for _, name := range s.PropertyOrder {
-		if include == nil || include(name) {
-			value, doc := defaultOf(s.Properties[name], slices.Contains(s.Required, name))
-			rows = append(rows, []string{"`" + name + "`", value, doc})
-		}
+		value, doc := defaultOf(s.Properties[name], slices.Contains(s.Required, name))
+		rows = append(rows, []string{"`" + name + "`", value, strings.Replace(doc, ": ${env:NAME} or ${file:path}", "", 1)})
 	}
-	return testfile.Table(t, []string{"key", "default", "meaning"}, rows)
+	return rows
 }
 
-// docs/keys.md has every key of the file.
-func TestThePageHasAllKeys(t *testing.T) {
-	var b strings.Builder
-	seen := map[string]string{} // paths of maps by their tables
-	for _, m := range mapsIn("", config.FileSchema()) {
-		heading := "`" + m.path + "`"
-		if m.path == "" {
-			heading = "Sections of the file"
-		}
-		fmt.Fprintf(&b, "\n## %s\n\n", heading)
-		table := keyTable(t, m.Schema, nil)
-		if same := seen[table]; same != "" {
-			fmt.Fprintf(&b, "The same keys as `%s`.\n", same)
+// mergeRows joins consecutive rows that differ only in the name.
+func mergeRows(rows [][]string) (merged [][]string) {
+	for _, row := range rows {
+		if last := len(merged) - 1; last >= 0 && slices.Equal(merged[last][1:], row[1:]) {
+			merged[last][0] += ", " + row[0]
 			continue
 		}
-		seen[table] = m.path
-		b.WriteString(table)
+		merged = append(merged, slices.Clone(row))
+	}
+	return merged
+}
+
+// sectionOf returns a link to the section of a map.
+func sectionOf(path string) string {
+	anchor := strings.Map(func(r rune) rune {
+		if strings.ContainsRune(".[]", r) {
+			return -1
+		}
+		return r
+	}, strings.ToLower(path))
+	return "[`" + path + "`](#" + anchor + ")"
+}
+
+// pageMap is a section of docs/keys.md.
+type pageMap struct {
+	path string
+	rows [][]string
+	same []string // other maps with the same keys
+}
+
+// pageMaps returns the sections: one for all maps that have the same keys, named after the least
+// nested one.
+func pageMaps() (list []*pageMap) {
+	byTable := map[string]*pageMap{}
+	for _, m := range mapsIn("", config.FileSchema()) {
+		rows := keyRows(m.Schema)
+		table := fmt.Sprint(rows)
+		p := byTable[table]
+		switch {
+		case p == nil:
+			p = &pageMap{path: m.path, rows: rows}
+			byTable[table] = p
+			list = append(list, p)
+		case strings.Count(m.path, ".") < strings.Count(p.path, "."):
+			p.same = append(p.same, p.path)
+			p.path = m.path
+			list = append(slices.DeleteFunc(list, func(other *pageMap) bool { return other == p }), p)
+		default:
+			p.same = append(p.same, m.path)
+		}
+	}
+	return list
+}
+
+// cutShared replaces the rows that an earlier section has by one that links to it. Sections with less
+// than four rows in common are left alone.
+func cutShared(p *pageMap, earlier []*pageMap) (rows [][]string) {
+	for _, e := range earlier {
+		var names []string
+		rows = nil
+		for _, row := range p.rows {
+			if slices.ContainsFunc(e.rows, func(other []string) bool { return slices.Equal(row, other) }) {
+				names = append(names, row[0])
+			} else {
+				rows = append(rows, row)
+			}
+		}
+		if len(names) >= 4 {
+			return append(rows, []string{strings.Join(names, ", "), "", "As in " + sectionOf(e.path) + "."})
+		}
+	}
+	return p.rows
+}
+
+// docs/keys.md has every key of the file, and says each once.
+func TestThePageHasAllKeys(t *testing.T) {
+	const step = "workflows.NAME.steps[]"
+	var b strings.Builder
+	var earlier []*pageMap
+	for _, p := range pageMaps() {
+		if p.path == "" {
+			b.WriteString("\n## Sections of the file\n\n")
+		} else {
+			fmt.Fprintf(&b, "\n## `%s`\n\n", p.path)
+		}
+		if len(p.same) > 0 {
+			fmt.Fprintf(&b, "Also the keys of\n`%s`.\n\n", strings.Join(p.same, "`,\n`"))
+		}
+		rows := cutShared(p, earlier)
+		head := []string{"key", "default", "meaning"}
+		if p.path == step {
+			head, rows = slices.Insert(head, 1, "with"), slices.Clone(rows)
+			for i, row := range rows {
+				needs := config.StepKeyNeeds(strings.Trim(row[0], "`"))
+				rows[i] = slices.Insert(slices.Clone(row), 1, needs)
+			}
+		}
+		b.WriteString(testfile.Table(t, head, mergeRows(rows)))
+		earlier = append(earlier, p)
 	}
 	testfile.Section(t, keysPage, "all keys", b.String()+"\n")
 }
 
-// docs/serve-file.md has the keys of workflows and their steps.
-func TestThePageHasTheKeysOfSteps(t *testing.T) {
-	const workflow, step = "workflows.NAME", "workflows.NAME.steps[]"
-	isKind := func(name string) bool { return slices.Contains(config.StepKinds, name) }
-	for name, path := range map[string]string{
-		"keys of a workflow": workflow, "keys of schedule": workflow + ".schedule", "keys of http": step + ".http",
-		"keys of wait-for": step + ".wait-for", "keys of approve": step + ".approve",
-	} {
-		testfile.Section(t, filePage, name, keyTable(t, mapAt(t, path), nil))
-	}
-
-	s := mapAt(t, step)
+// docs/serve-file.md has the kinds of steps.
+func TestThePageHasTheKindsOfSteps(t *testing.T) {
+	s := mapAt(t, "workflows.NAME.steps[]")
 	results := resultsByKind(t)
-	var kinds, others [][]string
-	for _, name := range s.PropertyOrder {
-		value, doc := defaultOf(s.Properties[name], slices.Contains(s.Required, name))
-		if isKind(name) {
-			kinds = append(kinds, []string{"`" + name + "`", strings.Join(results[name], ", "), doc})
-			continue
-		}
-		needs := config.StepKeyNeeds(name)
-		if needs == "" {
-			needs = "every step"
-		}
-		others = append(others, []string{"`" + name + "`", needs, value, doc})
+	var kinds [][]string
+	for _, name := range config.StepKinds {
+		_, doc := defaultOf(s.Properties[name], false)
+		kinds = append(kinds, []string{"`" + name + "`", strings.Join(results[name], ", "), doc})
 	}
-	slices.SortStableFunc(kinds, func(a, b []string) int {
-		return slices.Index(config.StepKinds, strings.Trim(a[0], "`")) - slices.Index(config.StepKinds, strings.Trim(b[0], "`"))
-	})
 	testfile.Section(t, filePage, "kinds of steps", testfile.Table(t, []string{"key", "its result, as `.steps.ID.…`", "what the step does"}, kinds))
-	testfile.Section(t, filePage, "keys of a step", testfile.Table(t, []string{"key", "with", "default", "meaning"}, others))
 }
 
 // kindExamples has a step of each kind.
@@ -175,7 +235,7 @@ func resultsByKind(t *testing.T) map[string][]string {
 	return all
 }
 
-// docs/serve-file.md has everything that templates can use.
+// docs/templates.md has everything that templates can use.
 func TestThePageHasTheVariablesOfTemplates(t *testing.T) {
 	places := []struct {
 		name   string
@@ -211,7 +271,7 @@ func TestThePageHasTheVariablesOfTemplates(t *testing.T) {
 			}
 		}
 	}
-	testfile.Section(t, filePage, "variables of templates", testfile.Table(t, []string{"variable", "in", "meaning"}, rows))
+	testfile.Section(t, templatesPage, "variables of templates", testfile.Table(t, []string{"variable", "in", "meaning"}, rows))
 
 	results := resultsByKind(t)
 	rows = nil
@@ -230,7 +290,7 @@ func TestThePageHasTheVariablesOfTemplates(t *testing.T) {
 			t.Errorf("no step has the result %s", v.Name)
 		}
 	}
-	testfile.Section(t, filePage, "results of steps", testfile.Table(t, []string{"field", "of", "meaning"}, rows))
+	testfile.Section(t, templatesPage, "results of steps", testfile.Table(t, []string{"field", "of", "meaning"}, rows))
 	for kind, fields := range results {
 		for _, f := range fields {
 			if !slices.ContainsFunc(template.Results(), func(v template.Variable) bool { return v.Name == f }) {
@@ -243,7 +303,7 @@ func TestThePageHasTheVariablesOfTemplates(t *testing.T) {
 	for _, f := range template.Functions() {
 		rows = append(rows, []string{"`" + f.Name + "`", f.Doc})
 	}
-	testfile.Section(t, filePage, "functions of templates", testfile.Table(t, []string{"function", "value"}, rows))
+	testfile.Section(t, templatesPage, "functions of templates", testfile.Table(t, []string{"function", "value"}, rows))
 }
 
 // docs/nip90.md has the fields of a job.

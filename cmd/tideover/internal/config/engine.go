@@ -78,18 +78,18 @@ func checkIdentity(found map[string]place) {
 func (r *engineReader) engineKeys(e *cluster.Config) []key {
 	return []key{
 		strictyaml.Field(&e.NATS, "nats", "", addressesSchema, r.natsServers,
-			"Addresses of NATS servers with JetStream, such as nats://host:4222, as a list or separated by commas. Runs are shared with all processes that name the same cluster. A password in an address must be a reference."),
+			"Addresses of NATS servers with JetStream: nats://host:4222, tls://, ws:// or wss://, as a list or separated by commas. A password in an address must be a reference."),
 		strictyaml.Parsed(&e.Name, "name", "", clusterNameSchema,
 			strictyaml.Matching(clusterName, "is not a valid name for a cluster; want 1 to 100 lower-case letters, digits and hyphens"),
 			"Name of the cluster within NATS; the names of its streams begin with it. Default: tideover."),
 		strictyaml.IntUpTo(&e.Shards, "shards", "", jetstream.MaxShards, `[1-9][0-9]?|[1-4][0-9]{2}|50[0-9]|51[0-2]`,
-			"Number of shards that the runs are divided into. Set when the cluster is created; can't be changed. Default: 32."),
+			"Number of parts that the runs are divided into, 1 to 512. Set when the cluster is created; to change it, move the runs to another cluster. Default: 32."),
 		strictyaml.IntUpTo(&e.Replicas, "replicas", "", maxReplicas, "[1-5]",
 			"Number of NATS servers that store each entry. Set when the cluster is created. Default: 3 if the servers form a NATS cluster, else 1."),
 		strictyaml.Field(&e.MaxBytes, "max-bytes", "", strictyaml.SizeSchema, readLogLimit,
 			"Largest log of a shard, at least 192MiB. Set when the cluster is created. Default: no limit."),
 		strictyaml.Field(&e.LeaseTime, "lease-time", "", strictyaml.DurationSchema, readLeaseTime,
-			"Time without a heartbeat after which a process counts as dead, 1s to 5m. Set when the cluster is created. Default: 12s."),
+			"Time without a heartbeat after which a process counts as dead, 1s to 5m. With less than 12s, all leases expire when one NATS server dies. Set when the cluster is created. Default: 12s."),
 		strictyaml.Field(&e.Credentials, "credentials", "", strictyaml.ScalarSchema,
 			r.checkedPath(func(path string) jetstream.Config { return jetstream.Config{Credentials: path} }),
 			"Path of a .creds file. The file may be replaced while the server runs."),
@@ -111,7 +111,7 @@ func (r *engineReader) engineKeys(e *cluster.Config) []key {
 			"Name of this process in the cluster. Default: host name and process id."),
 		strictyaml.Func("second-place", "", strictyaml.ScalarSchema, func(at place) {
 			e.SecondPlace, r.secondPlace = r.folder(at), at
-		}, "Folder outside NATS, such as a mounted disk, for a second copy of all snapshots and archives."),
+		}, "Existing folder on a disk that NATS does not use, the same for all processes and not in server.data: a second copy of all snapshots and archives."),
 		strictyaml.Field(&e.SystemCredentials, "system-credentials", "", strictyaml.ScalarSchema,
 			r.checkedPath(func(path string) jetstream.Config { return jetstream.Config{SystemCredentials: path} }),
 			"Path of a .creds file of the NATS system account, with which doctor checks how the servers store data."),

@@ -217,7 +217,7 @@ func (r *workflowReader) jobKeys(d *stepDraft) []key {
 			"Workflow that is started for each job, with the job as its input; instead of run or http."),
 		strictyaml.Func("price", "", strictyaml.IntUpToSchema(maxJobPrice, `[1-9][0-9]{0,8}|1000000000`), func(at place) {
 			d.job.Price = int64(strictyaml.ReadIntUpTo(at, 1, maxJobPrice))
-		}, "Price of a result in thousandths of a satoshi (msat). A request that bids less is rejected with the price, and the result states the price. Payments are not checked. Default: free."),
+		}, "Price of a result in thousandths of a satoshi (msat). A request that bids less is rejected with the price. Payments are not checked. Default: free."),
 		strictyaml.Func("timeout-scope", "attempt", strictyaml.WordSchema(timeoutScopes...), func(at place) {
 			d.job.Total = strictyaml.ReadWord(at, timeoutScopes...) == "total"
 		}, "What the timeout of a request limits: each attempt, or the whole job. For a workflow it is always the whole job."),

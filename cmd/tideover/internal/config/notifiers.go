@@ -170,7 +170,7 @@ func (r *notifierReader) notifyKeys(n *notify.Spec) []key {
 			func(at place) []template.NamedSecret { return r.SecretMap(at, wrongVariable) },
 			"Environment variables of the command. Values may contain references."),
 		strictyaml.Field(&n.Inherit, "env-inherit", "", inheritSchema, readInherit,
-			inheritDoc+"In addition to PATH, HOME, USER, LANG, LC_*, TZ, TMPDIR, TIDEOVER_* and what server.env-inherit names."),
+			inheritDoc),
 	}, r.notifyLimits(n)...)
 }
 

@@ -61,9 +61,9 @@ func (r serverReader) serverKeys(s *Server) []key {
 		strictyaml.Parsed(&s.Listen, "listen", defaultListen, listenSchema, parseListen,
 			"Address that the control API and the page listen on. An address that is not loopback requires token and hosts."),
 		strictyaml.Field(&s.Hosts, "hosts", "", patternsSchema(`^[A-Za-z0-9_:.-]+$`), readHosts,
-			"Further host names and IP addresses, without port, by which clients reach the server; requests for other hosts are rejected. Required if listen is not loopback. In the environment variable, separate them by commas."),
+			"Further host names and IP addresses, without port, by which clients reach the server; other hosts are rejected. Required if listen is not loopback. In the environment variable, separate them by commas."),
 		strictyaml.Field(&s.AllowHosts, "allow-hosts", "", patternsSchema(`^([A-Za-z0-9_:.-]+|\[[0-9A-Fa-f:.]+\])(:`+portPattern+`)?$`), readAllowHosts,
-			"Hosts to which the templates in the URL of a step may send a request, as host or host:port, in addition to the host that the URL names itself. A host without a port stands for the default ports of http and https. In the environment variable, separate them by commas. Takes effect without a restart."),
+			"Hosts that templates in the URL of a step may choose, as host or host:port; without a port, those of http and https. In the environment variable, separate them by commas. Takes effect without a restart."),
 		strictyaml.Field(&s.Data, "data", "", strictyaml.ScalarSchema, r.filePath,
 			"Folder for all state, relative to the folder of this file. Default: $XDG_STATE_HOME/tideover or ~/.local/state/tideover."),
 		strictyaml.Field(&s.Socket, "socket", "", strictyaml.ScalarSchema, r.socket,
@@ -71,7 +71,7 @@ func (r serverReader) serverKeys(s *Server) []key {
 		strictyaml.Field(&s.Token, "token", "", referenceSchema, r.token,
 			"Token that clients must send, as a reference: ${env:NAME} or ${file:path}. Default: a token that is generated in data."),
 		strictyaml.Field(&s.Users, "users", "", r.usersSchema, r.readUsers,
-			"Users with tokens of their own, by name. The history of a run has the name of the user, and a question can be for certain users."),
+			"Users with tokens of their own, by name. The history of a run has their names, and a question can be for certain users."),
 		strictyaml.Field(&s.CallbackKey, "callback-key", "", referenceSchema, r.callbackKey,
 			"Secret of at least 32 characters that signs callback URLs, as a reference: ${env:NAME} or ${file:path}. All processes of a cluster need the same. Default: a key that is generated in data; none in a cluster."),
 		{
@@ -92,7 +92,7 @@ func (r serverReader) serverKeys(s *Server) []key {
 			"When a start is acknowledged: full after it is synced to disk, os after it is written to the operating system."),
 		strictyaml.Size(&s.MaxBody, "max-body", "1MiB", "Largest body of a request to the control API."),
 		strictyaml.Field(&s.Inherit, "env-inherit", "", inheritSchema, readInherit,
-			inheritDoc+"For all steps, jobs and notifiers. The variable has commas between them."),
+			inheritDoc+" For all steps, jobs and notifiers. The variable has commas between them."),
 		strictyaml.Int(&s.MaxConnections, "max-connections", "", 1,
 			"Most open TCP connections of the API and the gateway together. Connections to the Unix socket are not counted. Default: what RLIMIT_NOFILE allows, at most 4096."),
 		strictyaml.Int(&s.MaxConnectionsPerAddress, "max-connections-per-address", "", 1,
@@ -246,6 +246,6 @@ func gatewayKeys(r *sharedReader, g *Gateway) []key {
 		strictyaml.Parsed(&g.Listen, "listen", defaultListen, listenSchema, parseListen,
 			"Address that tideover gateway listens on; tideover serve uses server.listen. An address that is not loopback requires a token."),
 		strictyaml.Int(&g.KeepRequests, "keep-requests", "2000", 0,
-			"How many recent requests are kept in memory for the page, the API and tideover requests: those that failed, waited or moved, and a sample of the others. 0 keeps none."),
+			"Recent requests kept in memory for the page, the API and tideover requests: those that failed, waited or moved, and a sample of the others. 0 keeps none."),
 	}
 }

@@ -230,7 +230,7 @@ func (r *sessionReader) sessionKeys(d *Session) []key {
 		strictyaml.Required(strictyaml.Field(&d.Start, "start", "", commandSchema, readArguments,
 			"The command that starts the session, as a list; no shell is used. {{.Session}} is the id of the session.")),
 		strictyaml.Field(&d.Resume, "resume", "", commandSchema, readArguments,
-			"The command that resumes the session, with {{.Session}}; built in for claude -p, codex exec and gemini -p. Without a resume command, the session of an assistant gives up when the assistant stops, and any other command is run again."),
+			"The command that resumes the session, with {{.Session}}; built in for claude -p, codex exec and gemini -p. Without it, an assistant's session gives up when the assistant stops, and any other command is run again."),
 		strictyaml.Bool(&d.ResumeAny, "resume-any",
 			"Whether the resume command finds the session without {{.Session}}."),
 		strictyaml.Bool(&d.Restart, "restart",
@@ -260,7 +260,7 @@ func (r *sessionReader) sessionKeys(d *Session) []key {
 		strictyaml.Duration(&d.AccountSpread, "account-spread", "30s",
 			"Time over which the sessions of an account are resumed, at random, after its limit ends."),
 		strictyaml.Field(&d.Fallback, "fallback", "", fallbackSchema, readSessionFallback,
-			"Assistants that continue the work in the folder while a stated limit lasts, in this order: claude, codex, gemini, or a command as a list with {{.Prompt}}. Default: none."),
+			"Assistants that continue the work while a stated limit lasts, in order: claude, codex, gemini, or a command as a list with {{.Prompt}}. Default: none."),
 		strictyaml.Duration(&d.FallbackAfter, "fallback-after", "",
 			"How long a stated limit must last before a fallback assistant starts. Default: 1h."),
 		strictyaml.Field(&d.FallbackPrompt, "fallback-prompt", "", strictyaml.ScalarSchema, strictyaml.ReadText,
@@ -276,7 +276,7 @@ func (r *sessionReader) sessionKeys(d *Session) []key {
 func watchKeys(w *WatchDefaults) []key {
 	return []key{
 		strictyaml.Bool(&w.TypeAtReset, "type-at-reset",
-			"Whether to type `Continue.` and Enter into an interactive session when a limit on its screen has ended and the user has not typed since."),
+			"Whether to type `Continue.` and Enter into an interactive session when a limit on its screen has ended, if the user has not typed since."),
 	}
 }
 

@@ -172,7 +172,7 @@ const inheritPattern = `^[A-Za-z_][A-Za-z0-9_]*\*?$`
 
 var inheritName = lazyregexp.New(inheritPattern)
 
-const inheritDoc = "Variables of the server's environment that the command gets: a list of names, such as SSH_AUTH_SOCK or AWS_*, or all. "
+const inheritDoc = "Further variables of the server's environment for the command: names such as SSH_AUTH_SOCK or AWS_*, or all."
 
 func inheritSchema() *jsonschema.Schema {
 	return anyOf(strictyaml.WordSchema("all")(), patternsSchema(inheritPattern)())

@@ -106,7 +106,7 @@ func (r *workflowReader) actionKeys(d *stepDraft) []key {
 			d.Texts.Env = r.Map(at, d.fields, wrongVariable, d.addText)
 		}, "Environment variables of the command; they override those of the workflow. Values are templates and may contain references."),
 		strictyaml.Field(&d.Inherit, "env-inherit", "", inheritSchema, readInherit,
-			inheritDoc+"In addition to PATH, HOME, USER, LANG, LC_*, TZ, TMPDIR, TIDEOVER_* and what the workflow and server.env-inherit name."),
+			inheritDoc),
 		strictyaml.Func("stdin", "", strictyaml.ScalarSchema, func(at place) {
 			d.Texts.Stdin = r.used(at, "stdin", template.WithoutRefs, d)
 			at.Record(at.Node.Text)
@@ -166,11 +166,11 @@ func ownStepKeys(d *stepDraft) []key {
 		strictyaml.Field(&d.PermanentExit, "permanent-exit", "", exitSchema, readExitCodes,
 			"Exit codes that are never retried."),
 		strictyaml.Field(&d.Account, "account", "", strictyaml.NameSchema, readSharedAccount,
-			"Account whose limit the command shares with sessions and other steps. Exit code 75 means that the account is limited."),
+			"Account whose limit the command shares. Exit code 75 means that the account is limited."),
 		strictyaml.Int(&d.Concurrency, "concurrency", "0", 0,
 			"Most attempts of this step at the same time, in all runs together; 0 for no limit."),
 		strictyaml.Func("max-lost", "", maxLostSchema, func(at place) { d.MaxLost, d.ownMaxLost = readMaxLost(at), true },
-			"How many attempts in a row may be lost because the server died, and are repeated; 0 repeats none. Default: that of the workflow, which is 3 by default."),
+			"Attempts in a row that may be lost because the server died, and are repeated; 0 repeats none. Default: that of the workflow, which is 3 by default."),
 	}
 }
 
@@ -233,7 +233,7 @@ func (r *workflowReader) httpKeys(d *stepDraft) []key {
 		method := strings.ToUpper(m)
 		keys = append(keys, strictyaml.Func(m, "", strictyaml.TextSchema, func(at place) {
 			d.Method, d.Texts.URL = method, r.url(at, d)
-		}, "URL of a "+method+" request, or with provider a path such as /v1/models; a template that may contain references."))
+		}, "URL, or with provider a path such as /v1/models; a template that may contain references."))
 	}
 	return append(keys,
 		strictyaml.Func("headers", "", headersSchema, func(at place) {

@@ -43,11 +43,11 @@ func enumerate(names []string) string {
 func (r *workflowReader) formKeys(d *stepDraft) []key {
 	return []key{
 		strictyaml.Func("for-each", "", forEachSchema, func(at place) { r.forEach(at, d) },
-			"List whose items the step is executed for: a list, or one template whose value is a list. Templates of the step use .item and .index. The result is a list."),
+			"List for whose items the step is executed: a list, or one template. Templates of the step use .item and .index. The result is a list."),
 		strictyaml.IntUpTo(&d.Parallel, "parallel", "", maxParallel, `[1-9][0-9]{0,2}|1000`,
 			"Most items of for-each at the same time. Default: 16."),
 		strictyaml.Func("when", "", strictyaml.ScalarSchema, func(at place) { r.when(at, d) },
-			"Condition, a template: the step is skipped if its value is false, 0, empty, null or the text false. A skipped step counts as succeeded, and its output is null."),
+			"Condition, a template: false, 0, empty, null or the text false skips the step. A skipped step counts as succeeded; its output is null."),
 		strictyaml.Func("sleep", "", strictyaml.ScalarSchema, func(at place) { r.sleep(at, d) },
 			"How long the step waits, such as 10m or 3d; a template."),
 		strictyaml.Func("wait-for", "", func() *jsonschema.Schema {
@@ -60,15 +60,15 @@ func (r *workflowReader) formKeys(d *stepDraft) []key {
 			"Question to a person, or a map. The run waits for the answer, and fails if it is reject."),
 		strictyaml.Func("workflow", "", strictyaml.NameSchema, func(at place) {
 			d.Workflow, d.child = strictyaml.ReadName(at, "workflow"), at
-		}, "Workflow of this file that the step starts as a child. The output of the child is the output of the step."),
+		}, "Workflow of this file that the step starts as a child; its output is the output of the step."),
 		strictyaml.Func("input", "", func() *jsonschema.Schema { return &jsonschema.Schema{} }, func(at place) {
 			d.Input = r.tree(at, d, "input", d.flowFields())
 			at.Record(jsonText(at.Node.Plain()))
-		}, "Input of the child: any value whose texts are templates. A text that is one template gets its value as it is, such as a list."),
+		}, "Input of the child: any value, whose texts are templates. A text that is one template keeps its value, such as a list."),
 		strictyaml.Func("undo", "", func() *jsonschema.Schema {
 			return oneOf(r.undoKeys(r.newStep("", place{})), actionKinds...)()
 		}, func(at place) { d.undoAt = at },
-			"Command or request that undoes the step if the run fails later, times out or is canceled. Its templates also have .result, the result of the step."),
+			"Command or request that undoes the step if the run later fails, times out or is canceled. Its templates also have .result."),
 	}
 }
 
@@ -204,7 +204,7 @@ func waitKeys(w *steps.WaitFor) []key {
 		strictyaml.Duration(&w.Timeout, "timeout", "", "How long to wait. Default: without a limit."),
 		strictyaml.Func("on-timeout", "fail", strictyaml.WordSchema(timeoutWords...), func(at place) {
 			w.Continue = strictyaml.ReadWord(at, timeoutWords...) == "continue"
-		}, "What happens if no signal comes in time: the run fails, or it continues and .timed_out of the step is true."),
+		}, "If no signal comes in time: the run fails, or it continues and .timed_out of the step is true."),
 	}
 }
 

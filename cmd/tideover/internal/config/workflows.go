@@ -135,7 +135,7 @@ func (r *workflowReader) workflowKeys(d *draft) []key {
 		strictyaml.Int(&d.Concurrency, "concurrency", "0", 0,
 			"Most runs of the workflow at the same time; 0 for no limit except server.concurrency."),
 		strictyaml.Field(&d.maxLost, "max-lost", strconv.Itoa(defaultMaxLost), maxLostSchema, readMaxLost,
-			"How many attempts of a step in a row may be lost because the server died, and are repeated; 0 repeats none. At most 9999."),
+			"Attempts of a step in a row that may be lost because the server died, and are repeated; 0 repeats none. At most 9999."),
 		strictyaml.Func("input", "", func() *jsonschema.Schema { return &jsonschema.Schema{} }, func(at place) {
 			d.DefaultInput = readInput(r.Reader, at, "input")
 			at.Record(jsonText(at.Node.Plain()))
@@ -143,7 +143,7 @@ func (r *workflowReader) workflowKeys(d *draft) []key {
 		strictyaml.Func("env", "", envSchema, func(at place) { d.env = r.Map(at, steps.EnvFields, wrongVariable, nil) },
 			"Environment variables of all command steps."),
 		strictyaml.Field(&d.inherit, "env-inherit", "", inheritSchema, readInherit,
-			inheritDoc+"For all command steps."),
+			inheritDoc+" For all command steps."),
 		strictyaml.Required(strictyaml.Func("steps", "", r.stepsSchema, func(at place) {
 			at.Each(func(at place) { d.steps = append(d.steps, r.step(at, d.env)) })
 			refuseEmpty(at, "the list of steps is empty; add at least one")

@@ -256,7 +256,7 @@ func (l *Limiter) countRefused() {
 	l.notice(RequestLimit)
 }
 
-// Numbers for the division of file descriptors by [Divide]; see docs/security.md.
+// Numbers for the division of file descriptors by [Divide].
 const (
 	DefaultMax = 4096 // maximum connections of the TCP listener, if there are enough descriptors
 

@@ -21,13 +21,14 @@ type entry struct {
 // order of their numbers.
 const decisions = "docs/adr/"
 
-// changedMessages is the page with the texts of messages before and after a change.
-const changedMessages = "docs/changed-messages.md"
+// promises is the page with the tests of the guarantees.
+const promises = "docs/promises.md"
 
-// foundLast reports whether a search lists the page after all others: it has the words of many tasks,
-// but does not explain how to do them. The list of the decisions is an ordinary page.
+// foundLast reports whether a search lists the page after all others: a decision, or the list of
+// tests, has the words of many tasks, but does not explain how to do them. The list of the decisions
+// is an ordinary page.
 func (p *page) foundLast() bool {
-	return p.File == changedMessages || strings.HasPrefix(p.File, decisions) && p.File != decisions+"README.md"
+	return p.File == promises || strings.HasPrefix(p.File, decisions) && p.File != decisions+"README.md"
 }
 
 // order is the reading order of the pages.
@@ -38,6 +39,7 @@ var order = []group{
 		{"docs/install.md", "Install"},
 		{"docs/exec.md", "Commands: exec"},
 		{"docs/sessions.md", "Sessions: watch"},
+		{"docs/sessions-howto.md", "Sessions: how to"},
 		{"docs/detect.md", "Messages: detect"},
 		{"docs/faq.md", "Questions"},
 	}},
@@ -52,10 +54,13 @@ var order = []group{
 		{"docs/advise.md", "Finding a policy: advise"},
 		{"docs/sim.md", "Simulating failures: sim"},
 		{"docs/chaos.md", "Failing on purpose: chaos"},
+		{"docs/chaos-reference.md", "Rules of chaos"},
 	}},
 	{"Workflows", []entry{
 		{"docs/engine.md", "Engine"},
-		{"docs/workflows.md", "Workflows as code"},
+		{"docs/workflows.md", "Workflows as code: first flow"},
+		{"docs/workflows-howto.md", "Workflows as code: how to"},
+		{"docs/workflows-reference.md", "Workflows as code: reference"},
 		{"docs/serve.md", "Server: serve"},
 		{"docs/serve-file.md", "Configuration file"},
 		{"docs/commands.md", "Commands of a server"},
@@ -67,10 +72,14 @@ var order = []group{
 	}},
 	{"Gateway", []entry{
 		{"docs/gateway.md", "Gateway"},
+		{"docs/gateway-howto.md", "Gateway: how to"},
+		{"docs/gateway-reference.md", "Gateway: reference"},
 		{"docs/gateway-go.md", "In a Go program"},
 	}},
 	{"Cluster and operation", []entry{
-		{"docs/cluster.md", "Several servers"},
+		{"docs/cluster.md", "Several servers: first cluster"},
+		{"docs/cluster-howto.md", "Several servers: how to"},
+		{"docs/cluster-reference.md", "Several servers: behaviour"},
 		{"docs/operations.md", "Operating a server"},
 		{"docs/tls.md", "TLS and remote access"},
 		{"docs/metrics.md", "Metrics and traces"},
@@ -79,8 +88,9 @@ var order = []group{
 	{"Reference", []entry{
 		{"docs/api.md", "API"},
 		{"docs/keys.md", "All keys of the file"},
+		{"docs/templates.md", "Templates"},
 		{"docs/guarantees.md", "Guarantees"},
-		{changedMessages, "Changed messages"},
+		{promises, "Tests of the guarantees"},
 		{"docs/glossary.md", "Glossary"},
 	}},
 	{"Background", []entry{

@@ -65,16 +65,15 @@ func TestSearchOrder(t *testing.T) {
 	}
 }
 
-// Changed messages and decisions are listed after all other pages, even if they match better.
-func TestSearchListsSomePagesLast(t *testing.T) {
+// Decisions are listed after all other pages, even if they match better.
+func TestSearchListsDecisionsLast(t *testing.T) {
 	t.Parallel()
 	files := fstest.MapFS{
 		"README.md":                {Data: []byte("# First\n\nhas a wolf\n")},
-		changedMessages:            {Data: []byte("# Wolf\n\nwolf wolf wolf\n")},
 		decisions + "README.md":    {Data: []byte("# Decisions\n\nabout a wolf or a wolf\n\n[wolf](0001-wolf.md)\n")},
 		decisions + "0001-wolf.md": {Data: []byte("# The wolf\n\nwolf\n")},
 	}
-	s, err := load(files, []group{{"Start", []entry{{changedMessages, ""}, {decisions + "README.md", ""}, {"README.md", ""}}}}, false)
+	s, err := load(files, []group{{"Start", []entry{{decisions + "README.md", ""}, {"README.md", ""}}}}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,13 +81,13 @@ func TestSearchListsSomePagesLast(t *testing.T) {
 	for _, r := range s.search("wolf") {
 		got = append(got, r.URL)
 	}
-	want := []string{"/docs/adr#decisions", "/docs#first", "/docs/changed-messages#wolf", "/docs/adr/0001-wolf#the-wolf"}
+	want := []string{"/docs/adr#decisions", "/docs#first", "/docs/adr/0001-wolf#the-wolf"}
 	if !slices.Equal(got, want) {
 		t.Errorf("search(wolf) = %v, want %v", got, want)
 	}
 	index, err := indexScript(s)
-	if n := strings.Count(string(index), `"last":true`); err != nil || n != 2 {
-		t.Errorf("the index for the script marks %d sections, want 2: %v", n, err)
+	if n := strings.Count(string(index), `"last":true`); err != nil || n != 1 {
+		t.Errorf("the index for the script marks %d sections, want 1: %v", n, err)
 	}
 }
 

@@ -25,17 +25,17 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/clitest"
 )
 
-// The NATS user has exactly the permissions that docs/cluster.md lists. They are sufficient.
+// The NATS user has exactly the permissions that docs/cluster-howto.md lists. They are sufficient.
 func TestAUserThatMayDoNoMore(t *testing.T) {
 	t.Parallel()
-	_, text, _ := strings.Cut(clitest.ReadPage(t, "cluster.md"), "publish and subscribe to ")
+	_, text, _ := strings.Cut(clitest.ReadPage(t, "cluster-howto.md"), "publish and subscribe to ")
 	text, _, _ = strings.Cut(text, ", where NAME")
 	var subjects []string
 	for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(text, -1) {
 		subjects = append(subjects, fmt.Sprintf("%q", strings.ReplaceAll(m[1], "NAME", "shop")))
 	}
 	if len(subjects) < 4 {
-		t.Fatalf("docs/cluster.md names %v", subjects)
+		t.Fatalf("docs/cluster-howto.md names %v", subjects)
 	}
 	may := strings.Join(subjects, ", ")
 	nodes := natstest.Start(t, 1, natstest.WithAccess(fmt.Sprintf(`

@@ -54,7 +54,7 @@ func sum(runs map[string]int) (n int) {
 }
 
 // The stream of a shard was deleted. The other shards are rescued by the procedure in
-// docs/cluster.md.
+// docs/cluster-howto.md.
 func TestAStreamWasDeleted(t *testing.T) {
 	t.Parallel()
 	nodes, name := natstest.Shared(t), clitest.ClusterName(t)

@@ -3,58 +3,22 @@
 package cluster_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/engine/jetstream/natstest"
 	"github.com/tideover/tideover/internal/testwait"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/clitest"
 )
 
-// docs/cluster.md lists the same keys as the schema of the configuration.
-func TestThePageOfTheClusterHasEveryKey(t *testing.T) {
-	t.Parallel()
-	var schema struct {
-		Properties struct {
-			Engine struct {
-				Properties map[string]any `json:"properties"`
-			} `json:"engine"`
-		} `json:"properties"`
-	}
-	if err := json.Unmarshal(config.Schema(), &schema); err != nil {
-		t.Fatal(err)
-	}
-	_, table, _ := strings.Cut(clitest.ReadPage(t, "cluster.md"), "\n| key | meaning | default |\n")
-	table, _, _ = strings.Cut(table, "\n\n")
-	var told []string
-	for row := range strings.Lines(table) {
-		first, _, _ := strings.Cut(strings.TrimPrefix(row, "| "), " | ")
-		for _, m := range regexp.MustCompile("`([a-z-]+)`").FindAllStringSubmatch(first, -1) {
-			told = append(told, m[1])
-		}
-	}
-	var keys []string
-	for key := range schema.Properties.Engine.Properties {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	slices.Sort(told)
-	if len(keys) == 0 || !slices.Equal(keys, told) {
-		t.Errorf("docs/cluster.md has the keys %v, the schema %v", told, keys)
-	}
-}
-
-// nats-server itself checks the configurations in docs/cluster.md.
+// nats-server itself checks the configurations in docs/cluster-howto.md.
 func TestTheServersOfThePageAreGood(t *testing.T) {
 	t.Parallel()
 	binary, err := natstest.Build()
@@ -62,7 +26,7 @@ func TestTheServersOfThePageAreGood(t *testing.T) {
 		t.Skip(err)
 	}
 	dir := t.TempDir()
-	for _, text := range clitest.Blocks(t, "cluster.md", "conf") {
+	for _, text := range clitest.Blocks(t, "cluster-howto.md", "conf") {
 		file := filepath.Join(dir, "server.conf")
 		clitest.WriteFile(t, file, strings.ReplaceAll(text, "/var/lib/nats", dir))
 		cmd := exec.CommandContext(t.Context(), binary, "-c", file, "-t")
@@ -73,14 +37,14 @@ func TestTheServersOfThePageAreGood(t *testing.T) {
 	}
 }
 
-// A cluster is set up as docs/cluster.md says. The doctor reports nothing weak or broken.
+// A cluster is set up as docs/cluster-howto.md says. The doctor reports nothing weak or broken.
 func TestWhoFollowsThePageHasNothingWeak(t *testing.T) {
 	t.Parallel()
-	_, access, _ := strings.Cut(clitest.Blocks(t, "cluster.md", "conf")[0], "\naccounts {")
+	_, access, _ := strings.Cut(clitest.Blocks(t, "cluster-howto.md", "conf")[0], "\naccounts {")
 	secrets := strings.NewReplacer("$NATS_PASSWORD", `"value-of-one"`, "$NATS_ADMIN", `"value-of-two"`)
 	nodes := natstest.Start(t, 3, natstest.WithAccess("accounts {"+secrets.Replace(access)))
 	place := t.TempDir()
-	text := strings.ReplaceAll(clitest.Blocks(t, "cluster.md", "yaml")[0], "/mnt/backup/tideover", place)
+	text := strings.ReplaceAll(clitest.Blocks(t, "cluster-howto.md", "yaml")[0], "/mnt/backup/tideover", place)
 	text = regexp.MustCompile(`nats: \[.*\]`).ReplaceAllString(text, fmt.Sprintf("nats: %q", nodes.URL()))
 	env := []string{"NATS_PASSWORD=value-of-one", "NATS_ADMIN=value-of-two"}
 	f := clitest.NewCluster(t, text)
