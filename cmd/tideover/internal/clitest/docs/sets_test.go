@@ -17,7 +17,6 @@ var testedElsewhere = map[string]string{
 	"workflows-howto.md: tideover signal":                       "TestSignalsAndAnswers",
 	"workflows-howto.md: tideover callback":                     "TestCallbackOfTheCommand",
 	"workflows-howto.md: tideover show":                         "TestShowHistory",
-	"../README.md: tideover advise":                             "TestAdvise",
 	"advise.md: tideover advise":                                "TestAdvise",
 	"chaos.md: tideover chaos --quiet 503":                      "TestRecipeTwoRetries",
 	"chaos.md: tideover exec --policy 'fixed(100ms)":            "TestRecipeTwoRetries",
