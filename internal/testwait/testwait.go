@@ -19,16 +19,18 @@ const reserve = 15 * time.Second
 
 // Until polls until holds returns true. what names the condition in the failure. It uses
 // at most a fifth of the time to poll, because the code under test needs the processor
-// too.
+// too. It polls less often the longer it has waited.
 func Until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	ctx := Context(t)
+	start := time.Now()
 	for {
 		began := time.Now()
 		if holds() {
 			return
 		}
-		pause := time.NewTimer(max(2*time.Millisecond, min(4*time.Since(began), time.Second)))
+		late := min(time.Since(start)/4, 100*time.Millisecond)
+		pause := time.NewTimer(max(2*time.Millisecond, late, min(4*time.Since(began), time.Second)))
 		select {
 		case <-pause.C:
 		case <-ctx.Done():

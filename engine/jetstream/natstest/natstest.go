@@ -208,33 +208,49 @@ func (c *Cluster) setBlocked(i int, block bool) {
 	}
 }
 
+// shared has the clusters that tests share, by the number of their nodes.
 var shared struct {
 	sync.Mutex
-	*nodes
+	clusters map[int]*nodes
 }
 
 // Shared returns a cluster of three nodes that lives until [StopShared]. Tests
 // that use it must choose unique names, and leave all its nodes running.
 func Shared(t testing.TB) *Cluster {
 	t.Helper()
+	return sharedCluster(t, 3)
+}
+
+// SharedNode is [Shared] with one node. It uses much less processor time, and
+// suits tests of what does not depend on replicas.
+func SharedNode(t testing.TB) *Cluster {
+	t.Helper()
+	return sharedCluster(t, 1)
+}
+
+func sharedCluster(t testing.TB, count int) *Cluster {
+	t.Helper()
 	shared.Lock()
 	defer shared.Unlock()
-	if shared.nodes == nil {
-		shared.nodes = start(t, 3, nil)
+	if shared.clusters[count] == nil {
+		if shared.clusters == nil {
+			shared.clusters = map[int]*nodes{}
+		}
+		shared.clusters[count] = start(t, count, nil)
 	}
-	c := &Cluster{t, shared.nodes}
+	c := &Cluster{t, shared.clusters[count]}
 	c.WaitReady()
 	return c
 }
 
-// StopShared ends the shared cluster. Call it at the end of TestMain.
+// StopShared ends the shared clusters. Call it at the end of TestMain.
 func StopShared() {
 	shared.Lock()
 	defer shared.Unlock()
-	if shared.nodes != nil {
-		shared.stop()
-		shared.nodes = nil
+	for _, n := range shared.clusters {
+		n.stop()
 	}
+	shared.clusters = nil
 }
 
 // String describes the cluster in test failures.

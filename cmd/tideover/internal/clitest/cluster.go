@@ -41,11 +41,11 @@ workflows:
       - {id: say, run: [sh, -c, 'echo $PLACE']}
   patient:
     steps:
-      - {id: fail, run: [sh, -c, 'test -e $GATE && echo $PLACE || exit 75'], policy: fixed(300ms) attempts=unlimited}
+      - {id: fail, run: [sh, -c, 'test -e $GATE && echo $PLACE || exit 75'], policy: fixed(1s) attempts=unlimited}
   long:
     steps:
       - id: sleep
-        run: [sh, -c, 'echo "begin $PLACE $TIDEOVER_RUN_ID" >> $WITNESS; while ! test -e $GATE; do sleep 0.05; done; echo "end $PLACE $TIDEOVER_RUN_ID" >> $WITNESS; echo $PLACE']
+        run: [sh, -c, 'echo "begin $PLACE $TIDEOVER_RUN_ID" >> $WITNESS; while ! test -e $GATE; do sleep 0.2; done; echo "end $PLACE $TIDEOVER_RUN_ID" >> $WITNESS; echo $PLACE']
         policy: fixed(100ms) attempts=5
 `
 

@@ -67,7 +67,7 @@ func TestCallbacksInACluster(t *testing.T) {
 	t.Parallel()
 	f := clitest.NewCluster(t, "version: 1\nserver: {callback-key: '${env:CALLBACKS}'}\n"+
 		"workflows: {pays: {steps: [{id: paid, wait-for: {event: payment}}, {id: shipped, needs: [paid], wait-for: {event: shipment}}]}}\n"+
-		clitest.EngineSection(natstest.Shared(t), clitest.ClusterName(t)))
+		clitest.EngineSection(natstest.SharedNode(t), clitest.ClusterName(t)))
 	key := "CALLBACKS=" + strings.Repeat("k", 32)
 	servers := map[string]*clitest.Server{"a": f.Serve("a", key), "b": f.Serve("b", key)}
 	a, b := servers["a"], servers["b"]

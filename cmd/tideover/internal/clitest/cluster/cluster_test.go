@@ -25,7 +25,7 @@ func seen(f *clitest.Cluster) string {
 
 func TestTwoServersShareACluster(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	f := clitest.NewCluster(t, clitest.Shared+clitest.EngineSection(nodes, clitest.ClusterName(t)))
 	a, b := f.Serve("a"), f.Serve("b")
 	a.WaitForShards(2)

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/tideover/tideover/engine/jetstream/natstest"
@@ -66,19 +69,31 @@ func TestTheDoctorSaysThatThereIsNothingToLookAt(t *testing.T) {
 	clitest.WantIn(t, "doctor", o.Out, "does not exist yet")
 }
 
-func TestTheDoctorLooksAtACluster(t *testing.T) {
+// A server reports what it has found itself.
+func TestTheDoctorOfAServerLooksAtItsCluster(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
-	name := clitest.ClusterName(t)
-	second := t.TempDir()
-	good := clitest.EngineSection(nodes, name, "second-place: "+second, "system-user: system", "system-password: '${env:SYSTEM}'")
-	f := clitest.NewCluster(t, clitest.Shared+good)
-	system := "SYSTEM=" + natstest.SystemPassword
-	if o, found := clitest.Examined(t, f.Text, system); found["broken"]+found["weak"] != "" || found["note"] == "" {
-		t.Errorf("one that does not exist yet has %v; %+v", found, o)
-	}
-	a := f.Serve("a", system)
-	a.WaitForShards(1)
+	f := clitest.NewCluster(t, clitest.Shared+clitest.EngineSection(natstest.SharedNode(t), clitest.ClusterName(t)))
+	a := f.Serve("a")
+	testwait.Until(t, "the server reports that the cluster is weak", func() bool {
+		o := a.RunCommand("doctor")
+		return o.Code == 1 && strings.Contains(o.Out, "second place") && strings.Contains(o.Out, "can't be shown that the servers sync")
+	})
+}
+
+// A cluster is set up as docs/cluster-howto.md says. The doctor reports nothing weak or broken, until one
+// NATS server dies, and then another: it names the servers that are missing. Without a quorum a
+// server still lists its workflows, and the answers that need the quorum say so instead of being
+// empty. All runs continue once the quorum is back.
+func TestNATSServersDie(t *testing.T) {
+	t.Parallel()
+	_, access, _ := strings.Cut(clitest.Blocks(t, "cluster-howto.md", "conf")[0], "\naccounts {")
+	secrets := strings.NewReplacer("$NATS_PASSWORD", `"value-of-one"`, "$NATS_ADMIN", `"value-of-two"`)
+	nodes := natstest.Start(t, 3, natstest.WithAccess("accounts {"+secrets.Replace(access)))
+	text := strings.ReplaceAll(clitest.Blocks(t, "cluster-howto.md", "yaml")[0], "/mnt/backup/tideover", t.TempDir())
+	text = regexp.MustCompile(`nats: \[.*\]`).ReplaceAllString(text, fmt.Sprintf("shards: 4\n  nats: %q", nodes.URL()))
+	_, text, _ = strings.Cut(text, "\nworkflows:\n")
+	f := clitest.NewCluster(t, clitest.Shared+text)
+	env := []string{"NATS_PASSWORD=value-of-one", "NATS_ADMIN=value-of-two"}
 	var o clitest.Outcome
 	var found map[string]string
 	defer func() {
@@ -86,24 +101,64 @@ func TestTheDoctorLooksAtACluster(t *testing.T) {
 			t.Logf("the last examination found %v; %+v", found, o)
 		}
 	}()
-	testwait.Until(t, "nothing weakens a good cluster", func() bool { // a server may be behind for a moment
-		o, found = clitest.Examined(t, f.Text, system)
-		return found["broken"]+found["weak"] == ""
+	if o, found = clitest.Examined(t, f.Text, env...); found["broken"]+found["weak"] != "" || found["note"] == "" {
+		t.Errorf("a cluster that does not exist yet has %v; %+v", found, o)
+	}
+	a := f.Serve("a", env...)
+	a.WaitForShards(1)
+	testwait.Until(t, "nothing weakens a good cluster", func() bool { // copies may be behind for a moment
+		cmd, _ := clitest.Command(t, "doctor", "--config", a.File, "--data", a.Data)
+		cmd.Env = append(cmd.Env, env...)
+		o = clitest.Finish(t, cmd)
+		return o.Code == 0
 	})
-	clitest.WantCode(t, o, 0)
+	clitest.WantIn(t, "what the doctor says", o.Out, "no problems found")
 	if c := a.ClusterState(); len(c.Members) != 1 || c.Shards[0].Epoch != 1 {
 		t.Errorf("the doctor has changed something: %+v", c)
 	}
-	o, found = clitest.Examined(t, "version: 1\n"+clitest.EngineSection(nodes, name))
-	clitest.WantCode(t, o, 1)
-	clitest.WantIn(t, "what is weak", found["weak"], "second place")
-	clitest.WantIn(t, "what is weak", found["weak"], "can't be shown that the servers sync")
+	if o := a.RunCommand("workflows"); o.Code != 0 || o.Stderr != "" {
+		t.Errorf("with all servers: %+v", o)
+	}
+	waiting := a.StartRuns("patient", 1)
 
-	// A server reports what it has found itself.
-	f.Text = clitest.Shared + clitest.EngineSection(nodes, name)
-	b := f.Serve("b")
-	testwait.Until(t, "the server reports that the cluster is weak", func() bool {
-		o = b.RunCommand("doctor")
-		return o.Code == 1 && strings.Contains(o.Out, "second place") && strings.Contains(o.Out, "can't be shown that the servers sync")
+	dead := func(i int) string { return strings.TrimPrefix(nodes.NodeURL(i), "nats://") + " (connection refused)" }
+	for i, want := range []struct{ severity, text string }{
+		{"weak", "server n0 is not there; of 3 servers there are only n1, n2; no answer from " + dead(0) + "\n"},
+		{"broken", "of 3 servers there are only n2; no answer from " + dead(0) + ", " + dead(1) + "\n"},
+	} {
+		nodes.Kill(i)
+		testwait.Until(t, "the doctor finds it, and nothing else", func() bool {
+			o, found = clitest.Examined(t, f.Text, env...)
+			all := found["broken"] + found["weak"]
+			return strings.Count(all, "\n") == 1 && strings.HasSuffix(found[want.severity], want.text)
+		})
+	}
+	testwait.Until(t, "the leases have expired", func() bool {
+		o := a.RunCommand("runs")
+		return o.Code == 125 && strings.Contains(o.Stderr, "no process has the shard")
 	})
+	var all sync.WaitGroup // run the commands at once: each of them waits for NATS
+	all.Go(func() { clitest.WantCode(t, a.RunCommand("schedules"), 125) })
+	all.Go(func() {
+		o := a.RunCommand("workflows")
+		clitest.WantCode(t, o, 0)
+		clitest.WantIn(t, "the workflows", o.Out, "patient\n")
+		clitest.WantIn(t, "the warning", o.Stderr, "schedules and pauses may be missing: ")
+	})
+	all.Go(func() {
+		o := a.RunCommand("workflows", "--json")
+		clitest.WantCode(t, o, 0)
+		if !strings.HasPrefix(o.Out, `{"workflows":[{"name":"long"`) || !strings.Contains(o.Out, `"schedules_missing":"`) {
+			t.Errorf("workflows --json: %s", o.Out)
+		}
+	})
+	all.Wait()
+
+	nodes.Restart(0)
+	nodes.Restart(1)
+	f.Open()
+	a.WaitForSuccess(waiting)
+	clitest.WantCode(t, a.RunCommand("run", "where", "--wait"), 0)
+	a.Signal(syscall.SIGTERM)
+	clitest.WantCode(t, a.End(), 0)
 }

@@ -31,7 +31,7 @@ func TestThreeNodesOnOneLaptop(t *testing.T) {
 	}
 	k := clitest.EmptyRecipe(t)
 	k.Env = append(k.Env, "TIDEOVER_SERVER=unix:b/tideover.sock")
-	nodes := natstest.Start(t, 1)
+	nodes := natstest.SharedNode(t)
 	file, starts, found := strings.Cut(scripts[1], "\nEOF\n")
 	if !found || !strings.Contains(file, "nats://127.0.0.1:4222") {
 		t.Fatalf("the page has no file: %s", scripts[1])

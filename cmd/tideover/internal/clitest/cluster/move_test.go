@@ -20,15 +20,17 @@ import (
 const movable = `version: 1
 workflows:
   quick: {schedule: "0 3 1 1 *", steps: [{id: say, run: [echo, done]}]}
-  patient: {steps: [{id: fail, run: [sh, -c, 'test -e $GATE || exit 75'], policy: fixed(200ms) attempts=unlimited}]}
+  patient: {steps: [{id: fail, run: [sh, -c, 'test -e $GATE || exit 75'], policy: fixed(1s) attempts=unlimited}]}
   slow: {steps: [{id: fail, run: ["false"], policy: fixed(1h) attempts=3}]}
+  idle: {steps: [{id: rest, sleep: 1ms}]}
   dead: {steps: [{id: fail, run: ["false"], policy: fixed(0s) attempts=1}]}
 `
 
 func TestMovingHouse(t *testing.T) {
 	t.Parallel()
 	f := clitest.NewCluster(t, movable)
-	end := clitest.EngineSection(natstest.Shared(t), clitest.ClusterName(t))
+	nodes := natstest.SharedNode(t)
+	end := clitest.EngineSection(nodes, clitest.ClusterName(t))
 	home := f.Serve("home")
 	done := strings.TrimSpace(home.RunCommand("run", "quick", "--key", "order 1").Out)
 	waiting := home.StartRuns("patient", 3)
@@ -82,6 +84,14 @@ func TestMovingHouse(t *testing.T) {
 	o = clitest.Run(t, "move", away, filepath.Join(f.Dir, "back"))
 	clitest.WantCode(t, o, 125)
 	clitest.WantIn(t, "the refusal", o.Stderr, "in use by ")
+
+	// The cluster in use is backed up, and the copy is moved to another cluster.
+	copied, another := filepath.Join(f.Dir, "copy"), filepath.Join(f.Dir, "another.yaml")
+	clitest.WriteFile(t, another, movable+clitest.EngineSection(nodes, clitest.ClusterName(t)))
+	clitest.WantCode(t, a.RunCommand("backup", copied), 0)
+	o = clitest.Run(t, "move", copied, another)
+	clitest.WantCode(t, o, 0)
+	clitest.WantIn(t, "what was moved", o.Out, "moved 7 runs from "+copied)
 	for _, s := range []*clitest.Server{a, b} {
 		s.Signal(syscall.SIGTERM)
 		clitest.WantCode(t, s.End(), 0)
@@ -107,7 +117,7 @@ func TestMovingHouse(t *testing.T) {
 func TestAMoveWaitsForTheLeaseOfAKilledServer(t *testing.T) {
 	t.Parallel()
 	name := clitest.ClusterName(t)
-	f := clitest.NewCluster(t, movable+clitest.EngineSection(natstest.Shared(t), name))
+	f := clitest.NewCluster(t, movable+clitest.EngineSection(natstest.SharedNode(t), name))
 	away := filepath.Join(f.Dir, "cluster.yaml")
 	clitest.WriteFile(t, away, f.Text)
 	a := f.Serve("a")
@@ -189,36 +199,5 @@ func TestMovesThatAreRefused(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "new")); err == nil {
 		t.Error("a refused move has made a folder")
-	}
-}
-
-// A cluster in use is backed up, and the copy is moved to another cluster.
-func TestABackupOfACluster(t *testing.T) {
-	t.Parallel()
-	nodes := natstest.Shared(t)
-	f := clitest.NewCluster(t, movable+clitest.EngineSection(nodes, clitest.ClusterName(t)))
-	a, b := f.Serve("a"), f.Serve("b")
-	a.WaitForShards(2)
-	done := strings.TrimSpace(a.RunCommand("run", "quick", "--key", "order 1").Out)
-	waiting := a.StartRuns("patient", 6)
-	a.WaitForSuccess([]string{done})
-	dir := filepath.Join(f.Dir, "copy")
-	o := a.RunCommand("backup", dir)
-	clitest.WantCode(t, o, 0)
-	for _, s := range []*clitest.Server{a, b} {
-		s.Signal(syscall.SIGTERM)
-		clitest.WantCode(t, s.End(), 0)
-	}
-	f.Text = movable + clitest.EngineSection(nodes, clitest.ClusterName(t))
-	again := filepath.Join(f.Dir, "again.yaml")
-	clitest.WriteFile(t, again, f.Text)
-	o = clitest.Run(t, "move", dir, again)
-	clitest.WantCode(t, o, 0)
-	clitest.WantIn(t, "what was moved", o.Out, "moved 7 runs from "+dir)
-	c := f.Serve("c")
-	f.Open()
-	c.WaitForSuccess(waiting)
-	if i := c.Show("order 1"); i.ID != done || i.State != "succeeded" {
-		t.Errorf("the key is of %+v", i)
 	}
 }

@@ -57,11 +57,11 @@ func sum(runs map[string]int) (n int) {
 // docs/cluster-howto.md.
 func TestAStreamWasDeleted(t *testing.T) {
 	t.Parallel()
-	nodes, name := natstest.Shared(t), clitest.ClusterName(t)
+	nodes, name := natstest.SharedNode(t), clitest.ClusterName(t)
 	f := clitest.NewCluster(t, movable+clitest.EngineSection(nodes, name))
 	a := f.Serve("a")
 	a.WaitForShards(1)
-	a.WaitForSuccess(a.StartRuns("quick", 30))
+	a.WaitForSuccess(a.StartRuns("idle", 30))
 	deleteStream(t, nodes, name+"-log-2")
 
 	// A backup of the remaining shards, while they work.

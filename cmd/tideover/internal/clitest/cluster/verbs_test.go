@@ -3,6 +3,7 @@
 package cluster_test
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -19,11 +20,11 @@ import (
 func TestWhatAStoppedServerHasIsMissing(t *testing.T) {
 	t.Parallel()
 	clitest.OnlyLinux(t)
-	end := strings.Replace(clitest.EngineSection(natstest.Shared(t), clitest.ClusterName(t)), clitest.LeaseTime.String(), "5m", 1)
+	end := strings.Replace(clitest.EngineSection(natstest.SharedNode(t), clitest.ClusterName(t)), clitest.LeaseTime.String(), "5m", 1)
 	f := clitest.NewCluster(t, clitest.Shared+end)
 	a, b := f.Serve("a"), f.Serve("b")
 	a.WaitForShards(2)
-	a.WaitForSuccess(a.StartRuns("where", 8))
+	a.WaitForSuccess(a.StartRuns("where", 4))
 	b.Signal(syscall.SIGSTOP)
 	testwait.Until(t, "the process has stopped", func() bool { return allStopped(b.Process.Pid) })
 	t.Cleanup(func() { _ = b.Process.Signal(syscall.SIGCONT) })
@@ -33,24 +34,28 @@ func TestWhatAStoppedServerHasIsMissing(t *testing.T) {
 			o := a.RunCommand(args...)
 			clitest.WantCode(t, o, 0)
 			clitest.WantIn(t, args[0], o.Stderr, "did not answer; their runs are missing")
-			o = a.RunCommand(append(args, "--json")...)
+		})
+		all.Go(func() {
+			o := a.RunCommand(slices.Concat(args, []string{"--json"})...)
 			clitest.WantIn(t, args[0]+" --json", o.Out, `"silent":[`)
 		})
 	}
+	all.Go(func() {
+		o := a.RunCommand("cluster")
+		clitest.WantCode(t, o, 0)
+		clitest.WantIn(t, "the cluster", o.Out, "no answer")
+	})
 	all.Wait()
-	o := a.RunCommand("cluster")
-	clitest.WantCode(t, o, 0)
-	clitest.WantIn(t, "the cluster", o.Out, "no answer")
 	b.Signal(syscall.SIGCONT)
 	testwait.Until(t, "all is there again", func() bool {
 		o := a.RunCommand("runs")
-		return o.Code == 0 && o.Stderr == "" && strings.Count(o.Out, "succeeded") == 8
+		return o.Code == 0 && o.Stderr == "" && strings.Count(o.Out, "succeeded") == 4
 	})
 }
 
 func TestTheClusterIsWatched(t *testing.T) {
 	t.Parallel()
-	f := clitest.NewCluster(t, clitest.Shared+clitest.EngineSection(natstest.Shared(t), clitest.ClusterName(t)))
+	f := clitest.NewCluster(t, clitest.Shared+clitest.EngineSection(natstest.SharedNode(t), clitest.ClusterName(t)))
 	a := f.Serve("a", "TIDEOVER_ENGINE_MEMBER=first")
 	a.WaitForShards(1)
 	watch := &clitest.Background{T: t, Folder: t.TempDir()}
@@ -83,7 +88,7 @@ func TestTheClusterIsWatched(t *testing.T) {
 
 func TestAReloadInACluster(t *testing.T) {
 	t.Parallel()
-	end := clitest.EngineSection(natstest.Shared(t), clitest.ClusterName(t))
+	end := clitest.EngineSection(natstest.SharedNode(t), clitest.ClusterName(t))
 	f := clitest.NewCluster(t, clitest.Shared+end)
 	a := f.Serve("a")
 	clitest.WriteFile(t, a.File, clitest.Shared+"  more: {schedule: '0 3 1 1 *', steps: [{id: say, run: [echo, more]}]}\n"+strings.Replace(end, "shards: 4", "shards: 8", 1))
