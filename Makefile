@@ -61,7 +61,14 @@ test-more: test-race ## what takes long: the race detector, statistics, more see
 	$(TEST) $(TESTFLAGS) -run StandardReverseProxy ./retryhttp -stdproxy
 	$(TEST) $(TESTFLAGS) ./contend -contend.groups 100
 	$(TEST) $(TESTFLAGS) ./internal/paxos -paxos.seeds 500
-	$(TEST) $(TESTFLAGS) -run TestCluster ./engine -cluster.seeds 12
+	$(TEST) $(TESTFLAGS) -run TestCluster ./engine -cluster.seeds 12 -family.size 1000
+	$(TEST) $(TESTFLAGS) -run TestEditsOfAFlow ./engine -edits.seeds 2 -edits.runs 40
+	$(TEST) $(TESTFLAGS) -run TestReplayJudges ./engine -replay.seeds 2
+	$(TEST) $(TESTFLAGS) -run CrashAtEachPoint ./engine -crash.every 100ms
+	$(TEST) $(TESTFLAGS) -run TestBranchFails ./engine -branches.pairs
+	$(TEST) $(TESTFLAGS) -run 'TestSyncFailures|TestADamagedFile' ./engine -faults.rounds 15 -damage.count 60
+	$(TEST) $(TESTFLAGS) -run TestKilledAgainAndAgain ./engine -crash.runs 60 -crash.kills 4
+	$(TEST) $(TESTFLAGS) -run TestConformance ./engine/jetstream -conformance.nodes 3
 	$(TEST) $(TESTFLAGS) ./engine/internal/machine -seeds 10
 	$(TEST) $(TESTFLAGS) $(PEERS)
 	cd suites/sdk && GOWORK=off $(TEST) $(TESTFLAGS) .

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -145,11 +146,14 @@ func checkBranches(t *testing.T, run *engine.Info, fail bool) {
 	}
 }
 
+// crashEvery is the distance of the points at which a process is killed.
+var crashEvery = flag.Duration("crash.every", 400*time.Millisecond, "distance of the kills in TestBranchesCrashAtEachPoint and TestFlowCrashAtEachPoint")
+
 // The process is killed once, at each point of the run.
 func TestBranchesCrashAtEachPoint(t *testing.T) {
 	var points []time.Duration
 	for _, from := range []time.Duration{0, time.Hour, 2 * time.Hour, 3 * time.Hour, 4 * time.Hour} {
-		for at := from; at < from+2*time.Second; at += 100 * time.Millisecond {
+		for at := from; at < from+2*time.Second; at += *crashEvery {
 			points = append(points, at, at+time.Nanosecond)
 		}
 	}

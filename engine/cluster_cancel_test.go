@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"slices"
 	"sync"
@@ -25,12 +26,13 @@ type largeFamily struct {
 	undone  atomic.Int32 // undos that have ended
 }
 
-const largeFamilySize = 1000
+// familySize is how many children the canceled run of TestClusterCancelOfManyChildren has.
+var familySize = flag.Int("family.size", 250, "children of the run in TestClusterCancelOfManyChildren")
 
 func (l *largeFamily) workflows() (parent, child *Workflow) {
 	var limit []Part
 	if l.distant {
-		limit = append(limit, MaxRuns(2*largeFamilySize))
+		limit = append(limit, MaxRuns(2**familySize))
 	}
 	child = MustFlow("child", func(f *Flow, n int) (string, error) {
 		if n%50 > 0 {
@@ -61,14 +63,14 @@ func (l *largeFamily) workflows() (parent, child *Workflow) {
 
 func (l *largeFamily) startChildren(f *Flow, child *Workflow) error {
 	if !l.branches {
-		inputs := make([]int, largeFamilySize)
+		inputs := make([]int, *familySize)
 		for i := range inputs {
 			inputs[i] = i
 		}
-		_, err := Children[int, string](f, "many", child, inputs, Parallel(largeFamilySize))
+		_, err := Children[int, string](f, "many", child, inputs, Parallel(*familySize))
 		return err
 	}
-	branches := make([]FlowBranch, largeFamilySize)
+	branches := make([]FlowBranch, *familySize)
 	for i := range branches {
 		name := fmt.Sprint("b", i)
 		branches[i] = Branch(name, func(f *Flow) error {
@@ -93,7 +95,7 @@ func (m *member) atAppend(n int, do func()) {
 
 // A thousand children end with their parent that is canceled, whatever happens to the members in
 // the middle of that, and nothing is left of them.
-func TestClusterCancelOfAThousandChildren(t *testing.T) {
+func TestClusterCancelOfManyChildren(t *testing.T) {
 	t.Parallel()
 	kill := func(m *member) { m.kill() }
 	handOver := func(m *member) { _ = m.Close(context.Background()) }
@@ -133,7 +135,7 @@ func testCancelOfLargeFamily(t *testing.T, s *memlog.Store, l *largeFamily, slot
 	settled(t, members...)
 	id := distantParent(t, members[0].Engine, parent, 1)
 	time.Sleep(time.Hour)
-	if n := countRuns(t, members[0].Engine, "child", StateWaiting) + countRuns(t, members[0].Engine, "child", StateRunning); n != largeFamilySize || l.running.Load() == 0 {
+	if n := countRuns(t, members[0].Engine, "child", StateWaiting) + countRuns(t, members[0].Engine, "child", StateRunning); n != *familySize || l.running.Load() == 0 {
 		t.Fatalf("%d children wait or run, %d operations run", n, l.running.Load())
 	}
 	over := make(chan struct{})
@@ -163,8 +165,8 @@ func testCancelOfLargeFamily(t *testing.T, s *memlog.Store, l *largeFamily, slot
 	if l.undoes != (l.undone.Load() > 0) {
 		t.Errorf("%d undos", l.undone.Load())
 	}
-	if n := countRuns(t, members[0].Engine, "child", StateCanceled); n != largeFamilySize {
-		t.Errorf("%d children are canceled, want %d", n, largeFamilySize)
+	if n := countRuns(t, members[0].Engine, "child", StateCanceled); n != *familySize {
+		t.Errorf("%d children are canceled, want %d", n, *familySize)
 	}
 	synctest.Wait()
 	if n := l.running.Load(); n != 0 {

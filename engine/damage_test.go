@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	damageCount = flag.Int("damage.count", 60, "damages of TestADamagedFileIsNoticed")
+	damageCount = flag.Int("damage.count", 12, "damages of TestADamagedFileIsNoticed")
 	damageRuns  = flag.Int("damage.runs", 150, "acknowledged runs in its folder")
 	damageSeed  = flag.Uint64("damage.seed", 0, "random seed of TestADamagedFileIsNoticed; 0 picks one")
 )

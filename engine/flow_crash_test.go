@@ -85,7 +85,7 @@ func crashFlow(x *executions) *engine.Workflow {
 // an operation that was running at the crash is executed again.
 func TestFlowCrashAtEachPoint(t *testing.T) {
 	points := []time.Duration{3 * day, 3*day + time.Second, 3*day + 1500*time.Millisecond, 3*day + 1750*time.Millisecond}
-	for at := time.Duration(0); at < 2*time.Second; at += 50 * time.Millisecond {
+	for at := time.Duration(0); at < 2*time.Second; at += *crashEvery / 2 {
 		points = append(points, at)
 	}
 	for _, at := range points {

@@ -21,8 +21,8 @@ import (
 )
 
 var (
-	editRuns  = flag.Int("edits.runs", 40, "runs of TestEditsOfAFlow that are in flight at each edit")
-	editSeeds = flag.Uint64("edits.seeds", 2, "flows of TestEditsOfAFlow")
+	editRuns  = flag.Int("edits.runs", 10, "runs of TestEditsOfAFlow that are in flight at each edit")
+	editSeeds = flag.Uint64("edits.seeds", 1, "flows of TestEditsOfAFlow")
 	editFirst = flag.Uint64("edits.first", 1, "seed of the first flow of TestEditsOfAFlow")
 )
 

@@ -60,7 +60,7 @@ func processorTime(b *testing.B) time.Duration {
 // must cost little for each of them. What is measured are allocations: the processor time depends on
 // what else the machine does.
 func TestStoredOperationsAreCheap(t *testing.T) {
-	const rounds = 300
+	const rounds = 150
 	w := roundsFlow()
 	var before, after runtime.MemStats
 	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {

@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	replaySeeds = flag.Uint64("replay.seeds", 2, "flows of TestReplayJudgesAsTheEngine")
+	replaySeeds = flag.Uint64("replay.seeds", 1, "flows of TestReplayJudgesAsTheEngine")
 	replayFirst = flag.Uint64("replay.first", 4, "seed of the first flow of TestReplayJudgesAsTheEngine")
 )
 

@@ -39,7 +39,7 @@ func TestHostsOfAddresses(t *testing.T) {
 
 func TestTLSAtAServerWithoutItIsToldFromWrongCredentials(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	_, err := Open(t.Context(), Config{URL: strings.ReplaceAll(nodes.URL(), "nats://", "tls://")})
 	wantErr(t, "Open", err, nil, "secure connection not available; the server has no TLS: use nats://")
 	if strings.Contains(err.Error(), "credentials") {
@@ -49,7 +49,7 @@ func TestTLSAtAServerWithoutItIsToldFromWrongCredentials(t *testing.T) {
 
 func TestADeadAddressIsFound(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	found, err := Check(t.Context(), Config{URL: nodes.URL() + ",nats://127.0.0.1:1", Name: newName()})
 	if err != nil || !has(found, journal.Weak, "no answer from 127.0.0.1:1 (connection refused)") {
 		t.Errorf("Check() = %v, %v", &foundError{found}, err)
@@ -58,7 +58,7 @@ func TestADeadAddressIsFound(t *testing.T) {
 
 func TestAWrongSecondPlaceIsFoundBeforeServersAreAsked(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -30,7 +30,7 @@ func smuggle(t *testing.T, l *lease, e journal.Entry, change func(*nats.Msg)) {
 
 func TestAnswersThatWereLost(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	ours := func(l *lease) journal.Entry {
 		return journal.Entry{Seq: 3, Epoch: l.own.epoch, ID: testID(3), Data: testData(3)}
 	}
@@ -136,7 +136,7 @@ func forgetIDs(t *testing.T, l *lease) {
 
 func TestAStaleOwnerIsRefused(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName()}
 	old := mustLease(t, openTest(t, cfg), 0)
 	appendEntries(t, old, 1, 3)
@@ -164,7 +164,7 @@ func TestAStaleOwnerIsRefused(t *testing.T) {
 
 func TestALateAppendOfTheOldOwnerMakesTheNextOneBeginAgain(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	log := openTest(t, Config{Replicas: 1, URL: nodes.URL()})
 	old := mustLease(t, log, 0)
 	appendEntries(t, old, 1, 2)

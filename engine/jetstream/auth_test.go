@@ -22,7 +22,7 @@ import (
 
 func TestWrongCredentialsAreRefusedAtOnceAndNotRepeated(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	for name, cfg := range map[string]Config{
 		"a password":        {URL: nodes.URL(), User: "test", Password: "pa55w0rd"},
 		"an unknown user":   {URL: nodes.URL(), User: "stranger", Password: "pa55w0rd"},
@@ -264,7 +264,7 @@ func (o *operator) writeCredentials(path string, ttl time.Duration) {
 // The error of Open shows its caller whether a later attempt may succeed.
 func TestErrorsThatMayPassAreThoseOfARunner(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	cfg := Config{URL: nodes.URL(), Name: newName(), Shards: 2}
 	openTest(t, cfg)
 	change := func(change func(*Config)) Config {

@@ -16,7 +16,7 @@ func TestAServerThatIsNotThereIsOneFinding(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Start(t, 3)
 	cfg := Config{
-		URL: nodes.URL(), Name: newName(), Shards: 6, SecondPlace: t.TempDir(),
+		URL: nodes.URL(), Name: newName(), Shards: 2, SecondPlace: t.TempDir(),
 		SystemUser: natstest.SystemUser, SystemPassword: natstest.SystemPassword,
 	}
 	log := openTest(t, cfg)
@@ -35,17 +35,9 @@ func TestAServerThatIsNotThereIsOneFinding(t *testing.T) {
 		}
 		return nil
 	})
-	nodes.Kill(2)
-	natstest.Wait(t, func(context.Context) error {
-		found, err := Check(t.Context(), cfg)
-		if err != nil {
-			return err
-		}
-		if len(found) != 1 || !has(found, journal.Broken, "of 3 servers there are only n0; no answer from "+dead) {
-			return &foundError{found}
-		}
-		return nil
-	})
+	if found := check(t, log); !has(found, journal.Weak, "server n1 is not there") {
+		t.Errorf("Check() of a member = %v", &foundError{found})
+	}
 }
 
 func TestCopiesAreCountedByServer(t *testing.T) {

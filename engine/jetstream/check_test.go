@@ -58,7 +58,7 @@ func (e *foundError) Error() string {
 
 func TestWithoutTheSystemAccountItCantBeShownThatServersSync(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	log := openTest(t, Config{URL: nodes.URL()})
 	found := check(t, log)
 	if !has(found, journal.Weak, "can't be shown that the servers sync") || !has(found, journal.Weak, "no second place") {
@@ -119,24 +119,6 @@ func TestOneNodeThatSyncsLazilyIsFound(t *testing.T) {
 	}
 }
 
-func TestAMissingServerIsFound(t *testing.T) {
-	t.Parallel()
-	nodes := natstest.Start(t, 3)
-	log := openTest(t, Config{URL: nodes.URL()})
-	for i := range nodes.Nodes() {
-		if i != nodes.Leader(log.backend.names.logStream(0)) {
-			nodes.Kill(i)
-			break
-		}
-	}
-	natstest.Wait(t, func(context.Context) error {
-		if found, err := log.Check(t.Context()); err != nil || !has(found, journal.Weak, "is not there") {
-			return &foundError{found}
-		}
-		return nil
-	})
-}
-
 func TestAClockThatIsWrongIsFound(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -181,7 +163,7 @@ func TestVersionsThatAreOldAreFound(t *testing.T) {
 
 func TestACheckFromOutsideJoinsAndCreatesNothing(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	cfg := Config{URL: nodes.URL(), Name: newName(), Shards: 2, SystemUser: natstest.SystemUser, SystemPassword: natstest.SystemPassword}
 	found, err := Check(t.Context(), cfg)
 	if err != nil || !has(found, journal.Note, "there is no cluster "+cfg.Name) || has(found, journal.Broken, "") {

@@ -19,7 +19,7 @@ import (
 // to the same number at the same time.
 func TestWritersOfABucket(t *testing.T) {
 	t.Parallel()
-	nc, err := nats.Connect(natstest.Shared(t).URL(), nats.Timeout(time.Minute))
+	nc, err := nats.Connect(natstest.SharedNode(t).URL(), nats.Timeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}

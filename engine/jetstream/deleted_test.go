@@ -25,7 +25,7 @@ func admin(t *testing.T, nodes *natstest.Cluster) natsjs.JetStream {
 
 func TestAStreamThatIsDeletedIsNeverMadeAgain(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	js := admin(t, nodes)
 	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), Shards: 2}
 	log := openTest(t, cfg)
@@ -57,7 +57,7 @@ func TestAStreamThatIsDeletedIsNeverMadeAgain(t *testing.T) {
 
 func TestAStreamThatIsReplacedIsNotWrittenTo(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	js := admin(t, nodes)
 	log := openTest(t, Config{Replicas: 1, URL: nodes.URL(), Shards: 3})
 	for shard, keepIdentity := range []bool{false, true} {
@@ -87,7 +87,7 @@ func TestAStreamThatIsReplacedIsNotWrittenTo(t *testing.T) {
 
 func TestAStreamThatIsReplacedWhileNobodyOwnsItIsNoticed(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	js := admin(t, nodes)
 	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), Shards: 2}
 	log, other := openTest(t, cfg), openTest(t, cfg)
@@ -130,7 +130,7 @@ func TestAStreamThatIsReplacedWhileNobodyOwnsItIsNoticed(t *testing.T) {
 // An owner that accepts a loss records it, and the next one does not need to accept it again.
 func TestALossIsAcceptedOnce(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	js := admin(t, nodes)
 	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), Shards: 1}
 	log := openTest(t, cfg)
@@ -170,7 +170,7 @@ func TestALossIsAcceptedOnce(t *testing.T) {
 
 func TestEpochsGrowWhenTheBucketHasForgottenThem(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	log := openTest(t, Config{Replicas: 1, URL: nodes.URL()})
 	var l *lease
 	for range 3 {
@@ -195,7 +195,7 @@ func TestEpochsGrowWhenTheBucketHasForgottenThem(t *testing.T) {
 }
 
 func TestABucketThatIsDeletedIsNeverMadeAgain(t *testing.T) {
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	js := admin(t, nodes)
 	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), Shards: 1}
 	log := openTest(t, cfg)
@@ -215,7 +215,7 @@ func TestABucketThatIsDeletedIsNeverMadeAgain(t *testing.T) {
 
 func TestAnObjectStoreThatIsDeletedIsNeverMadeAgain(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	js := admin(t, nodes)
 	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), Shards: 1}
 	log := openTest(t, cfg)
@@ -235,7 +235,7 @@ func TestAnObjectStoreThatIsDeletedIsNeverMadeAgain(t *testing.T) {
 
 func TestAnEntryThatIsMissingIsNoticed(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	js := admin(t, nodes)
 	log := openTest(t, Config{Replicas: 1, URL: nodes.URL()})
 	l := mustLease(t, log, 0)
@@ -258,7 +258,7 @@ func TestAnEntryThatIsMissingIsNoticed(t *testing.T) {
 
 func TestAFullStream(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	log := openTest(t, Config{Replicas: 1, URL: nodes.URL(), MaxBytes: MinBytes})
 	l := mustLease(t, log, 0)
 	data := bytes.Repeat([]byte("x"), 200_000)
@@ -295,7 +295,7 @@ func TestAFullStream(t *testing.T) {
 
 func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), Shards: 3}
 	openTest(t, cfg)
 	cfg.Shards = 4
@@ -314,7 +314,7 @@ func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
 
 func TestANewerFormatIsRefused(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), Shards: 1}
 	log := openTest(t, cfg)
 	r, err := log.backend.bucket.get(t.Context(), settingsKey)
@@ -331,7 +331,7 @@ func TestANewerFormatIsRefused(t *testing.T) {
 
 func TestManyOpenANewClusterAtOnce(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), Shards: 5}
 	opened := make(chan *Log)
 	for range 4 {

@@ -38,7 +38,7 @@ func newDiary() (*diary, *slog.Logger) {
 
 func TestSettingsThatHaveNoEffectAreTold(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	cfg := Config{
 		URL: nodes.URL(), Name: newName(), Shards: 2, Replicas: 1, LeaseTime: 15 * time.Second, Prefix: "engine.",
 		SystemUser: natstest.SystemUser, SystemPassword: natstest.SystemPassword,
@@ -87,7 +87,7 @@ func TestSettingsThatHaveNoEffectAreTold(t *testing.T) {
 
 func TestASettingThatWasChangedByHandHasEffect(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	log := openTest(t, Config{URL: nodes.URL()})
 	js := admin(t, nodes)
 	s, err := js.Stream(t.Context(), log.backend.names.logStream(0))

@@ -21,7 +21,7 @@ var large = strings.Repeat("0123456789abcdef", 5*chunkSize/2/16)
 
 func TestABlobIsReadAtRandomPlaces(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName()}
 	l := mustLease(t, openTest(t, cfg), 0)
 	putBlob(t, l, "a", large)
@@ -49,7 +49,7 @@ func TestABlobIsReadAtRandomPlaces(t *testing.T) {
 
 func TestNATSItselfReadsWhatIsStored(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	js := admin(t, nodes)
 	log := openTest(t, Config{Replicas: 1, URL: nodes.URL()})
 	l := mustLease(t, log, 0)
@@ -123,7 +123,7 @@ var damages = map[string]func(ctx context.Context, js natsjs.JetStream, l *lease
 
 func TestADamagedBlobIsNoticedAndReadFromTheSecondPlace(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	js := admin(t, nodes)
 	place := t.TempDir()
 	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), Shards: len(damages)}
@@ -181,7 +181,7 @@ func wantNames(t *testing.T, l journal.Lease, want ...string) {
 
 func TestTheSecondPlaceHasAllAndOnlyWhatIsThere(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	place := t.TempDir()
 	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), Shards: 2}
 	l := mustLease(t, openTest(t, cfg), 1)
@@ -232,7 +232,7 @@ func wantFiles(t *testing.T, dir string, want ...string) {
 
 func TestASecondPlaceThatFailsHoldsUpNothingAndIsCaughtUp(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	place := filepath.Join(t.TempDir(), "mounted")
 	if err := os.Mkdir(place, 0o700); err != nil {
 		t.Fatal(err)
@@ -266,7 +266,7 @@ func TestASecondPlaceThatFailsHoldsUpNothingAndIsCaughtUp(t *testing.T) {
 
 func TestAnObjectStoreThatIsGoneIsReadFromTheSecondPlace(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	js := admin(t, nodes)
 	log := openTest(t, Config{Replicas: 1, URL: nodes.URL(), SecondPlace: t.TempDir()})
 	l := mustLease(t, log, 0)
@@ -280,7 +280,7 @@ func TestAnObjectStoreThatIsGoneIsReadFromTheSecondPlace(t *testing.T) {
 
 func TestWhatAnOwnerHasNotFinishedIsRemovedByTheNext(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	log := openTest(t, Config{Replicas: 1, URL: nodes.URL()})
 	log.objects.sweepAge = 0
 	l := mustLease(t, log, 0)
@@ -312,7 +312,7 @@ func TestWhatAnOwnerHasNotFinishedIsRemovedByTheNext(t *testing.T) {
 
 func TestCopiesInTheCacheAreCheckedAndRemoved(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), Cache: t.TempDir()}
 	log := openTest(t, cfg)
 	l := mustLease(t, log, 0)

@@ -19,7 +19,7 @@ func bootOf(id string, at time.Time) func() (time.Duration, string) {
 func TestMembersCompareTheirClocks(t *testing.T) {
 	t.Parallel()
 	begun := time.Now()
-	cfg := Config{Replicas: 1, URL: natstest.Shared(t).URL(), Name: newName()}
+	cfg := Config{Replicas: 1, URL: natstest.SharedNode(t).URL(), Name: newName()}
 	cfg.sinceBoot = bootOf("boot-a", begun.Add(-time.Hour))
 	a := openTest(t, cfg)
 	cfg.sinceBoot = bootOf("boot-b", begun.Add(-3*time.Hour))

@@ -18,7 +18,8 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-var oneNode = flag.Bool("conformance.onenode", false, "run the suite of a journal on one server too")
+// suiteNodes is the size of the clusters of the suites, which ask for nothing that depends on replicas.
+var suiteNodes = flag.Int("conformance.nodes", 1, "servers on which the suites of a journal run: 1 or 3")
 
 func TestMain(m *testing.M) {
 	if url := os.Getenv(childEnv); url != "" {
@@ -82,14 +83,16 @@ func conformance(t *testing.T, nodes *natstest.Cluster) {
 	})
 }
 
-func TestConformanceOfOneNode(t *testing.T) {
-	if !*oneNode {
-		return // the suite runs on three servers; with -conformance.onenode also on one
+// suiteCluster returns the servers for a suite.
+func suiteCluster(t *testing.T) *natstest.Cluster {
+	t.Helper()
+	if *suiteNodes == 1 {
+		return natstest.SharedNode(t)
 	}
-	conformance(t, natstest.Start(t, 1))
+	return natstest.Shared(t)
 }
 
-func TestConformanceOfThreeNodes(t *testing.T) { conformance(t, natstest.Shared(t)) }
+func TestConformance(t *testing.T) { conformance(t, suiteCluster(t)) }
 
 // killable is a member that can be killed.
 type killable struct {
@@ -128,7 +131,7 @@ func (l *Log) kill() {
 }
 
 func TestConformanceOfClusters(t *testing.T) {
-	nodes := natstest.Shared(t)
+	nodes := suiteCluster(t)
 	names := map[string]string{}
 	var kept members
 	journaltest.RunCluster(t, func(t *testing.T, dir string, shards int) journaltest.Process {

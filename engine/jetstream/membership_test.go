@@ -27,7 +27,7 @@ func takeOver(t *testing.T, log *Log, shard int) (l *lease) {
 }
 
 func TestTheShardsOfAKilledProcessAreTakenOver(t *testing.T) {
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName()}
 	log := openTest(t, cfg)
 	c := startChild(t, cfg.URL, cfg.Name)
@@ -54,7 +54,7 @@ func TestTheShardsOfAKilledProcessAreTakenOver(t *testing.T) {
 }
 
 func TestAMemberThatWasExpelledJoinsAgain(t *testing.T) {
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), Shards: 2}
 	log, other := openTest(t, cfg), openTest(t, cfg)
 	l, before := mustLease(t, log, 0), log.Member()
@@ -145,7 +145,7 @@ func TestNoLeaseIsLostWhenTheServerThatLeadsTheBucketIsKilled(t *testing.T) {
 }
 
 func TestAnOwnerThatWeHaveNotHeardOfYetIsRespected(t *testing.T) {
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), LeaseTime: MaxLeaseTime} // so that no member reads the bucket by itself
 	log, other := openTest(t, cfg), openTest(t, cfg)
 	mustLease(t, other, 0)
@@ -161,7 +161,7 @@ func TestAnOwnerThatWeHaveNotHeardOfYetIsRespected(t *testing.T) {
 }
 
 func TestALeaseThatEndedByItselfIsFollowedByAnother(t *testing.T) {
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	log := openTest(t, Config{Replicas: 1, URL: nodes.URL(), LeaseTime: MaxLeaseTime}) // so that no member reads the bucket by itself
 	l := mustLease(t, log, 0)
 	appendEntries(t, l, 1, 2)
@@ -177,7 +177,7 @@ func TestALeaseThatEndedByItselfIsFollowedByAnother(t *testing.T) {
 }
 
 func TestWhatCouldNotBeReleasedIsReleasedLater(t *testing.T) {
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName()}
 	log, other := openTest(t, cfg), openTest(t, cfg)
 	l := mustLease(t, log, 0)
@@ -189,7 +189,7 @@ func TestWhatCouldNotBeReleasedIsReleasedLater(t *testing.T) {
 }
 
 func TestAMemberOfAnEarlierReleaseCanReadOnlyTheFirstFormat(t *testing.T) {
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	log := openTest(t, Config{Replicas: 1, URL: nodes.URL(), LeaseTime: MaxLeaseTime}) // so that no member reads the bucket by itself
 	key := memberKey("0ldmember0")
 	earlier := map[string]any{"name": "earlier", "joined": "2026-01-02T03:04:05Z", "wall": "2026-01-02T03:04:05Z", "beat": 1}

@@ -27,7 +27,7 @@ func wiped(t *testing.T, nodes *natstest.Cluster, cfg Config) {
 
 func TestANewClusterDoesNotLookLikeAnOldOne(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	diary, logger := newDiary()
 	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), Shards: 2, Logger: logger, SecondPlace: t.TempDir()}
 	log := openTest(t, cfg)
@@ -72,7 +72,7 @@ func TestANewClusterDoesNotLookLikeAnOldOne(t *testing.T) {
 
 func TestAStatusOfWhatIsGoneSaysSo(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), Shards: 1}
 	log := openTest(t, cfg)
 	wiped(t, nodes, cfg)

@@ -14,7 +14,7 @@ import (
 
 func TestAProcessThatOutlivesItsClusterEnds(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), Shards: 2}
 	log := openTest(t, cfg)
 	l := mustLease(t, log, 0)
@@ -54,7 +54,7 @@ func TestAProcessThatOutlivesItsClusterEnds(t *testing.T) {
 
 func TestWhoHasJoinedAnotherClusterLeavesItsRoster(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), Shards: 1}
 	log := openTest(t, cfg)
 	wiped(t, nodes, cfg)
@@ -88,7 +88,7 @@ func beatUntil(t *testing.T, log *Log, revision uint64) {
 // record of a shard has the same revision as in the old one.
 func TestRevisionsOfAnotherClusterAreNotOurs(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), Shards: 1, LeaseTime: MaxLeaseTime} // so that no member reads the bucket by itself
 	log := openTest(t, cfg)
 	beatUntil(t, log, 40)
@@ -117,7 +117,7 @@ func TestRevisionsOfAnotherClusterAreNotOurs(t *testing.T) {
 
 func TestABucketOfAnotherClusterThatAReplicaStillHasIsNoReasonToEnd(t *testing.T) {
 	t.Parallel()
-	log := openTest(t, Config{Replicas: 1, URL: natstest.Shared(t).URL()})
+	log := openTest(t, Config{Replicas: 1, URL: natstest.SharedNode(t).URL()})
 	other := []record{{settingsKey, []byte(`{"id":"another"}`), 1}}
 	wantPlain(t, "confirmCluster", log.backend.confirmCluster(t.Context(), other), "a replica of bucket "+log.backend.bucket.name+" is of another cluster")
 	if err := log.Err(); err != nil {

@@ -26,7 +26,7 @@ func inBackground(do func() error) <-chan error {
 
 func TestACallToAProcessThatIsKilledEndsSoon(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName()}
 	owner, caller := openTest(t, cfg), openTest(t, cfg)
 	taken := make(chan struct{}, 1)
@@ -67,7 +67,7 @@ func TestACallerWithoutConnectionDoesNotWait(t *testing.T) {
 }
 
 func TestMoreRequestsThanADeskTakesAreSentAgain(t *testing.T) {
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	log := openTest(t, Config{Replicas: 1, URL: nodes.URL()})
 	var mu sync.Mutex
 	var replies []func([]byte)
@@ -116,7 +116,7 @@ func TestMoreRequestsThanADeskTakesAreSentAgain(t *testing.T) {
 
 func TestARequestThatIsTooLargeIsRefused(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	log := openTest(t, Config{Replicas: 1, URL: nodes.URL()})
 	_, err := log.Call(t.Context(), 0, make([]byte, journal.MaxEntry+1))
 	wantErr(t, "Call with too much", err, journal.ErrTooLarge)
@@ -124,7 +124,7 @@ func TestARequestThatIsTooLargeIsRefused(t *testing.T) {
 
 func TestAMemberIsServedOnce(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	log := openTest(t, Config{Replicas: 1, URL: nodes.URL()})
 	l := mustLease(t, log, 0)
 	answer := func(_ []byte, reply func([]byte)) { reply(nil) }
@@ -138,7 +138,7 @@ func TestAMemberIsServedOnce(t *testing.T) {
 
 func TestNoMemberHasAStrangeName(t *testing.T) {
 	t.Parallel()
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	log := openTest(t, Config{Replicas: 1, URL: nodes.URL()})
 	for _, id := range []string{"", "*", ">", "a.b", "a b", "a\r\nPUB x 0\r\n"} {
 		_, err := log.Ask(t.Context(), id, nil)

@@ -12,7 +12,7 @@ import (
 )
 
 func TestTheShardsOfAStoppedProcessAreTakenOverAndItNotices(t *testing.T) {
-	nodes := natstest.Shared(t)
+	nodes := natstest.SharedNode(t)
 	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName()}
 	log := openTest(t, cfg)
 	c := startChild(t, cfg.URL, cfg.Name)

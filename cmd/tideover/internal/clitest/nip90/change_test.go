@@ -17,7 +17,7 @@ import (
 )
 
 // gated is a command that runs until a file with the name of its task exists.
-const gated = `[sh, -c, 'echo x >> "$DIR/began"; while ! test -e "$DIR/$TASK"; do sleep 0.05; done; echo "done $TASK"']`
+const gated = `[sh, -c, 'echo x >> "$DIR/began"; while ! test -e "$DIR/$TASK"; do sleep 0.2; done; echo "done $TASK"']`
 
 // waitForAttempts waits until this many attempts have started.
 func waitForAttempts(s *clitest.Server, n int) {

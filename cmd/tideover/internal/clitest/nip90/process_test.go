@@ -68,7 +68,7 @@ nip90:
   key: ${env:DVM_KEY}
   relays: [%q]
   kinds:
-    5900: {run: [sh, -c, 'echo x >> "$DIR/work"; while ! test -e "$DIR/go"; do sleep 0.05; done; echo done'], timeout: 10m}
+    5900: {run: [sh, -c, 'echo x >> "$DIR/work"; while ! test -e "$DIR/go"; do sleep 0.2; done; echo done'], timeout: 10m}
 `, url)
 	dir := clitest.ShortDir(t)
 	s := clitest.Serve(t, text, dir, "DVM_KEY="+dvmKey)
@@ -131,18 +131,18 @@ nip90:
 func TestAClusterAnswersOnce(t *testing.T) {
 	t.Parallel()
 	relay := nostrtest.New(t)
-	nodes := natstest.Shared(t)
-	f := clitest.NewCluster(t, offering(`[sh, -c, 'echo begin >> $WITNESS; while ! test -e $GATE; do sleep 0.05; done; echo "done $TASK"']`, "timeout: 5m", relay)+
+	nodes := natstest.SharedNode(t)
+	f := clitest.NewCluster(t, offering(`[sh, -c, 'echo begin >> $WITNESS; while ! test -e $GATE; do sleep 0.2; done; echo "done $TASK"']`, "timeout: 5m", relay)+
 		clitest.EngineSection(nodes, clitest.ClusterName(t)))
 	a, _ := f.Serve("a", "DVM_KEY="+dvmKey), f.Serve("b", "DVM_KEY="+dvmKey)
 	a.WaitForShards(2)
 	who := clitest.NewCustomer(t)
 	var jobs []*nostr.Event
-	for n := range 6 {
+	for n := range 4 {
 		jobs = append(jobs, request(who, fmt.Sprint(n)))
 		relay.Inject(jobs[n])
 	}
-	testwait.Until(t, "all jobs are worked on", func() bool { return clitest.CountLines(f.Witness) >= 6 })
+	testwait.Until(t, "all jobs are worked on", func() bool { return clitest.CountLines(f.Witness) >= 4 })
 	stop(a, syscall.SIGKILL)
 	f.Open()
 	for n, job := range jobs {
