@@ -69,6 +69,7 @@ test-more: test-race ## what takes long: the race detector, statistics, more see
 	$(TEST) $(TESTFLAGS) -run 'TestSyncFailures|TestADamagedFile' ./engine -faults.rounds 15 -damage.count 60
 	$(TEST) $(TESTFLAGS) -run TestKilledAgainAndAgain ./engine -crash.runs 60 -crash.kills 4
 	$(TEST) $(TESTFLAGS) -run TestConformance ./engine/jetstream -conformance.nodes 3
+	$(TEST) $(TESTFLAGS) -run TestClusterKilled ./engine/jetstream/clustertest -crash.runs 40 -crash.harms 4
 	$(TEST) $(TESTFLAGS) ./engine/internal/machine -seeds 10
 	$(TEST) $(TESTFLAGS) $(PEERS)
 	cd suites/sdk && GOWORK=off $(TEST) $(TESTFLAGS) .
