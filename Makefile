@@ -71,6 +71,10 @@ test-more: test-race ## what takes long: the race detector, statistics, more see
 	$(TEST) $(TESTFLAGS) -run TestConformance ./engine/jetstream -conformance.nodes 3
 	$(TEST) $(TESTFLAGS) -run TestClusterKilled ./engine/jetstream/clustertest -crash.runs 40 -crash.harms 4
 	$(TEST) $(TESTFLAGS) ./engine/internal/machine -seeds 10
+	$(TEST) $(TESTFLAGS) -run Browser $(addprefix ./cmd/tideover/internal/,web docsite simulate clitest/serve) -layouts all
+	$(TEST) $(TESTFLAGS) -run TestPageSoak ./cmd/tideover/internal/web -soak 8s
+	$(TEST) $(TESTFLAGS) -run TestServe ./cmd/tideover/internal/clitest/watch -messages.every
+	$(TEST) $(TESTFLAGS) -run OfACluster ./cmd/tideover/internal/clitest/secrets -access.every
 	$(TEST) $(TESTFLAGS) $(PEERS)
 	cd suites/sdk && GOWORK=off $(TEST) $(TESTFLAGS) .
 

@@ -1,7 +1,9 @@
 package browsertest
 
 import (
+	"flag"
 	"fmt"
+	"hash/fnv"
 	"os"
 	"sync"
 
@@ -50,6 +52,34 @@ var Layouts = []Layout{
 	{"phone-dark", 390, 844, "dark"}, {"phone-light", 390, 844, "light"},
 }
 
+// layouts is the flag for the layouts of each page.
+var layouts = flag.String("layouts", "one", "check each page in `one` layout, or in all")
+
+// AllLayouts reports whether pages are checked in all Layouts.
+func AllLayouts() bool { return *layouts == "all" }
+
+// LayoutsOf returns the layouts in which to check a page: with the flag `-layouts all` all of them,
+// else one of those that are given, by turns.
+func LayoutsOf(turn int, given []Layout) []Layout {
+	if AllLayouts() {
+		return Layouts
+	}
+	turn %= len(given)
+	return given[turn : turn+1]
+}
+
+// layoutsOf returns the layouts for a page. If it is one, that depends on the name of the page, and is
+// that of a phone if the page has a list, whose first row must be near the top there.
+func layoutsOf(c Checks) []Layout {
+	given := Layouts
+	if c.Row != "" {
+		given = Layouts[2:]
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(c.Name))
+	return LayoutsOf(int(h.Sum32()>>1), given)
+}
+
 // maxFirstRow is where the first row of a list must begin on a phone, in pixels from the top of the
 // page.
 const maxFirstRow = 400
@@ -61,11 +91,13 @@ type Checks struct {
 	Pictures string // folder for screenshots; "" writes none
 
 	// Main leaves out the header and the footer, which were checked on another page, of all checks
-	// but the first.
+	// but the first, if there are several.
 	Main bool
+
+	Layouts []Layout // nil means one that depends on the name, or all; see [LayoutsOf]
 }
 
-// Check checks the page that is open in each of the Layouts: axe-core has no serious finding, the page
+// Check checks the page that is open in its layouts: axe-core has no serious finding, the page
 // does not scroll sideways, and the first row of a list is near the top on a phone. It also checks the
 // page by keyboard. It skips the test if axe-core is not installed.
 func (x *Tab) Check(c Checks) {
@@ -73,14 +105,19 @@ func (x *Tab) Check(c Checks) {
 	x.NeedAxe()
 	source, _ := x.loadAxe()
 	Eval[bool](x, source+";\ntrue")
-	for _, l := range Layouts {
+	if c.Layouts == nil {
+		c.Layouts = layoutsOf(c)
+	}
+	for _, l := range c.Layouts {
 		x.Resize(l.Width, l.Height)
 		x.SetColorScheme(l.Scheme)
 		x.checkLayout(c, l)
 		x.Screenshot(c.Pictures, c.Name+"-"+l.Name)
 	}
-	x.Resize(Layouts[0].Width, Layouts[0].Height)
-	x.SetColorScheme(Layouts[0].Scheme)
+	if len(c.Layouts) > 1 {
+		x.Resize(c.Layouts[0].Width, c.Layouts[0].Height)
+		x.SetColorScheme(c.Layouts[0].Scheme)
+	}
 	x.checkKeyboard(c)
 }
 
@@ -109,10 +146,10 @@ func (x *Tab) TooWide() []string {
 func (x *Tab) checkLayout(c Checks, l Layout) {
 	x.t.Helper()
 	part, rules := "document", "[]"
-	if c.Main && l != Layouts[0] {
+	if c.Main && (l != c.Layouts[0] || len(c.Layouts) == 1) {
 		part = `document.querySelector("main")`
 	}
-	if l.Scheme == "dark" { // only colors differ from the light scheme
+	if l.Scheme == "dark" && len(c.Layouts) > 1 { // only colors differ from the light scheme
 		rules = `["color-contrast"]`
 	}
 	found, err := chromedp.Run(x.ctx, chromedp.Evaluate[[]string](fmt.Sprintf(findings, part, rules), chromedp.EvalAwaitPromise))

@@ -35,7 +35,7 @@ func TestCheckInABrowser(t *testing.T) {
 		<main><h1>Defects</h1><p id="dim">dark on dark</p><input><a class="plain" href="/">no focus</a>
 		<button id="trap" onkeydown="event.preventDefault()">keeps the focus</button><button>out of reach</button>
 		<ul style="margin-top: 500px"><li>first</li></ul><div style="width: 800px">wide</div></main>`)))
-	x.Check(Checks{Name: "defects", Row: "li"})
+	x.Check(Checks{Name: "defects", Row: "li", Layouts: Layouts})
 	for _, want := range []string{
 		"defects, wide-light: label: input:", "defects, wide-dark: color-contrast: #dim:", "defects, phone-dark: color-contrast: #dim:",
 		"defects, phone-light: the page is 8", "defects, phone-dark: the first of li begins at ",

@@ -78,30 +78,28 @@ func TestPagesInABrowser(t *testing.T) {
 	t.Parallel()
 	server := newBrowserSite(t)
 	tab := browsertest.Open(t)
-	for _, scheme := range []string{"light", "dark"} {
-		for _, width := range []int64{1280, 390} {
-			for _, path := range []string{"/docs", "/docs/adr/0001-one-decision", "/docs/search?q=retry", "/docs/all"} {
-				name := fmt.Sprintf("docs-%s-%s-%d", strings.NewReplacer("/docs/adr/", "", "/docs/", "", "/", "", "?", "-").Replace(path), scheme, width)
-				t.Run(name, func(t *testing.T) {
-					x := tab.With(t)
-					x.Resize(width, 800)
-					x.SetColorScheme(scheme)
-					x.Do(chromedp.Navigate(server.URL + path))
-					for _, e := range x.TooWide() {
-						t.Errorf("too wide: %s", e)
-					}
-					for _, e := range eval[[]string](x, lowContrast) {
-						t.Errorf("low contrast: %s", e)
-					}
-					if eval[bool](x, `[...document.images].some(i => !i.complete || i.naturalWidth === 0)`) {
-						t.Error("a picture is missing")
-					}
-					checkQuiet(t, x)
-					if path != "/docs/all" {
-						x.Screenshot(os.Getenv("PICTURES"), name)
-					}
-				})
-			}
+	for turn, path := range []string{"/docs", "/docs/adr/0001-one-decision", "/docs/search?q=retry", "/docs/all"} {
+		for _, l := range browsertest.LayoutsOf(turn, browsertest.Layouts) {
+			name := fmt.Sprintf("docs-%s-%s", strings.NewReplacer("/docs/adr/", "", "/docs/", "", "/", "", "?", "-").Replace(path), l.Name)
+			t.Run(name, func(t *testing.T) {
+				x := tab.With(t)
+				x.Resize(l.Width, l.Height)
+				x.SetColorScheme(l.Scheme)
+				x.Do(chromedp.Navigate(server.URL + path))
+				for _, e := range x.TooWide() {
+					t.Errorf("too wide: %s", e)
+				}
+				for _, e := range eval[[]string](x, lowContrast) {
+					t.Errorf("low contrast: %s", e)
+				}
+				if eval[bool](x, `[...document.images].some(i => !i.complete || i.naturalWidth === 0)`) {
+					t.Error("a picture is missing")
+				}
+				checkQuiet(t, x)
+				if path != "/docs/all" {
+					x.Screenshot(os.Getenv("PICTURES"), name)
+				}
+			})
 		}
 	}
 }

@@ -88,6 +88,10 @@ type visitor struct {
 // open returns the shared tab for the pages of a test site.
 func (v visitor) open(b *testSite) *tab { return &tab{b, v.tab} }
 
+// picturesWanted reports whether tests check pages in several sizes and color schemes. By default only
+// a test of the command does, which visits the same pages.
+func picturesWanted() bool { return browsertest.AllLayouts() || os.Getenv("TIDEOVER_PICTURES") != "" }
+
 // TestBrowser runs subtests one after the other on shared servers. A subtest may rely on
 // the fact that no earlier subtest has left a run that is dead or waits.
 func TestBrowser(t *testing.T) {
@@ -116,7 +120,9 @@ func TestBrowser(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) { c.do(visitor{t, tab.With(t)}, b.with(t)) })
 	}
 	t.Run("the progress of an action", func(t *testing.T) { visitor{t, tab.With(t)}.progress(b.with(t)) })
-	t.Run("pictures", func(t *testing.T) { visitor{t, tab.With(t)}.pictures() })
+	if picturesWanted() {
+		t.Run("pictures", func(t *testing.T) { visitor{t, tab.With(t)}.pictures() })
+	}
 }
 
 // TestFullSiteInABrowser visits the pages of a server with all features.
@@ -136,6 +142,9 @@ func TestFullSiteInABrowser(t *testing.T) {
 		{"pictures of workflows", visitor.workflowPictures},
 		{"pictures", visitor.fullSitePictures},
 	} {
+		if strings.HasPrefix(c.name, "pictures") && !picturesWanted() {
+			continue
+		}
 		t.Run(c.name, func(t *testing.T) { c.do(visitor{t, tab.With(t)}, g.with(t)) })
 	}
 }
@@ -324,6 +333,10 @@ func (v visitor) filters(b *testSite) {
 	x.Wait("the address has the search", fmt.Sprintf(`location.search === "?q=%s&workflow=quick"`, dead[:20]))
 	x.Wait("the list has it", `document.getElementById("rows")`)
 	rows(dead)
+	x.visit("/runs")
+	x.Resize(390, 844)
+	x.click("#more-filters")
+	x.Wait("the other filters are shown", `document.querySelector("select[name=workflow]").offsetHeight > 0`)
 	x.quiet()
 }
 

@@ -87,21 +87,27 @@ func TestPagesNameSilentShards(t *testing.T) {
 		"/runs": "<strong>Incomplete</strong>: shards ", "/dead": "<strong>Incomplete</strong>: shards ",
 		"/cluster": "did not answer; its runs are missing in lists",
 	} {
-		var body string
-		testwait.Until(t, path+" has "+want, func() bool { // retry: on a slow machine, no shard may answer in time
-			a := p.request("GET", path, nil)
-			body = a.body
-			return a.status == http.StatusOK && strings.Contains(body, want)
+		t.Run(path[1:], func(t *testing.T) {
+			t.Parallel() // each answer takes seconds
+			b, body := p.with(t), ""
+			testwait.Until(t, path+" has "+want, func() bool { // retry: on a slow machine, no shard may answer in time
+				a := b.request("GET", path, nil)
+				body = a.body
+				return a.status == http.StatusOK && strings.Contains(body, want)
+			})
+			if strings.Contains(body, ">there<") {
+				t.Errorf("%s has a name that is a secret:\n%s", path, body)
+			}
 		})
-		if strings.Contains(body, ">there<") {
-			t.Errorf("%s has a name that is a secret:\n%s", path, body)
+	}
+	t.Run("bulk", func(t *testing.T) {
+		t.Parallel()
+		job := p.h.control.Runs.StartBulk(t.Context(), control.BulkCancel, nil, control.Filter{Workflow: "quick", States: []string{"waiting"}}, "alice")
+		<-job.Done()
+		if err := job.Err(); !errors.Is(err, engine.ErrAway) {
+			t.Errorf("a bulk action without the runs of some shards: %v", err)
 		}
-	}
-	job := p.h.control.Runs.StartBulk(t.Context(), control.BulkCancel, nil, control.Filter{Workflow: "quick", States: []string{"waiting"}}, "alice")
-	<-job.Done()
-	if err := job.Err(); !errors.Is(err, engine.ErrAway) {
-		t.Errorf("a bulk action without the runs of some shards: %v", err)
-	}
+	})
 }
 
 // Pages that are not about runs work even if no shard answers.
