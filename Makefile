@@ -93,16 +93,16 @@ vet: ## gofmt and go vet
 	$(GOENV) $(GO) vet $(OURS) ./cmd/tideover $(PEERS)
 	cd suites/sdk && GOWORK=off $(GOENV) $(GO) vet .
 
-bench: ## ours beside the peers; writes docs/benchmarks.md
+bench: ## ours beside the peers; writes the tables of docs/benchmarks.md
 	bash bench/run.sh
 
-bench-durable: ## the engine beside River and Asynq; writes docs/durable-benchmarks.md
+bench-durable: ## the engine beside River and Asynq; writes the tables of docs/durable-benchmarks.md
 	bash bench/durable/run.sh
 
-bench-waiting: ## the engine with a million runs that wait; writes docs/durable-benchmarks.md
+bench-waiting: ## the engine with a million runs that wait; writes the tables of docs/durable-benchmarks.md
 	bash bench/durable/waiting.sh
 
-bench-gateway: ## the gateway beside proxies; ROUNDS, SECONDS; writes docs/gateway-benchmarks.md
+bench-gateway: ## the gateway beside proxies; ROUNDS, SECONDS; writes the tables of docs/gateway-benchmarks.md
 	ROUNDS='$(ROUNDS)' SECONDS_EACH='$(SECONDS)' bash bench/gateway/run.sh
 
 bench-cluster: ## the engine on three servers that sync each message
@@ -135,8 +135,8 @@ mutate: ## anchors must fail when the library's delays are doubled
 advice: ## compare the advice for random services with naive policies; SERVICES and SEED select the services
 	$(GO) test ./sim/advise -run TestTheAdviceIsNeverWorse -v -timeout 4h -law $(or $(SERVICES),60) -law-seed $(or $(SEED),1)
 
-science: ## measure what docs/science.md says, and write it
-	$(GO) test ./sim -run TestScience -timeout 2h -science $(CURDIR)/docs/science.md
+science: ## measure what docs/science.md says; writes its tables
+	$(GO) test ./sim -run TestScience -timeout 2h -science -update
 
 soak: ## a steady load for SOAK; disk and memory must stay flat
 	$(GO) test ./engine -run TestSoak -v -timeout 2h -soak $(SOAK)

@@ -263,28 +263,32 @@ func TestLinesOfThePagesAreShort(t *testing.T) {
 	}
 }
 
-// TestTheNumbersOfTheReadmeAreMeasured checks that each bold number in the table of measurements of
-// the README is on the page that its row links.
+// TestTheNumbersOfTheReadmeAreMeasured checks that each bold number in the tables of measurements of
+// the README and of docs/measurements.md is on the page that its row links.
 func TestTheNumbersOfTheReadmeAreMeasured(t *testing.T) {
 	t.Parallel()
-	texts, rows := documents(t), 0
-	source := regexp.MustCompile(`\]\((docs/[a-z-]+\.md)#[a-z-]+\) \|$`)
+	texts := documents(t)
+	source := regexp.MustCompile(`\]\(([a-z/-]+\.md)#[a-z0-9-]+\) \|$`)
 	number := regexp.MustCompile(`\*\*([0-9.]+)\*\*`)
-	for line := range strings.Lines(texts["README.md"]) {
-		m := source.FindStringSubmatch(strings.TrimSpace(line))
-		numbers := number.FindAllStringSubmatch(line, -1)
-		if m == nil || len(numbers) == 0 {
-			continue
-		}
-		rows++
-		for _, n := range numbers {
-			if !strings.Contains(texts[filepath.FromSlash(m[1])], "| "+n[1]+" |") {
-				t.Errorf("%s does not have the number %s", m[1], n[1])
+	for file, want := range map[string]int{"README.md": 3, filepath.Join("docs", "measurements.md"): 11} {
+		rows := 0
+		for line := range strings.Lines(texts[file]) {
+			m := source.FindStringSubmatch(strings.TrimSpace(line))
+			numbers := number.FindAllStringSubmatch(line, -1)
+			if m == nil || len(numbers) == 0 {
+				continue
+			}
+			rows++
+			page := texts[filepath.Join(filepath.Dir(file), filepath.FromSlash(m[1]))]
+			for _, n := range numbers {
+				if !regexp.MustCompile(`[| ]` + regexp.QuoteMeta(n[1]) + ` `).MatchString(page) {
+					t.Errorf("%s: %s does not have the number %s", file, m[1], n[1])
+				}
 			}
 		}
-	}
-	if rows != 3 {
-		t.Errorf("the README has %d measurements, want 3", rows)
+		if rows != want {
+			t.Errorf("%s has %d measurements, want %d", file, rows, want)
+		}
 	}
 }
 

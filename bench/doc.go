@@ -4,7 +4,7 @@
 // There is nothing to import: the package is its tests. Each scenario is one
 // Benchmark function with a table of peers, of which the first is the baseline.
 // "bash bench/run.sh" runs them in interleaved rounds, so that all peers meet
-// the same noise, and writes docs/benchmarks.md.
+// the same noise, and writes the tables of docs/benchmarks.md.
 //
 // The number to compare is cpu-ns/op, the processor time of the whole process with its
 // garbage collector: on a machine shared with others it varies by a tenth where wall

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Measures all peers in interleaved rounds, prints the ratios and writes
-# docs/benchmarks.md.
+# Measures all peers in interleaved rounds, prints the ratios and writes them
+# into docs/benchmarks.md.
 #
 #   ROUNDS=6 BENCHTIME=200ms BENCH=. bash bench/run.sh
 #
@@ -24,7 +24,7 @@ for i in $(seq "${ROUNDS:-6}"); do
 done
 
 if [ "${BENCH:-.}" = . ]; then
-	go run ./cmd/report -notes notes.md -o ../docs/benchmarks.md <"$out"
+	go run ./cmd/report -page ../docs/benchmarks.md <"$out"
 else
 	go run ./cmd/report <"$out"
 fi

@@ -6,26 +6,30 @@ import (
 	"flag"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tideover/tideover/backoff"
+	"github.com/tideover/tideover/internal/testfile"
 )
 
-// science is the file that TestScience writes.
-var science = flag.String("science", "", "run everything at full size, and write the document to this `file`")
+var science = flag.Bool("science", false, "run everything at full size, and compare the results with docs/science.md; with -update write them")
 
-// TestScience writes docs/science.md: make science.
+const sciencePage = "../docs/science.md"
+
+// TestScience writes the tables of docs/science.md: make science.
 func TestScience(t *testing.T) {
-	if *science == "" {
-		return // it is not a test, and the anchors are tests of their own
+	if !*science {
+		return // the anchors have their own tests
 	}
 	*full = true
+	testfile.Section(t, sciencePage, "herd", herds(t))
+	testfile.Section(t, sciencePage, "long period", longPeriods(t))
+	testfile.Section(t, sciencePage, "cap", caps())
+	testfile.Section(t, sciencePage, "devices", groups(t))
 	var doc strings.Builder
-	doc.WriteString(scienceHead)
 	for _, a := range []struct {
 		head string
 		test func(*testing.T)
@@ -52,23 +56,8 @@ func TestScience(t *testing.T) {
 		}
 		doc.WriteString(table(rows))
 	}
-	doc.WriteString(claims(t))
-	doc.WriteString(groups(t))
-	if err := os.WriteFile(*science, []byte(doc.String()), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testfile.Section(t, sciencePage, "anchors", doc.String())
 }
-
-const scienceHead = `# What is true about backoff, measured
-
-` + "`make science`" + ` writes this page with package sim, which runs the library's own code. ± is a 95 % interval over seeds.
-
-## Anchors
-
-Anchors are results that the simulator must reproduce. The expected numbers were published by others, or come from
-independent simulations that were made before this library was written;
-[the decision](adr/0015-simulator.md) explains the differences. ` + "`make anchors`" + ` checks them.
-`
 
 // table formats the rows of an anchor. Rows that have several measures of one case, such as
 // "herd: time" and "herd: calls", are one line. The heading says that attempts are unlimited.
@@ -125,22 +114,35 @@ func written(e Estimate) string {
 	return fmt.Sprintf("%.*f ± %.*f", digits, e.Mean, digits, e.Half)
 }
 
-// claims returns the comparison with the claims of the sources.
-func claims(t *testing.T) string {
+// herds is the table of the peaks after a failure of all clients.
+func herds(t *testing.T) string {
 	t.Helper()
 	var doc strings.Builder
-	doc.WriteString("\n## Claims of the sources\n\n### Jitter of 0.8 to 1.2 cuts a herd 20 to 40 times\n\nA thousand clients fail within 10 ms and retry after 1 s. A bucket is the interval in which retries are counted. The\nclaim is true only for buckets of 10 ms:\n\n| bucket | peak of retries without jitter, divided by the peak with it |\n| --- | --- |\n")
+	doc.WriteString("| bucket | peak of retries without jitter, divided by the peak with it |\n| --- | --- |\n")
 	for _, bucket := range []time.Duration{10 * ms, 100 * ms, second} {
 		s, _ := Preset("herd")
 		s.Bucket, s.Clients.Start = bucket, 9*ms
 		r := run(t, s, 200, contestant(t, "exponential(1s..32s) attempts=2"), contestant(t, "exponential(1s..32s) attempts=2 jitter=20%"))
 		fmt.Fprintf(&doc, "| %v | %.3g |\n", bucket, r[0].PeakRetries.Mean/r[1].PeakRetries.Mean)
 	}
-	doc.WriteString("\n### ±10 % is enough at 30 s\n\nA thousand clients fail at the same moment and retry every 30 s. They are spread when no second has more than twice\nthe mean:\n\n| jitter | periods of 30 s until they are spread |\n| --- | --- |\n")
+	return doc.String()
+}
+
+// longPeriods is the table of the periods until clients are spread.
+func longPeriods(t *testing.T) string {
+	t.Helper()
+	var doc strings.Builder
+	doc.WriteString("| jitter | periods of 30 s until they are spread |\n| --- | --- |\n")
 	for _, jitter := range []string{"10%", "50%", "full"} {
 		fmt.Fprintf(&doc, "| %s | %d |\n", jitter, periods(t, "fixed(30s) attempts=unlimited jitter="+jitter))
 	}
-	doc.WriteString("\n### Jitter of 0.5 to 1.5 times the delay, then the cap\n\nShare of the delays of exponential(1s..16s) that are exactly the cap:\n\n| retry | each delay is cut to the cap | the range ends at the cap (this library) |\n| --- | --- | --- |\n")
+	return doc.String()
+}
+
+// caps is the table of the delays that are exactly the cap.
+func caps() string {
+	var doc strings.Builder
+	doc.WriteString("| retry | each delay is cut to the cap | the range ends at the cap (this library) |\n| --- | --- | --- |\n")
 	for k := 4; k <= 7; k++ {
 		cut, ours := onTheCap(k)
 		fmt.Fprintf(&doc, "| %d | %.1f %% | %.1f %% |\n", k, 100*cut, 100*ours)
@@ -197,7 +199,7 @@ func onTheCap(k int) (cut, ours float64) {
 func groups(t *testing.T) string {
 	t.Helper()
 	var doc strings.Builder
-	doc.WriteString("\n### The new policy handles 5 to 10 devices\n\nDevices propose a change at the same moment, with five acceptors and the state machines of internal/paxos. The old\npolicy is `linear(10ms) attempts=4`, the new one is `contention`. In a partition, the devices were cut off while 20\nepochs were decided. The table has, in per cent, the devices that commit their change (\"devices\"), and the runs in\nwhich all devices do (\"all\"):\n\n| message, one way | devices | old: devices | old: all | new: devices | new: all | after a partition, old: all | new: all |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n")
+	doc.WriteString("| message, one way | devices | old: devices | old: all | new: devices | new: all | after a partition, old: all | new: all |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	percent := func(e Estimate) string { return written(Estimate{100 * e.Mean, 100 * e.Half, e.N}) }
 	for _, hop := range []time.Duration{ms, 10 * ms, 50 * ms} {
 		for _, n := range []int{2, 3, 5, 7, 10, 20} {
@@ -207,9 +209,8 @@ func groups(t *testing.T) string {
 				percent(calm[1].Success), percent(calm[1].All), percent(healed[0].All), percent(healed[1].All))
 		}
 	}
-	doc.WriteString("\nThe claim is true if a message takes 1 ms. At 10 ms the new policy handles up to 5 devices and mostly 7, at 50 ms only\nup to 5. A `Scale` of package contend makes the first delay a multiple of the time of an attempt. ")
-	far := contestant(t, "exponential(500ms..20s) jitter=1.0..1.5 attempts=11")
-	r := run(t, devices(10, 50*ms, 0), 400, newPolicy(t), far)
-	fmt.Fprintf(&doc, "With such a\ndelay and ten retries, all ten devices at 50 ms commit in %s %% of the runs.\n", percent(r[1].All))
+	const far = "exponential(500ms..20s) jitter=1.0..1.5 attempts=11"
+	r := run(t, devices(10, 50*ms, 0), 400, newPolicy(t), contestant(t, far))
+	fmt.Fprintf(&doc, "\nWith `%s`, all ten devices at 50 ms commit in\n%s %% of the runs.\n", far, percent(r[1].All))
 	return doc.String()
 }

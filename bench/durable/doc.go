@@ -6,7 +6,7 @@
 // for each measurement, in interleaved rounds, so that all systems meet the
 // same noise and none inherits the memory of another. Each process prints one
 // line of JSON, a [Result]; cmd/report computes medians and writes
-// docs/durable-benchmarks.md.
+// the tables of docs/durable-benchmarks.md.
 //
 // # What is counted
 //

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures our engine beside River and Asynq in interleaved rounds, prints the
-# tables and writes our section of docs/durable-benchmarks.md.
+# tables and writes them into docs/durable-benchmarks.md.
 #
 #   ROUNDS=5 SECONDS_EACH=6 RATE=5000 DUE=25000 bash bench/durable/run.sh
 #
@@ -43,7 +43,7 @@ for i in $(seq "$rounds"); do
 done
 
 if [ "$systems" = "$all" ]; then
-	go run ./cmd/report -section durable -notes notes.md -o ../../docs/durable-benchmarks.md <"$out"
+	go run ./cmd/report -section durable -page ../../docs/durable-benchmarks.md <"$out"
 else
 	go run ./cmd/report -section durable <"$out"
 fi

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Measures our engine with many runs that wait, prints the tables and writes our
-# section of docs/durable-benchmarks.md.
+# Measures our engine with many runs that wait, prints the tables and writes them
+# into docs/durable-benchmarks.md.
 #
 #   ROUNDS=3 RUNS="100000 1000000" SECONDS_EACH=6 RATE=5000 DUE=25000 VARIANTS="delayed retrying sleeping" bash bench/durable/waiting.sh
 set -euo pipefail
@@ -21,7 +21,7 @@ for i in $(seq "$rounds"); do
 done
 
 if [ -z "${RUNS-}${VARIANTS-}" ]; then
-	go run ./cmd/report -section waiting -notes notes.md -o ../../docs/durable-benchmarks.md <"$out"
+	go run ./cmd/report -section waiting -page ../../docs/durable-benchmarks.md <"$out"
 else
 	go run ./cmd/report -section waiting <"$out"
 fi

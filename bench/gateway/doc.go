@@ -6,7 +6,7 @@
 // upstream and every proxy, each a process of its own, and measures them in one
 // scenario, then in the next, half a second at a time and in turn, so that they
 // all meet the same noise. It prints lines of JSON, each a [Result]; cmd/report
-// takes medians and writes docs/gateway-benchmarks.md.
+// takes medians and writes the tables of docs/gateway-benchmarks.md.
 //
 // The proxies have one core to themselves; the upstream and the load have
 // another. Upstream and load speak HTTP/1.1 by hand, so that they need less of

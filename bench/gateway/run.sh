@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Measures our gateway beside other ways of reaching the same server, in
-# interleaved rounds, prints the tables and writes docs/gateway-benchmarks.md.
+# interleaved rounds, prints the tables and writes them into
+# docs/gateway-benchmarks.md.
 #
 #   ROUNDS=5 SECONDS_EACH=4 CONNECTIONS=64 RATE=1600 bash bench/gateway/run.sh
 #
@@ -65,7 +66,7 @@ for i in $(seq "$rounds"); do
 done
 
 if [ "$systems" = "$all" ]; then
-	"$dir/report" -notes notes.md -o ../../docs/gateway-benchmarks.md <"$out"
+	"$dir/report" -page ../../docs/gateway-benchmarks.md <"$out"
 else
 	"$dir/report" <"$out"
 fi

@@ -8,46 +8,47 @@ import (
 	"strings"
 )
 
-// Main is the main function of a report: run gets the measurements, the file with the
-// explanations and the file for the page, of which either may be empty.
-func Main(run func(in io.Reader, out io.Writer, notes, page string) error) {
-	notes := flag.String("notes", "", "file with explanations, to be inserted in the page")
-	page := flag.String("o", "", "file to write the page to; empty for none")
+// Main is the main function of a report: run gets the measurements and the page for its
+// tables, which may be empty.
+func Main(run func(in io.Reader, out io.Writer, page string) error) {
+	page := flag.String("page", "", "page of the documentation to write the tables to; empty for none")
 	flag.Parse()
-	if err := run(os.Stdin, os.Stdout, *notes, *page); err != nil {
+	if err := run(os.Stdin, os.Stdout, *page); err != nil {
 		fmt.Fprintln(os.Stderr, "report:", err)
 		os.Exit(1)
 	}
 }
 
-// Publish prints the report, and writes the page if its file name is not empty. compose
-// gets the section with the explanations in the file notes, and returns the page.
-func Publish(out io.Writer, report string, compose func(notes string) string, notes, page string) error {
-	if _, err := fmt.Fprint(out, report); err != nil || page == "" {
-		return err
-	}
-	why, err := readNotes(notes)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(page, []byte(compose(why)), 0o644)
-}
+// Section is a generated part of a page: the lines between <!-- begin NAME --> and
+// <!-- end NAME -->.
+type Section struct{ Name, Text string }
 
-// readNotes returns the section of a page with the explanations in the file. It returns ""
-// if the file name is empty.
-func readNotes(file string) (string, error) {
-	if file == "" {
-		return "", nil
+// Publish prints the sections, and replaces them in the page if its file name is not empty. The
+// text outside of the sections is written by hand, and stays.
+func Publish(out io.Writer, page string, sections ...Section) error {
+	for _, s := range sections {
+		if _, err := fmt.Fprintln(out, s.Text); err != nil {
+			return err
+		}
 	}
-	text, err := os.ReadFile(file)
+	if page == "" {
+		return nil
+	}
+	data, err := os.ReadFile(page)
 	if err != nil {
-		return "", fmt.Errorf("notes: %w", err)
+		return err
 	}
-	notes := strings.TrimSpace(string(text))
-	if notes == "" {
-		return "", nil
+	text := string(data)
+	for _, s := range sections {
+		begin, end := "<!-- begin "+s.Name+" -->\n", "<!-- end "+s.Name+" -->\n"
+		before, rest, found := strings.Cut(text, begin)
+		_, after, closed := strings.Cut(rest, end)
+		if !found || !closed {
+			return fmt.Errorf("%s has no lines %q and %q", page, strings.TrimSpace(begin), strings.TrimSpace(end))
+		}
+		text = before + begin + s.Text + end + after
 	}
-	return "\n## Shortfalls and oddities\n\n" + notes + "\n", nil
+	return os.WriteFile(page, []byte(text), 0o644)
 }
 
 // Goal is a goal that was set before the first measurement; see [AtLeast] and [AtMost].

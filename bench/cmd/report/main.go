@@ -1,10 +1,9 @@
 // Report reads the measurements of bench/run.sh from standard input, prints the
-// ratios to the baselines, and writes them as a page of the documentation.
+// ratios to the baselines, and writes them into a page of the documentation.
 package main
 
 import (
 	"cmp"
-	_ "embed"
 	"fmt"
 	"io"
 	"runtime"
@@ -16,28 +15,14 @@ import (
 
 func main() { benchreport.Main(run) }
 
-func run(in io.Reader, out io.Writer, notes, page string) error {
+func run(in io.Reader, out io.Writer, page string) error {
 	r, err := parse(in)
 	if err != nil {
 		return err
 	}
-	return benchreport.Publish(out, r.summary()+"\n"+r.tables(), r.page, notes, page)
-}
-
-//go:embed intro.md
-var intro string
-
-// page returns the whole document.
-func (r *results) page(notes string) string {
-	var b strings.Builder
-	b.WriteString(intro)
-	fmt.Fprintf(&b, "\n## Where and what\n\n%s", r.setting())
-	b.WriteString("\n## Goals\n\nThe goals were set before the code was written.\n\n")
-	b.WriteString(r.summary())
-	b.WriteString(notes)
-	b.WriteString("\n## All measurements\n\nThe baseline is the line with the ratio 1.00.\n")
-	b.WriteString(r.tables())
-	return b.String()
+	return benchreport.Publish(out, page,
+		benchreport.Section{Name: "goals", Text: r.setting() + "\n" + r.summary()},
+		benchreport.Section{Name: "measurements", Text: r.tables()})
 }
 
 func (r *results) setting() string {

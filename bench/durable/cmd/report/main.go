@@ -1,26 +1,22 @@
 // Report reads the measurements of run.sh or waiting.sh from standard input,
-// prints them, and writes them as a section of a page of the documentation.
+// prints them, and writes them into a section of a page of the documentation.
 package main
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
+	"strings"
 
 	"github.com/tideover/tideover/internal/benchreport"
 )
 
 func main() {
 	section := flag.String("section", "durable", "what was measured: durable or waiting")
-	benchreport.Main(func(in io.Reader, out io.Writer, notes, page string) error {
-		return run(in, out, *section, notes, page)
-	})
+	benchreport.Main(func(in io.Reader, out io.Writer, page string) error { return run(in, out, *section, page) })
 }
 
-func run(in io.Reader, out io.Writer, section, notes, page string) error {
+func run(in io.Reader, out io.Writer, section, page string) error {
 	r, err := benchreport.Parse(in)
 	if err != nil {
 		return err
@@ -29,12 +25,17 @@ func run(in io.Reader, out io.Writer, section, notes, page string) error {
 	if !ok {
 		return fmt.Errorf("there is no section %q", section)
 	}
-	text := write(r)
-	old, err := os.ReadFile(page)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		_, _ = io.WriteString(out, text) // the measurement took long
-		return err
+	return benchreport.Publish(out, page, benchreport.Section{Name: section, Text: write(r)})
+}
+
+func setting(r *benchreport.Results, command string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "- %s, %s, %s, %s, %s, %s, %s rounds\n", r.About["date"], r.About["go"], r.About["cpu"], r.About["memory"],
+		r.About["kernel"], r.About["disk"], r.About["rounds"])
+	if len(r.Modules) > 0 {
+		fmt.Fprintf(&b, "- systems and libraries:\n  - %s\n", strings.Join(r.Modules, "\n  - "))
 	}
-	whole := func(why string) string { return compose(string(old), section, text, why) }
-	return benchreport.Publish(out, text, whole, notes, page)
+	fmt.Fprintf(&b, "- load average at the start and before the rounds: %s (measuring raises it)\n", strings.Join(r.Loads, ", "))
+	fmt.Fprintf(&b, "- to reproduce: `%s`\n", command)
+	return b.String()
 }

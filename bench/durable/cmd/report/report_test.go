@@ -25,14 +25,14 @@ const many = `date: 2026-01-03
 
 func TestPage(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	notes, page := filepath.Join(dir, "notes.md"), filepath.Join(dir, "page.md")
-	if err := os.WriteFile(notes, []byte("Because.\n"), 0o600); err != nil {
+	page := filepath.Join(t.TempDir(), "page.md")
+	const old = "# Page\n\n<!-- begin durable -->\n<!-- end durable -->\n\nBecause.\n\n<!-- begin waiting -->\n<!-- end waiting -->\n"
+	if err := os.WriteFile(page, []byte(old), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	// Each command replaces only its own section of the page and keeps the other one.
 	for _, s := range []struct{ section, in string }{{"durable", many}, {"waiting", many}, {"durable", peers}} {
-		if err := run(strings.NewReader(s.in), new(strings.Builder), s.section, notes, page); err != nil {
+		if err := run(strings.NewReader(s.in), new(strings.Builder), s.section, page); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -49,7 +49,7 @@ func TestPage(t *testing.T) {
 		"| delayed 1000000: resident, when all wait | ≤ 600 MB | 700 MB | **no** |",
 		"| delayed 1000000: its peak, beside that | ≤ 2 × | 2.50 × | **no** |",
 		"| delayed 1000000: start of new work, p99, beside an empty engine | ≤ 2 × | 1.50 × | yes |",
-		"## Shortfalls and oddities\n\nBecause.\n",
+		"# Page\n\n<!-- begin durable -->\n- 2026", "<!-- end durable -->\n\nBecause.\n\n<!-- begin waiting -->\n- 2026",
 	} {
 		if n := strings.Count(string(text), want); n != 1 {
 			t.Errorf("the page has %q %d times, want once:\n%s", want, n, text)
@@ -60,7 +60,7 @@ func TestPage(t *testing.T) {
 func TestInputThatIsNoMeasurementIsAnError(t *testing.T) {
 	t.Parallel()
 	for _, in := range []string{"", "date: today\n", "{garbage\n", "PASS\n"} {
-		if err := run(strings.NewReader(in), new(strings.Builder), "durable", "", ""); err == nil {
+		if err := run(strings.NewReader(in), new(strings.Builder), "durable", ""); err == nil {
 			t.Errorf("run(%q): no error", in)
 		}
 	}

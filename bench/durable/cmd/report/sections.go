@@ -1,7 +1,6 @@
 package main
 
 import (
-	_ "embed"
 	"strings"
 
 	"github.com/tideover/tideover/internal/benchreport"
@@ -23,8 +22,8 @@ func durable(r *benchreport.Results) string {
 		benchreport.AtMost("late at 5 000/s, p50", ours("late p50").Median, 1, "ms"),
 		benchreport.AtMost("late at 5 000/s, p99", ours("late p99").Median, 15, "ms"),
 	}
-	return benchreport.Join("## Compared with other systems", setting(r, "make bench-durable"), "### Goals of the comparison", r.Goals(goals),
-		"### Measurements of the comparison", r.Table(durableRows), durableCounted)
+	return benchreport.Join(setting(r, "make bench-durable"), "### Goals of the comparison", r.Goals(goals),
+		"### Measurements of the comparison", r.Table(durableRows))
 }
 
 var durableRows = []benchreport.Row{
@@ -40,9 +39,6 @@ var durableRows = []benchreport.Row{
 	benchreport.Medians("latest, ms", "late max"),
 	benchreport.Medians("start of what is due later, p50 / p99, ms", "scheduling p50", "scheduling p99"),
 }
-
-//go:embed durable.md
-var durableCounted string
 
 // waiting returns the section with the measurements of waiting.sh.
 func waiting(r *benchreport.Results) string {
@@ -64,11 +60,11 @@ func waiting(r *benchreport.Results) string {
 			benchreport.AtMost(s+": restart", of("restart seconds").Median, 3, "s"),
 			benchreport.AtMost(s+": start of new work, p99, beside an empty engine", of("start p99").Over(of("empty: start p99")), 2, "×"))
 	}
-	parts := []string{"## Many waiting runs", setting(r, "make bench-waiting")}
+	parts := []string{setting(r, "make bench-waiting")}
 	if len(goals) > 0 {
 		parts = append(parts, "### Goals with many waiting runs", r.Goals(goals))
 	}
-	return benchreport.Join(append(parts, "### Measurements with many waiting runs", r.Table(waitingRows), waitingCounted)...)
+	return benchreport.Join(append(parts, "### Measurements with many waiting runs", r.Table(waitingRows))...)
 }
 
 var waitingRows = []benchreport.Row{
@@ -96,6 +92,3 @@ var waitingRows = []benchreport.Row{
 	benchreport.Medians("the same, empty engine", "empty: late p50", "empty: late p99"),
 	benchreport.Medians("**at the end**: resident / its peak, MB", "VmRSS at the end", "VmHWM at the end"),
 }
-
-//go:embed waiting.md
-var waitingCounted string

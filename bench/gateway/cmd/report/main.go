@@ -1,9 +1,8 @@
 // Report reads the measurements of run.sh from standard input, prints them, and
-// writes them as a page of the documentation.
+// writes them into a page of the documentation.
 package main
 
 import (
-	_ "embed"
 	"fmt"
 	"io"
 	"strings"
@@ -14,31 +13,20 @@ import (
 
 func main() { benchreport.Main(run) }
 
-func run(in io.Reader, out io.Writer, notes, page string) error {
+func run(in io.Reader, out io.Writer, page string) error {
 	r, err := benchreport.Parse(in)
 	if err != nil {
 		return err
 	}
-	text := report(r)
-	return benchreport.Publish(out, text, func(why string) string { return intro + text + why }, notes, page)
+	return benchreport.Publish(out, page, benchreport.Section{Name: "measurements", Text: report(r)})
 }
 
-//go:embed intro.md
-var intro string
-
-//go:embed method.md
-var method string
-
-// report returns the page without its beginning and its end.
 func report(r *benchreport.Results) string {
 	parts := []string{setting(r)}
 	if goals := r.Goals(goals); goals != "" {
 		parts = append(parts, "## The goals", goals)
 	}
-	counted := strings.NewReplacer(
-		"{pinning}", r.About["pinning"], "{connections}", r.About["connections"], "{rate}", r.About["rate"])
-	return benchreport.Join(append(parts, "## The measurements", r.Table(rows), "## Beside the tuned proxy", r.Table(ratios),
-		counted.Replace(method))...)
+	return benchreport.Join(append(parts, "## The measurements", r.Table(rows), "## Beside the tuned proxy", r.Table(ratios))...)
 }
 
 func setting(r *benchreport.Results) string {
@@ -48,6 +36,7 @@ func setting(r *benchreport.Results) string {
 	if len(r.Modules) > 0 {
 		fmt.Fprintf(&b, "- %s\n", strings.Join(r.Modules, ", "))
 	}
+	fmt.Fprintf(&b, "- %s connections; at a steady rate, %s requests per s\n- %s\n", r.About["connections"], r.About["rate"], r.About["pinning"])
 	fmt.Fprintf(&b, "- load average before the rounds: %s (measuring raises it)\n", strings.Join(r.Loads, ", "))
 	b.WriteString("- to reproduce: `make bench-gateway`\n")
 	return b.String()

@@ -6,20 +6,13 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
+	"github.com/tideover/tideover/internal/testfile"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// docs is the lock for tests that read or write the documentation.
-var docs sync.Mutex
-
-const (
-	docFile  = "../../../../docs/detect.md"
-	docBegin = "<!-- packs: go test ./internal/detect -update writes from here -->\n"
-	docEnd   = "<!-- packs: to here -->\n"
-)
+const docFile = "../../../../docs/detect.md"
 
 // packTables renders the packs as in the documentation.
 func packTables(t *testing.T) string {
@@ -91,9 +84,10 @@ func exitTable(spec Spec) string {
 	return b.String() + "\n"
 }
 
-func TestTheDocumentationHasEveryRule(t *testing.T) {
+func TestTheDocumentationHasEveryRuleAndMessage(t *testing.T) {
 	t.Parallel()
-	replaceInDocs(t, docBegin, docEnd, "\n"+packTables(t))
+	testfile.Section(t, docFile, "messages", messageTable(t))
+	testfile.Section(t, docFile, "packs", "\n"+packTables(t))
 }
 
 func TestTheDocumentationHasEveryMacroAndReason(t *testing.T) {

@@ -2,14 +2,12 @@ package detect
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/detecttest"
-	"github.com/tideover/tideover/internal/testfile"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
@@ -100,11 +98,6 @@ func TestDecoysOfTodaysMessages(t *testing.T) {
 	}
 }
 
-const (
-	messagesBegin = "<!-- messages: go test ./internal/detect -update writes from here -->\n"
-	messagesEnd   = "<!-- messages: to here -->\n"
-)
-
 // inTable formats a message as a table cell.
 func inTable(message string) string {
 	return "`" + strings.NewReplacer("\x1b", "ESC", "\n", " ⏎ ", "|", `\|`).Replace(textfmt.TruncateWithin(message, 160, "...")) + "`"
@@ -149,37 +142,6 @@ func messageTable(t *testing.T) string {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", m.Tool, inTable(m.Text), m.Reason, until, follows)
 	}
 	return b.String() + goneRows(t) + "\n"
-}
-
-func TestTheDocumentationHasEveryMessage(t *testing.T) {
-	t.Parallel()
-	replaceInDocs(t, messagesBegin, messagesEnd, messageTable(t))
-}
-
-// replaceInDocs compares a generated part of the documentation with the file; with -update it writes
-// the part.
-func replaceInDocs(t *testing.T, begin, end, want string) {
-	t.Helper()
-	docs.Lock()
-	defer docs.Unlock()
-	text, err := os.ReadFile(docFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	head, rest, ok1 := strings.Cut(string(text), begin)
-	got, tail, ok2 := strings.Cut(rest, end)
-	if !ok1 || !ok2 {
-		t.Fatalf("%s has no part between %q and %q", docFile, begin, end)
-	}
-	if testfile.Update() {
-		if err := os.WriteFile(docFile, []byte(head+begin+want+end+tail), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if got != want {
-		t.Errorf("the tables of %s are not up to date; run go test ./internal/detect -update", docFile)
-	}
 }
 
 // Another pack is used only for stops that no rule of the command's pack explains.

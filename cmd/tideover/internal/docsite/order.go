@@ -91,14 +91,18 @@ var order = []group{
 		{"docs/templates.md", "Templates"},
 		{"docs/guarantees.md", "Guarantees"},
 		{promises, "Tests of the guarantees"},
+		{"docs/stability.md", "What may change"},
 		{"docs/glossary.md", "Glossary"},
 	}},
-	{"Background", []entry{
+	{"Measurements", []entry{
+		{"docs/measurements.md", "Measurements"},
 		{"docs/comparison.md", "Comparison"},
-		{"docs/science.md", "Science of backoff"},
-		{"docs/benchmarks.md", "Benchmarks"},
+		{"docs/benchmarks.md", "Benchmarks of the library"},
 		{"docs/durable-benchmarks.md", "Benchmarks of the engine"},
 		{"docs/gateway-benchmarks.md", "Benchmarks of the gateway"},
+		{"docs/science.md", "Science of backoff"},
+	}},
+	{"Background", []entry{
 		{decisions + "README.md", "Decisions"},
 	}},
 }

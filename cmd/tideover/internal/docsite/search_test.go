@@ -18,7 +18,7 @@ func TestSearch(t *testing.T) {
 		"  RETRY   Budget ":    "/docs/",
 		"--policy":             "/docs/",
 		"tideover watch":       "/docs/",
-		"circuit breaker":      "/docs#map",
+		"circuit breaker":      "/docs/library#add-a-circuit-breaker-a-budget-and-limits",
 		"decisions":            "/docs/adr#decisions",
 		"one pure decision":    "/docs/guarantees#one-policy-one-decision", // before the decision itself
 		"delay calculator":     "/docs/adr/0001-one-decision#",
