@@ -95,8 +95,11 @@ func helpTUI(args []string) {
 			case 0x1a:
 				fmt.Print(leaveScreen)
 				term.Restore(fd, was)
+				continued := make(chan os.Signal, 1)
+				signal.Notify(continued, syscall.SIGCONT)
 				_ = syscall.Kill(0, syscall.SIGTSTP)
-				time.Sleep(20 * time.Millisecond) // real clock: the stop may come a moment later
+				<-continued // the stop may come a moment later
+				signal.Stop(continued)
 				_, _ = term.MakeRaw(fd)
 				fmt.Print(enterScreen)
 				typed += "<continued>"
