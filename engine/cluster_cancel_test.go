@@ -93,7 +93,7 @@ func (m *member) atAppend(n int, do func()) {
 	})
 }
 
-// A thousand children end with their parent that is canceled, whatever happens to the members in
+// Many children end with their parent that is canceled, whatever happens to the members in
 // the middle of that, and nothing is left of them.
 func TestClusterCancelOfManyChildren(t *testing.T) {
 	t.Parallel()

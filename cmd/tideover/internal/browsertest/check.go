@@ -53,7 +53,7 @@ var Layouts = []Layout{
 }
 
 // layouts is the flag for the layouts of each page.
-var layouts = flag.String("layouts", "one", "check each page in `one` layout, or in all")
+var layouts = flag.String("layouts", "one", "`which` layouts to check each page in: one, or all")
 
 // AllLayouts reports whether pages are checked in all Layouts.
 func AllLayouts() bool { return *layouts == "all" }
