@@ -19,6 +19,8 @@ BIN       := bin/tideover
 # The race detector finds nothing in SQLite, which is translated from C, nor in regexp, and takes most of the time of those
 # who use them. The simulator is run with it by itself.
 RACE      := -race '-gcflags=modernc.org/...=-race=false -d=checkptr=0' '-gcflags=regexp/...=-race=false' '-gcflags=github.com/tideover/tideover/sim/...=-race=false'
+# Tests that are not run with it: pages, and those that repeat one thing so often that they take minutes with it.
+UNRACED   := Browser|PageSoak|ADamagedFile|ClusterShowsLargeFlows|TheRecordIsBounded|StrangersAreRefused|ABacklogThatIsTooBig
 # Tests of these packages share nothing between goroutines, or start processes.
 UNSHARED  := tideover$$|/(cli|clitest/.*|config|detect|plan|doctor|release|simulate|clustertest|natstest|machine|sim)$$
 # Comparisons and examples bring much code of others, which takes as long to compile as everything of ours: make test-more.
@@ -50,7 +52,7 @@ test: build ## everything that proves the product; at the end the slowest tests 
 	$(TESTENV) $(GO) run scripts/test.go $(GO) test -vet=off -p 3 -parallel 4 $(TESTFLAGS) $(OURS)
 
 test-race: build ## what shares memory between goroutines, with the race detector, which needs a C compiler
-	$(RACETEST) $(RACE) -p 3 -parallel 4 $(TESTFLAGS) -skip 'Browser|PageSoak' $(RACED)
+	$(RACETEST) $(RACE) -p 3 -parallel 4 $(TESTFLAGS) -skip '$(UNRACED)' $(RACED)
 	$(RACETEST) -race $(TESTFLAGS) -run 'SameBytes|TestProgress|StopsWithTheContext|SameAdvice|TestStopping|TestBad' ./sim/...
 	$(GOENV) CGO_ENABLED=1 $(GO) build $(RACE) -o $(BIN)-race ./cmd/tideover
 	$(TESTENV) TIDEOVER_TEST_COMMAND=$(CURDIR)/$(BIN)-race $(GO) test -vet=off $(TESTFLAGS) ./cmd/tideover/internal/clitest/serve -run TestReloadsUnderLoad -reload.for 1m
@@ -61,15 +63,9 @@ test-more: test-race ## what takes long: the race detector, statistics, more see
 	$(TEST) $(TESTFLAGS) -run StandardReverseProxy ./retryhttp -stdproxy
 	$(TEST) $(TESTFLAGS) ./contend -contend.groups 100
 	$(TEST) $(TESTFLAGS) ./internal/paxos -paxos.seeds 500
-	$(TEST) $(TESTFLAGS) -run TestCluster ./engine -cluster.seeds 12 -family.size 1000
-	$(TEST) $(TESTFLAGS) -run TestEditsOfAFlow ./engine -edits.seeds 2 -edits.runs 40
-	$(TEST) $(TESTFLAGS) -run TestReplayJudges ./engine -replay.seeds 2
-	$(TEST) $(TESTFLAGS) -run CrashAtEachPoint ./engine -crash.every 100ms
-	$(TEST) $(TESTFLAGS) -run TestBranchFails ./engine -branches.pairs
-	$(TEST) $(TESTFLAGS) -run 'TestSyncFailures|TestADamagedFile' ./engine -faults.rounds 15 -damage.count 60
-	$(TEST) $(TESTFLAGS) -run TestKilledAgainAndAgain ./engine -crash.runs 60 -crash.kills 4
+	$(TEST) $(TESTFLAGS) -run 'TestCluster|CrashAtEachPoint|TestBranchFails|TestEditsOfAFlow|TestReplayJudges' ./engine \
+		-cluster.seeds 12 -family.size 1000 -crash.every 100ms -branches.pairs -edits.seeds 2 -edits.runs 40 -replay.seeds 2
 	$(TEST) $(TESTFLAGS) -run TestConformance ./engine/jetstream -conformance.nodes 3
-	$(TEST) $(TESTFLAGS) -run TestClusterKilled ./engine/jetstream/clustertest -crash.runs 40 -crash.harms 4
 	$(TEST) $(TESTFLAGS) ./engine/internal/machine -seeds 10
 	$(TEST) $(TESTFLAGS) -run Browser $(addprefix ./cmd/tideover/internal/,web docsite simulate clitest/serve) -layouts all
 	$(TEST) $(TESTFLAGS) -run TestPageSoak ./cmd/tideover/internal/web -soak 8s
