@@ -33,8 +33,8 @@ import (
 // what they do (the witness), and the answers of the process. Both outlive the process.
 
 var (
-	crashRuns  = flag.Int("crash.runs", 30, "runs that the crash test starts")
-	crashKills = flag.Int("crash.kills", 2, "how often it kills the process")
+	crashRuns  = flag.Int("crash.runs", 60, "runs that the crash test starts")
+	crashKills = flag.Int("crash.kills", 4, "how often it kills the process")
 	crashSeed  = flag.Uint64("crash.seed", 0, "of its randomness; 0 means any")
 	crashDelay = flag.Duration("crash.delay", 25*time.Millisecond, "how long a sync takes in TestKilledAgainAndAgainOnABadDisk")
 )

@@ -20,7 +20,7 @@ import (
 )
 
 var (
-	faultRounds = flag.Int("faults.rounds", 3, "rounds of TestSyncFailuresAndPowerCuts: in each a sync fails and the power is cut")
+	faultRounds = flag.Int("faults.rounds", 15, "rounds of TestSyncFailuresAndPowerCuts: in each a sync fails and the power is cut")
 	faultSeed   = flag.Uint64("faults.seed", 0, "of its randomness; 0 means any")
 )
 
@@ -254,7 +254,7 @@ func TestSyncFailuresWhileALogIsCreated(t *testing.T) {
 	quietly := slog.New(slog.DiscardHandler)
 	const failures = 2
 	for failAt := int64(7); failAt <= 9; failAt++ { // syncs of the new log
-		for seed := range uint64(max(3, min(*faultRounds, 12))) {
+		for seed := range uint64(12) {
 			dir := filepath.Join(folder, fmt.Sprint(failAt, "-", seed))
 			var syncs atomic.Int64
 			disk := must(faultdisk.New(dir, faultdisk.Config{

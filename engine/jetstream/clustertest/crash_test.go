@@ -26,8 +26,8 @@ import (
 )
 
 var (
-	crashRuns   = flag.Int("crash.runs", 20, "runs that are started")
-	crashHarms  = flag.Int("crash.harms", 1, "number of faults to inject")
+	crashRuns   = flag.Int("crash.runs", 40, "runs that are started")
+	crashHarms  = flag.Int("crash.harms", 2, "number of faults to inject")
 	crashSeed   = flag.Uint64("crash.seed", 0, "seed of the random numbers; 0 means a random one")
 	crashOnly   = flag.String("crash.only", "", "inject only the fault of this name")
 	crashKeep   = flag.String("crash.keep", "", "folder in which all files are kept")
