@@ -20,7 +20,7 @@ BIN       := bin/tideover
 # who use them. The simulator is run with it by itself.
 RACE      := -race '-gcflags=modernc.org/...=-race=false -d=checkptr=0' '-gcflags=regexp/...=-race=false' '-gcflags=github.com/tideover/tideover/sim/...=-race=false'
 # Tests that are not run with it: pages, and those that repeat one thing so often that they take minutes with it.
-UNRACED   := Browser|PageSoak|ADamagedFile|ClusterShowsLargeFlows|TheRecordIsBounded|StrangersAreRefused|ABacklogThatIsTooBig
+UNRACED   := Browser|PageSoak|ADamagedFileIsNoticed|ClusterShowsLargeFlows|TheRecordIsBounded|StrangersAreRefused|ABacklogThatIsTooBig
 # Tests of these packages share nothing between goroutines, or start processes.
 UNSHARED  := tideover$$|/(cli|clitest/.*|config|detect|plan|doctor|release|simulate|clustertest|natstest|machine|sim)$$
 # Comparisons and examples bring much code of others, which takes as long to compile as everything of ours: make test-more.

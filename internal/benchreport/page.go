@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"strings"
+
+	"github.com/tideover/tideover/internal/pagepart"
 )
 
 // Main is the main function of a report: run gets the measurements and the page for its
@@ -19,8 +21,7 @@ func Main(run func(in io.Reader, out io.Writer, page string) error) {
 	}
 }
 
-// Section is a generated part of a page: the lines between <!-- begin NAME --> and
-// <!-- end NAME -->.
+// Section is a generated part of a page; see package pagepart.
 type Section struct{ Name, Text string }
 
 // Publish prints the sections, and replaces them in the page if its file name is not empty. The
@@ -40,13 +41,9 @@ func Publish(out io.Writer, page string, sections ...Section) error {
 	}
 	text := string(data)
 	for _, s := range sections {
-		begin, end := "<!-- begin "+s.Name+" -->\n", "<!-- end "+s.Name+" -->\n"
-		before, rest, found := strings.Cut(text, begin)
-		_, after, closed := strings.Cut(rest, end)
-		if !found || !closed {
-			return fmt.Errorf("%s has no lines %q and %q", page, strings.TrimSpace(begin), strings.TrimSpace(end))
+		if text, _, err = pagepart.Replace(text, s.Name, s.Text); err != nil {
+			return fmt.Errorf("%s: %w", page, err)
 		}
-		text = before + begin + s.Text + end + after
 	}
 	return os.WriteFile(page, []byte(text), 0o644)
 }

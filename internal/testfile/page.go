@@ -11,10 +11,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/tideover/tideover/internal/pagepart"
 )
 
-// Section compares a part of a page with a text: the lines between <!-- begin NAME --> and
-// <!-- end NAME -->. With -update it writes them.
+// Section compares a generated part of a page with a text; see package pagepart. With -update it writes
+// the part.
 func Section(t testing.TB, page, name, text string) {
 	t.Helper()
 	page = filepath.FromSlash(page)
@@ -22,14 +24,12 @@ func Section(t testing.TB, page, name, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	begin, end := "<!-- begin "+name+" -->\n", "<!-- end "+name+" -->\n"
-	before, rest, found := strings.Cut(string(data), begin)
-	got, after, closed := strings.Cut(rest, end)
-	if !found || !closed {
-		t.Fatalf("%s has no lines %q and %q", page, strings.TrimSpace(begin), strings.TrimSpace(end))
+	changed, got, err := pagepart.Replace(string(data), name, text)
+	if err != nil {
+		t.Fatalf("%s: %v", page, err)
 	}
 	if *update && got != text {
-		if err := os.WriteFile(page, []byte(before+begin+text+end+after), 0o644); err != nil {
+		if err := os.WriteFile(page, []byte(changed), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		got = text

@@ -36,7 +36,7 @@ const (
 // began, and waits while the owner of its shard does not have the functions for
 // it. Before that the workflow is paused, while a worker is restarted.
 func TestRollingDeploy(t *testing.T) {
-	nodes := natstest.Start(t, 1)
+	nodes := natstest.Start(t, 3)
 	dir := t.TempDir()
 	begin := func(name, version string, starts int) *deployProcess {
 		return startDeployed(t, dir, nodes.URL(), name, version, starts)

@@ -35,7 +35,7 @@ const (
 // Runs kill the processes of a cluster again and again. They end as dead with
 // the reason, and the harmless runs besides them succeed.
 func TestClusterFindsKillers(t *testing.T) {
-	nodes := natstest.Start(t, 1)
+	nodes := natstest.Start(t, 3)
 	c := &restartedCluster{t: t, dir: t.TempDir(), url: nodes.URL()}
 	for i := range workers {
 		c.processes = append(c.processes, c.start(fmt.Sprint("worker-", i)))
