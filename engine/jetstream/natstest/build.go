@@ -69,8 +69,8 @@ func compile(dir, path string) error {
 	defer os.RemoveAll(tmp) //nolint:errcheck // files that are left do no harm
 	out := filepath.Join(tmp, filepath.Base(path))
 	//nolint:noctx // it has no context
-	cmd := exec.Command("go", "build", "-C", source, "-trimpath", "-ldflags=-s", "-o", out, module)
-	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly -buildvcs=false")
+	cmd := exec.Command("go", "build", "-C", source, "-ldflags=-s", "-o", out, module)
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS="+os.Getenv("GOFLAGS")+" -mod=readonly -buildvcs=false")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s %s: %w: %s", module, Version, err, bytes.TrimSpace(text))
 	}

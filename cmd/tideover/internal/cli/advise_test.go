@@ -23,7 +23,7 @@ var smallService = []string{"advise", "--rate", "3", "--latency", "50ms", "--err
 
 func TestAdvise(t *testing.T) {
 	t.Parallel()
-	got := clitest.Run(t, append(smallService, "--rate", "10", "--success", "98%", "--load", "1.5")...)
+	got := clitest.Run(t, append(smallService, "--success", "98%", "--load", "1.5")...)
 	policy := advisedPolicy(t, got.Out)
 	if p, err := retry.Parse(policy); err != nil || p.Attempts < 2 || got.Code != 0 || withoutProgress(got.Stderr) != "" {
 		t.Fatalf("%d %q: %v\n%s", got.Code, got.Stderr, err, got.Out)
@@ -63,8 +63,8 @@ func TestAdviseJSON(t *testing.T) {
 
 func TestAdviseOfWhatCannotBe(t *testing.T) {
 	t.Parallel()
-	got := clitest.Run(t, append(smallService, "--through", "99.9%", "--deadline", "1s")...)
-	for _, want := range []string{"policies that were tried reaches the goal. This one does the least harm", "  outage: goal is success of at least 99.9 % of the calls that begin during the outage, got "} {
+	got := clitest.Run(t, "advise", scenarioFile(t, quickSim), "--p99", "1ms", "--seeds", "2")
+	for _, want := range []string{"policies that were tried reaches the goal. This one does the least harm", "  quick: goal is p99 of at most 0.001 s, got "} {
 		if !strings.Contains(got.Out, want) || got.Code != codeMissed {
 			t.Errorf("%d, nothing about %q in\n%s", got.Code, want, got.Out)
 		}
@@ -73,8 +73,8 @@ func TestAdviseOfWhatCannotBe(t *testing.T) {
 
 func TestAdviseOfAScenario(t *testing.T) {
 	t.Parallel()
-	got := clitest.Run(t, "advise", "contention", "--success", "95%", "--seeds", "2")
-	if got.Code != 0 || !strings.Contains(got.Out, "contention") {
+	got := clitest.Run(t, "advise", scenarioFile(t, quickSim), "--success", "90%", "--seeds", "2")
+	if got.Code != 0 || !strings.Contains(got.Out, "quick") {
 		t.Errorf("%+v", got)
 	}
 }
