@@ -6,7 +6,6 @@ require (
 	github.com/klauspost/compress v1.20.3
 	github.com/nats-io/nats.go v1.55.0
 	github.com/nats-io/nkeys v0.4.16
-	github.com/robfig/cron/v3 v3.0.1
 	github.com/tideover/tideover v0.0.0
 	golang.org/x/sys v0.49.0
 	modernc.org/libc v1.77.1

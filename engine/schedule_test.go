@@ -108,7 +108,7 @@ func TestSchedulesThatAreWrong(t *testing.T) {
 		{Name: "a", Cron: "whenever"}, {Name: "b", Cron: "0 0 30 2 *"}, {Name: "", Cron: "@daily"},
 		{Name: "c", Cron: "@daily"}, {Name: "c", Cron: "@daily"},
 	})
-	for _, want := range []string{`"a": cron "whenever"`, `"b": cron "0 0 30 2 *": is never due`, `"": needs a name`, `"c": needs a name that no other schedule has`} {
+	for _, want := range []string{`"a": cron "whenever"`, `"b": cron "0 0 30 2 *": it is never due`, `"": needs a name`, `"c": needs a name that no other schedule has`} {
 		if !strings.Contains(fmt.Sprint(err), want) {
 			t.Errorf("nothing about %s in %v", want, err)
 		}

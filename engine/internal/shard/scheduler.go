@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/robfig/cron/v3"
 	"github.com/tideover/tideover/engine/info"
 	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/engine/internal/workflow"
+	"github.com/tideover/tideover/internal/cron"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -277,21 +277,12 @@ func (s *scheduler) warn() {
 
 // ParseCron returns the first time after the given one at which a cron expression is due.
 // It fails if the expression is not valid or is never due.
-func ParseCron(text string, after time.Time) (next time.Time, err error) {
-	defer func() {
-		if p := recover(); p != nil { // the parser panics if the text has only a time zone
-			err = fmt.Errorf("cron %q: %v", text, p)
-		}
-	}()
-	s, err := cron.ParseStandard(text)
+func ParseCron(text string, after time.Time) (time.Time, error) {
+	s, err := cron.Parse(text, false)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("cron %q: %w", text, err)
 	}
-	next = s.Next(after)
-	if next.IsZero() {
-		return next, fmt.Errorf("cron %q: is never due", text)
-	}
-	return next, nil
+	return s.Next(after), nil
 }
 
 // sameSchedule reports whether two schedules are equal, apart from Next, Refused and Paused.

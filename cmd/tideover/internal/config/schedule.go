@@ -34,8 +34,7 @@ func readSchedule(at place) *steps.Schedule {
 	return s
 }
 
-// scheduleKeys are the keys of a schedule. time-zone comes first, because the expression
-// is checked in that time zone.
+// scheduleKeys are the keys of a schedule.
 func scheduleKeys(s *steps.Schedule) []key {
 	return []key{
 		strictyaml.Func("time-zone", "", strictyaml.TextSchema, func(at place) {

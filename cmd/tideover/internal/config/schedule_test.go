@@ -5,7 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/secret"
 )
 
 func TestSchedules(t *testing.T) {
@@ -13,17 +15,21 @@ func TestSchedules(t *testing.T) {
 		{`"0 3 * * *"`, "", ""},
 		{`TZ=Europe/Berlin 0 3 * * *`, "2026-01-01T00:00:00Z", "2026-01-01T02:00:00Z"},
 		{`TZ=Europe/Berlin 0 3 * * *`, "2026-07-01T00:00:00Z", "2026-07-01T01:00:00Z"},
-		{`TZ=Europe/Berlin 30 2 * * *`, "2026-03-29T00:00:00Z", "2026-03-30T00:30:00Z"}, // there is no 2:30 on that day
+		{`TZ=Europe/Berlin 30 2 * * *`, "2026-03-29T00:00:00Z", "2026-03-29T01:00:00Z"}, // there is no 2:30 on that day
 		{`{cron: "@daily", time-zone: UTC, missed: skip}`, "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"},
 		{`TZ=UTC 0 9 * * mon-fri`, "2026-10-03T00:00:00Z", "2026-10-05T09:00:00Z"},
 		{`TZ=UTC 0 0 29 2 *`, "2026-01-01T00:00:00Z", "2028-02-29T00:00:00Z"},
-		{`"TZ=UTC @every 90m"`, "2026-10-03T00:10:00Z", "2026-10-03T01:30:00Z"},
-		{`"TZ=UTC @every 1d"`, "2026-10-03T00:10:00Z", "2026-10-04T00:00:00Z"},
+		{`"TZ=UTC @every 90m"`, "2026-10-03T00:10:00Z", "2026-10-03T01:40:00Z"},
+		{`"TZ=UTC @every 1d"`, "2026-10-03T00:10:00Z", "2026-10-04T00:10:00Z"},
 	} {
 		w := load(t, "    schedule: "+c.schedule+"\n    steps: [{id: a, run: [x]}]\n")
+		_, made, err := steps.Workflows([]*steps.Workflow{w}, secret.Resolver{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if c.after == "" {
-			if w.Schedule.Location() != time.Local || w.Schedule.Next(time.Now()).Hour() != 3 {
-				t.Errorf("%s is not in the machine's zone", c.schedule)
+			if next, err := engine.ParseCron(made[0].Cron, time.Now()); err != nil || w.Schedule.Location() != time.Local || next.Hour() != 3 {
+				t.Errorf("%s is not in the machine's zone: %s, %v", c.schedule, next, err)
 			}
 			continue
 		}
@@ -31,8 +37,8 @@ func TestSchedules(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := w.Schedule.Next(after).UTC().Format(time.RFC3339); got != c.want {
-			t.Errorf("%s after %s: %s, want %s", c.schedule, c.after, got, c.want)
+		if got, err := engine.ParseCron(made[0].Cron, after); err != nil || got.Format(time.RFC3339) != c.want {
+			t.Errorf("%s after %s: %s, %v, want %s", c.schedule, c.after, got, err, c.want)
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
@@ -88,11 +87,6 @@ func (p *parts) prepare(cfg *config.Config) (c change, err error) {
 	}
 	if c.plan, err = p.newPlan(cfg); err != nil {
 		return c, err
-	}
-	for _, sch := range c.plan.schedules {
-		if _, err := engine.ParseCron(sch.Cron, time.Now()); err != nil {
-			return c, fmt.Errorf("schedule of %s: %w", sch.Name, err)
-		}
 	}
 	if p.cluster != nil && len(c.plan.specs) > 0 {
 		return c, errors.New("sessions: a cluster can't run sessions, and this server is in a cluster until it is restarted")

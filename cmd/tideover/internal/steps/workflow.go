@@ -7,9 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/robfig/cron/v3"
-
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/cron"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
@@ -46,11 +45,11 @@ func Workflows(specs []*Workflow, secrets secret.Resolver, alarm Alarm) (list []
 }
 
 func newSchedule(workflow string, s *Schedule) engine.Schedule {
-	cron := s.Cron
+	text := s.Cron
 	if s.TimeZone != "" {
-		cron = "TZ=" + s.TimeZone + " " + cron
+		text = "TZ=" + s.TimeZone + " " + text
 	}
-	return engine.Schedule{Name: workflow, Workflow: workflow, Cron: cron, Skip: s.Missed == "skip"}
+	return engine.Schedule{Name: workflow, Workflow: workflow, Cron: text, Skip: s.Missed == "skip"}
 }
 
 // Named returns the workflow w for the engine under another name, with the further parts
@@ -127,18 +126,13 @@ type Schedule struct {
 	TimeZone string // name in the time zone database; "" means the machine's zone
 	Missed   string // after times at which the server was not running: "once" starts one run for all, "skip" none
 
-	next func(time.Time) time.Time
-	loc  *time.Location // nil means the machine's zone
+	loc *time.Location // nil means the machine's zone
 }
-
-// Next returns the first time after t at which the schedule is due, in the schedule's
-// zone. It never returns a time that the zone skips when clocks go forward.
-func (s *Schedule) Next(t time.Time) time.Time { return s.next(t.In(s.Location())) }
 
 // Location returns the schedule's time zone.
 func (s *Schedule) Location() *time.Location { return cmp.Or(s.loc, time.Local) }
 
-// SetTimeZone sets the time zone by its name. Call it before [Schedule.SetCron].
+// SetTimeZone sets the time zone by its name.
 func (s *Schedule) SetTimeZone(name string) error {
 	loc, err := time.LoadLocation(name)
 	if err != nil || name == "" {
@@ -148,49 +142,19 @@ func (s *Schedule) SetTimeZone(name string) error {
 	return nil
 }
 
-// SetCron parses the expression and checks that it has a next time in the time zone. It
-// checks three things itself: the cron library panics on a time zone without a space after
-// it, accepts an empty item as an empty set, and rounds an interval of less than a second
-// up to a second.
+// SetCron sets the expression and checks it. The interval of @every may have days here.
 func (s *Schedule) SetCron(text string) error {
-	s.Cron = text
-	if every, ok := strings.CutPrefix(text, "@every "); ok {
-		return s.every(strings.TrimSpace(every))
-	}
-	switch fields := strings.Fields(text); {
-	case strings.Contains(text, "TZ="):
+	if strings.Contains(text, "TZ=") {
 		return fmt.Errorf("TZ= is not allowed here; use the key time-zone, or write the schedule as one text such as TZ=Europe/Berlin 0 3 * * *")
-	case strings.HasPrefix(text, "@"):
-	case len(fields) != 5:
-		return fmt.Errorf("it has %d fields; want 5: minute, hour, day of month, month, day of week", len(fields))
-	case strings.Contains(" "+strings.Join(fields, " ")+" ", " ,"), strings.Contains(strings.Join(fields, " ")+" ", ", "), strings.Contains(text, ",,"):
-		return fmt.Errorf("there is an empty item before or after a comma")
 	}
-	parsed, err := cron.ParseStandard(text)
-	if err != nil {
-		return err
+	if every, ok := strings.CutPrefix(text, "@every "); ok {
+		d, err := retry.ParseDuration(strings.TrimSpace(every))
+		if err != nil {
+			return err
+		}
+		text = "@every " + textfmt.CompactDuration(d)
 	}
-	s.next = parsed.Next
-	if parsed.Next(time.Date(2024, 1, 1, 0, 0, 0, 0, s.Location())).IsZero() {
-		return fmt.Errorf("there is no such day")
-	}
-	return nil
-}
-
-// every parses the interval of @every. Its times are multiples of the interval since the
-// zero time, so that a restart of the server does not shift them.
-func (s *Schedule) every(text string) error {
-	d, err := retry.ParseDuration(text)
-	if err != nil {
-		return err
-	}
-	if d < time.Second {
-		return fmt.Errorf("the interval is less than a second")
-	}
-	if d%time.Second != 0 {
-		return fmt.Errorf("the interval is not a whole number of seconds")
-	}
-	s.Cron = "@every " + textfmt.CompactDuration(d)
-	s.next = func(t time.Time) time.Time { return t.Truncate(d).Add(d) }
-	return nil
+	s.Cron = text
+	_, err := cron.Parse(text, true)
+	return err
 }
