@@ -26,7 +26,7 @@ UNSHARED  := tideover$$|/(cli|clitest/.*|config|detect|plan|doctor|release|simul
 # Comparisons and examples bring much code of others, which takes as long to compile as everything of ours: make test-more.
 OTHERS    := /bench(/|$$)|/examples$$|/examples/(anthropic|openai)$$
 # Three servers of NATS, failed syncs by the hundred, and a load with reloads: make test-more, the last two with the race detector.
-SLOW      := ^(TestThreeNodesOnOneLaptop|TestNATSServersDie|TestSyncFailuresAndPowerCuts|TestReloadsUnderLoad)$$
+SLOW      := ^(TestANodeThatIsCutOffDecidesNothing|TestThreeNodesOnOneLaptop|TestNATSServersDie|TestSyncFailuresAndPowerCuts|TestReloadsUnderLoad)$$
 TESTED     = $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' work
 OURS       = $(shell $(TESTED) | grep -vE '$(OTHERS)|/sim/advise$$|/clustertest$$')
 RACED      = $(shell $(TESTED) | grep -vE '$(OTHERS)|/sim/advise$$|$(UNSHARED)')
@@ -40,7 +40,7 @@ TEST       = $(TESTENV) $(GO) test -vet=off
 RACETEST   = $(TESTENV) CGO_ENABLED=1 $(GO) test -vet=off
 export GORACE ?= atexit_sleep_ms=0
 
-.PHONY: help run test test-race test-more stress check coverage vet bench bench-durable bench-waiting bench-gateway bench-cluster bench-contend anchors mutate science lint fuzz build clean crash faults damage crash-cluster soak soak-page interop suites man docs licenses release release-check advice
+.PHONY: help run test test-race test-more stress check coverage vet apidiff bench bench-durable bench-waiting bench-gateway bench-cluster bench-contend anchors mutate science lint fuzz build clean crash faults damage crash-cluster soak soak-page interop suites man docs licenses release release-check advice
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -93,6 +93,9 @@ vet: ## gofmt and go vet
 	if [ -n "$$unformatted" ]; then echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; fi
 	$(GOENV) $(GO) vet work
 	cd suites/sdk && GOWORK=off $(GOENV) $(GO) vet .
+
+apidiff: ## compare the Go API with that of the release, in packaging/api: an incompatible change is an error
+	@$(GOENV) bash scripts/apidiff.sh
 
 bench: ## ours beside the peers; writes the tables of docs/benchmarks.md
 	bash bench/run.sh
