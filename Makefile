@@ -40,7 +40,7 @@ TEST       = $(TESTENV) $(GO) test -vet=off
 RACETEST   = $(TESTENV) CGO_ENABLED=1 $(GO) test -vet=off
 export GORACE ?= atexit_sleep_ms=0
 
-.PHONY: help run test test-race test-more stress check coverage vet apidiff bench bench-durable bench-waiting bench-gateway bench-cluster bench-contend anchors mutate science lint fuzz build clean crash faults damage crash-cluster soak soak-page interop suites man docs licenses release release-check advice
+.PHONY: help run test test-race test-more stress check coverage vet apidiff bench bench-durable bench-waiting bench-gateway bench-cluster bench-contend anchors mutate science lint fuzz build clean crash faults damage crash-cluster soak soak-page interop suites man docs pictures recording licenses release release-check advice
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -165,6 +165,12 @@ man: build ## the manual pages, into dist/man
 
 docs: build ## the documentation as HTML that works without a server, into DOCS
 	@$(BIN) docs $(DOCS)
+
+pictures: build ## make docs/run.png anew, in chromium
+	$(TEST) -v ./cmd/tideover/internal/clitest/serve -run TestPicturesInABrowser -pictures
+
+recording: build ## make docs/recording.gif anew: exec in a terminal, then a run on the page
+	$(TEST) -v ./cmd/tideover/internal/clitest/serve -run TestRecordingInABrowser -pictures
 
 licenses: ## write THIRD_PARTY_LICENSES anew, from what the command links
 	@$(GO) run ./cmd/tideover/internal/release licenses cmd/tideover > THIRD_PARTY_LICENSES.new

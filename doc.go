@@ -20,5 +20,5 @@ import "embed"
 // that does not use Docs does not contain it.
 //
 //go:embed README.md docs/*.md docs/adr/*.md
-//go:embed docs/*.svg docs/*.png docs/*.yaml docs/*.json docs/*.service
+//go:embed docs/*.svg docs/*.png docs/*.gif docs/*.yaml docs/*.json docs/*.service
 var Docs embed.FS

@@ -13,6 +13,10 @@ dist=$PWD/dist
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
+sha256sum --check --quiet docs/recording.gif.sha256 || {
+	echo "release: docs/recording.gif does not show these files: make recording" >&2
+	exit 1
+}
 bash scripts/release-stage.sh "$version" "$work"
 (cd "$work/repo/cmd/tideover" && GOWORK=$work/repo/go.work go build -o "$work/release" ./internal/release)
 at=$(git -C "$work/repo" log -1 --format=%ct)

@@ -42,7 +42,7 @@ func NewAsset(name string, body []byte) Asset {
 // operating system, which differs between machines.
 var types = map[string]string{
 	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
-	".svg": "image/svg+xml", ".png": "image/png", ".json": "application/json",
+	".svg": "image/svg+xml", ".png": "image/png", ".gif": "image/gif", ".json": "application/json",
 }
 
 // Query returns the query of the asset's URL. Browsers cache the asset without a time limit if its URL
