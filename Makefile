@@ -176,10 +176,10 @@ licenses: ## write THIRD_PARTY_LICENSES anew, from what the command links
 	@$(GO) run ./cmd/tideover/internal/release licenses cmd/tideover > THIRD_PARTY_LICENSES.new
 	@mv THIRD_PARTY_LICENSES.new THIRD_PARTY_LICENSES
 
-release: ## VERSION=v0.1.0: archives of HEAD for all platforms, with checksums, into dist/
+release: ## VERSION=v0.1.0: archives, packages, images, an SBOM and a formula of HEAD, with checksums, into dist/
 	@bash scripts/release.sh $(VERSION)
 
-release-check: ## try HEAD as a release, from an empty folder and a module proxy on this disk
+release-check: ## try HEAD as a release: modules from a proxy on this disk, files installed in empty roots and removed
 	@bash scripts/release-check.sh $(VERSION)
 
 clean: ## remove what was built

@@ -1,15 +1,18 @@
 #!/usr/bin/env bash
-# release.sh VERSION [PLATFORM...]: writes the archives of a release of HEAD and their
-# checksums into dist/. The binaries are those that `go install -trimpath` makes of
-# the tags, with CGO_ENABLED=0, so that anybody can make them again: the same Go
-# version gives the same bytes.
+# release.sh VERSION [PLATFORM...]: writes a release of HEAD into DIST, which is dist/:
+# archives; packages and images for Linux; an SBOM; a formula for Homebrew, unless only
+# some platforms are named; checksums. The binaries are those that `go install -trimpath`
+# makes of the tags, with CGO_ENABLED=0, so that anybody can make them again: the same
+# Go version gives the same bytes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=${1:-}
 shift || true
 platforms=("$@")
 [ $# -gt 0 ] || platforms=(linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64)
-dist=$PWD/dist
+dist=${DIST:-$PWD/dist}
+# The certificates in the image: those that Mozilla trusts, as the Go project publishes them.
+roots=golang.org/x/crypto/x509roots/fallback@v0.0.0-20261030153154-30a33513ff6d
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -55,6 +58,18 @@ fill() {
 	cp "$work/repo/packaging/tideover.service" "$1/systemd/"
 }
 
+image=$work/image
+mkdir -p "$image/etc/ssl/certs" "$image/usr/bin" "$image/usr/share/doc/tideover"
+cp "$work/repo/LICENSE" "$work/repo/THIRD_PARTY_LICENSES" "$image/usr/share/doc/tideover/"
+"$work/release" certificates "$(cd "$work" && go mod download -json "$roots" | sed -n 's/^\t"Dir": "\(.*\)",*$/\1/p')/bundle/bundle.der" \
+	>"$image/etc/ssl/certs/ca-certificates.crt"
+
+# pack NAME FOLDER: writes a file of the release.
+pack() {
+	"$work/release" pack "$dist/$1" "$2" "$at"
+	echo "$1"
+}
+
 rm -rf "$dist"
 mkdir -p "$dist" "$work/out"
 for platform in "${platforms[@]}"; do
@@ -65,10 +80,17 @@ for platform in "${platforms[@]}"; do
 	cp "$binary" "$work/out/$name/"
 	chmod 755 "$work/out/$name/$(basename "$binary")"
 	fill "$work/out/$name" "$os"
-	archive=$name.tar.gz
-	[ "$os" = windows ] && archive=$name.zip
-	"$work/release" pack "$dist/$archive" "$work/out/$name" "$at"
-	echo "$archive"
+	case $os in
+	windows) pack "$name.zip" "$work/out/$name" ;;
+	*) pack "$name.tar.gz" "$work/out/$name" ;;
+	esac
+	[ "$os" = linux ] || continue
+	pack "$name.deb" "$work/out/$name"
+	pack "$name.rpm" "$work/out/$name"
+	cp "$work/out/$name/tideover" "$image/usr/bin/"
+	pack "$name.oci.tar" "$image"
 done
+"$work/release" sbom "$at" "$work/out" >"$dist/tideover_${version#v}.spdx.json"
+[ $# -gt 0 ] || "$work/release" formula "$work/repo/packaging/tideover.rb.tmpl" "$dist" "${version#v}" >"$dist/tideover.rb"
 "$work/release" sums "$dist" >"$work/SHA256SUMS"
 mv "$work/SHA256SUMS" "$dist/"

@@ -18,16 +18,25 @@ import (
 
 var released = time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
 
+// system is what stands in the folder that becomes the archive for Linux.
+var system = map[string]string{
+	"tideover": "program", "LICENSE": "terms", "THIRD_PARTY_LICENSES": "terms of others\n====\n",
+	"completions/_tideover": "zsh", "completions/tideover.bash": "bash", "completions/tideover.fish": "fish", "completions/tideover.ps1": "powershell",
+	"man/man1/tideover.1": "page", "man/man1/tideover-serve.1": "page of serve", "man/man7/tideover-policy.7": "page of policies",
+	"systemd/tideover.service":      "# /etc/systemd/system/tideover.service\n[Service]\nExecStart=/usr/local/bin/tideover serve\n",
+	"systemd/user/tideover.service": "# ~/.config\n[Service]\nExecStart=%h/.local/bin/tideover serve --config x\n",
+}
+
 // folder creates a folder to pack. Times and modes of its files differ between machines and must
 // not be visible in the archive.
-func folder(t *testing.T, mode os.FileMode, at time.Time) string {
+func folder(t *testing.T, mode os.FileMode, at time.Time, files map[string]string) string {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "tideover_v1")
-	for name, text := range map[string]string{"tideover": "program", "man/man1/tideover.1": "page", "LICENSE": "terms"} {
+	dir := t.TempDir()
+	for name, text := range files {
 		path := filepath.Join(dir, name)
 		write(t, path, text)
 		m := mode &^ 0o111
-		if name == "tideover" {
+		if strings.HasPrefix(filepath.Base(name), "tideover") && filepath.Dir(name) == "." {
 			m = mode | 0o100
 		}
 		if err := errors.Join(os.Chmod(path, m), os.Chtimes(path, at, at)); err != nil {
@@ -39,7 +48,7 @@ func folder(t *testing.T, mode os.FileMode, at time.Time) string {
 
 func packed(t *testing.T, dir, suffix string) []byte {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "a"+suffix)
+	file := filepath.Join(t.TempDir(), "tideover_0.1.0_linux_amd64"+suffix)
 	if err := pack(file, dir, released); err != nil {
 		t.Fatal(err)
 	}
@@ -51,18 +60,32 @@ func packed(t *testing.T, dir, suffix string) []byte {
 }
 
 var members = []string{
-	"tideover_v1/LICENSE 644 2026-11-15T12:00:00Z terms",
-	"tideover_v1/man/man1/tideover.1 644 2026-11-15T12:00:00Z page",
-	"tideover_v1/tideover 755 2026-11-15T12:00:00Z program",
+	"tideover_0.1.0_linux_amd64/LICENSE 644 2026-11-15T12:00:00Z terms",
+	"tideover_0.1.0_linux_amd64/man/man1/tideover.1 644 2026-11-15T12:00:00Z page",
+	"tideover_0.1.0_linux_amd64/tideover 755 2026-11-15T12:00:00Z program",
 }
 
-func TestArchivesHaveTheSameBytesWhoeverPacksThem(t *testing.T) {
+func TestFilesHaveTheSameBytesWhoeverPacksThem(t *testing.T) {
 	t.Parallel()
-	for suffix, read := range map[string]func(*testing.T, []byte) []string{".tar.gz": untar, ".zip": unzip} {
-		data := packed(t, folder(t, 0o600, time.Unix(1e9, 0)), suffix)
-		if again := packed(t, folder(t, 0o755, time.Unix(1.5e9, 0)), suffix); !bytes.Equal(data, again) {
-			t.Errorf("%s: two packers made different bytes", suffix)
+	for _, f := range formats {
+		data := packed(t, folder(t, 0o600, time.Unix(1e9, 0), system), f.suffix)
+		if again := packed(t, folder(t, 0o755, time.Unix(1.5e9, 0), system), f.suffix); !bytes.Equal(data, again) {
+			t.Errorf("%s: two packers made different bytes", f.suffix)
 		}
+		for n := 0; n < len(data)/2; n += 17 { // a download may be cut off
+			if _, err := f.read(data[:n]); err == nil {
+				t.Errorf("%s: %d of %d bytes are read without an error", f.suffix, n, len(data))
+				break
+			}
+		}
+	}
+}
+
+func TestArchivesHaveOneFolder(t *testing.T) {
+	t.Parallel()
+	few := map[string]string{"tideover": "program", "man/man1/tideover.1": "page", "LICENSE": "terms"}
+	for suffix, read := range map[string]func(*testing.T, []byte) []string{".tar.gz": untar, ".zip": unzip} {
+		data := packed(t, folder(t, 0o600, time.Unix(1e9, 0), few), suffix)
 		if got := read(t, data); !slices.Equal(got, members) {
 			t.Errorf("%s has\n%s\nwant\n%s", suffix, strings.Join(got, "\n"), strings.Join(members, "\n"))
 		}
@@ -111,10 +134,14 @@ func TestWhatCantBePackedIsNamed(t *testing.T) {
 	if err := os.Symlink("file", filepath.Join(dir, "in/link")); err != nil {
 		t.Fatal(err)
 	}
+	write(t, filepath.Join(dir, "strange/tideover.exe"), "text")
 	for _, tt := range []struct{ file, folder, want string }{
-		{"a.rar", "in", "a.rar is neither .tar.gz nor .zip"},
-		{"a.zip", "nowhere", "nowhere"},
-		{"a.zip", "in", "link is not a file"},
+		{"tideover_0.1.0_linux_amd64.rar", "in", "tideover_0.1.0_linux_amd64.rar is not the name"},
+		{"tideover_0.1.0.zip", "in", "tideover_0.1.0.zip is not the name"},
+		{"tideover_0.1.0_windows_amd64.zip", "nowhere", "nowhere"},
+		{"tideover_0.1.0_windows_amd64.zip", "in", "link is not a file"},
+		{"tideover_0.1.0_linux_amd64.deb", "strange", "packages have no place for tideover.exe"},
+		{"tideover_0.1.0_linux_amd64.rpm", "strange", "packages have no place for tideover.exe"},
 	} {
 		err := pack(filepath.Join(dir, tt.file), filepath.Join(dir, tt.folder), released)
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -129,6 +156,7 @@ func TestCommandLine(t *testing.T) {
 	write(t, filepath.Join(dir, "in/b"), "abc")
 	write(t, filepath.Join(dir, "in/a"), "")
 	write(t, filepath.Join(dir, "in/sub/c"), "not in the list")
+	write(t, filepath.Join(dir, "in/SHA256SUMS"), "not in the list")
 	var out bytes.Buffer
 	if err := run([]string{"sums", filepath.Join(dir, "in")}, &out); err != nil {
 		t.Fatal(err)
@@ -138,10 +166,19 @@ func TestCommandLine(t *testing.T) {
 	if out.String() != want {
 		t.Errorf("sums:\n%swant\n%s", out.String(), want)
 	}
-	if err := run([]string{"pack", filepath.Join(dir, "a.zip"), filepath.Join(dir, "in"), "1794779407"}, &out); err != nil {
-		t.Error(err)
+	zip := filepath.Join(dir, "tideover_0.1.0_windows_amd64.zip")
+	for _, args := range [][]string{{"pack", zip, filepath.Join(dir, "in"), "1794779407"}, {"unpack", zip, dir}} {
+		if err := run(args, &out); err != nil {
+			t.Errorf("run(%q) = %v", args, err)
+		}
 	}
-	for _, args := range [][]string{nil, {"pack", "a.zip"}, {"pack", "a.zip", dir, "noon"}, {"sums", filepath.Join(dir, "none")}, {"licenses", dir}} {
+	if text, err := os.ReadFile(filepath.Join(dir, "sub/c")); err != nil || string(text) != "not in the list" {
+		t.Errorf("unpacked %q, %v", text, err)
+	}
+	for _, args := range [][]string{
+		nil, {"pack", zip}, {"pack", zip, dir, "noon"}, {"unpack", zip, filepath.Join(dir, "none")}, {"unpack", dir, dir}, {"sums", filepath.Join(dir, "none")},
+		{"licenses", dir}, {"sbom", "noon", dir}, {"sbom", "1", dir}, {"formula", filepath.Join(dir, "none"), dir, "0.1.0"}, {"certificates", zip}, {"verify", dir},
+	} {
 		if err := run(args, &out); err == nil {
 			t.Errorf("run(%q) is no error", args)
 		}
