@@ -34,7 +34,7 @@ type leaseBlobs struct {
 	lease *lease
 
 	mu    sync.Mutex
-	known map[string]blobRecord // the table blobs, by name
+	known map[string]blobRecord // the table blobs, by name; each has its file
 }
 
 // Put implements [journal.Lease].
@@ -106,10 +106,14 @@ func (b *leaseBlobs) changeBlobs(ctx context.Context, change func() error) error
 	return change()
 }
 
-// Get implements [journal.Lease].
+// Get implements [journal.Lease]. While a record is known, the file is that of the record: the lock keeps
+// it so until the file is open.
 func (b *leaseBlobs) Get(ctx context.Context, name string) (io.ReadCloser, error) {
-	record, ok := b.record(name)
-	return openBlob(b.lease.dir, name, record, ok, b.lease.usable(ctx))
+	unusable := b.lease.usable(ctx)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	record, ok := b.known[name]
+	return openBlob(b.lease.dir, name, record, ok, unusable)
 }
 
 // openBlob opens the blob with a record; ok is false if there is none. If unusable is not nil, the blob
@@ -196,14 +200,6 @@ type blobRecord struct {
 	summed bool // false if an earlier version has written the blob
 }
 
-// record returns the record of a blob.
-func (b *leaseBlobs) record(name string) (r blobRecord, ok bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	r, ok = b.known[name]
-	return r, ok
-}
-
 // register adds a blob to the table. The caller holds the lock changing.
 func (b *leaseBlobs) register(ctx context.Context, name string, r blobRecord) error {
 	b.mu.Lock()
@@ -214,7 +210,10 @@ func (b *leaseBlobs) register(ctx context.Context, name string, r blobRecord) er
 
 // unregister removes a blob from the table, if it is there. The caller holds the lock changing.
 func (b *leaseBlobs) unregister(ctx context.Context, name string) error {
-	if _, ok := b.record(name); !ok {
+	b.mu.Lock()
+	_, ok := b.known[name]
+	b.mu.Unlock()
+	if !ok {
 		return nil
 	}
 	if err := b.change(ctx, "DELETE FROM blobs WHERE name = ?1", name); err != nil {

@@ -48,9 +48,10 @@ var concurrencyTests = group[test]{"at once", []test{
 		wantEntries(t, l, first, last)
 	})},
 	{"blobs are put, read and deleted by several", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
-		var group sync.WaitGroup
+		var writers, reader sync.WaitGroup
+		ended := make(chan struct{})
 		for n := range 4 {
-			group.Go(func() {
+			writers.Go(func() {
 				name := fmt.Sprintf("blob-%d", n%2)
 				for range 6 {
 					err := errors.Join(
@@ -63,8 +64,18 @@ var concurrencyTests = group[test]{"at once", []test{
 				}
 			})
 		}
+		reader.Go(func() { // a blob is whole, or there is none
+			for n := 0; !isClosed(ended); n++ {
+				if err := readBlob(t.Context(), l, fmt.Sprintf("blob-%d", n%2)); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
 		appendN(t, l, 0, 20)
-		group.Wait()
+		writers.Wait()
+		close(ended)
+		reader.Wait()
 		wantNames(t, l)
 		wantEntries(t, l, 1, 20)
 	})},
