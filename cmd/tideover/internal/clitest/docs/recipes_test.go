@@ -32,7 +32,9 @@ func TestRecipeFlakyTest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k.Env = append(k.Env, "GOCACHE="+strings.TrimSpace(string(cache)), "GOFLAGS=-vet=off", "GOWORK=off", "GOTOOLCHAIN=local", "SEEN="+filepath.Join(k.Home, "seen"))
+	// With the flags of this test, what it needs is compiled already.
+	k.Env = append(k.Env, "GOCACHE="+strings.TrimSpace(string(cache)), "GOFLAGS="+os.Getenv("GOFLAGS")+" -vet=off",
+		"CGO_ENABLED="+os.Getenv("CGO_ENABLED"), "GOWORK=off", "GOTOOLCHAIN=local", "SEEN="+filepath.Join(k.Home, "seen"))
 	k.Write(k.Path("go.mod"), "module example.com/shop\n\ngo 1.21\n", 0o600)
 	k.Write(k.Path("steady/steady_test.go"), "package steady\n\nimport \"testing\"\n\nfunc TestIt(t *testing.T) {}\n", 0o600)
 	k.Write(k.Path("flaky/flaky_test.go"), `package flaky
