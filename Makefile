@@ -25,8 +25,9 @@ UNRACED   := Browser|PageSoak|ADamagedFileIsNoticed|ClusterShowsLargeFlows|TheRe
 UNSHARED  := tideover$$|/(cli|clitest/.*|config|detect|plan|doctor|release|simulate|clustertest|natstest|machine|sim)$$
 # Comparisons and examples bring much code of others, which takes as long to compile as everything of ours: make test-more.
 OTHERS    := /bench(/|$$)|/examples$$|/examples/(anthropic|openai)$$
-# Three servers of NATS, failed syncs by the hundred, and a load with reloads: make test-more, the last two with the race detector.
-SLOW      := ^(TestANodeThatIsCutOffDecidesNothing|TestThreeNodesOnOneLaptop|TestNATSServersDie|TestSyncFailuresAndPowerCuts|TestReloadsUnderLoad)$$
+# What make test leaves to make test-more: pages in a browser, three servers of NATS, failed syncs by the hundred, and a load with
+# reloads; the last two run with the race detector.
+SLOW      := Browser|PageSoak|^(TestANodeThatIsCutOffDecidesNothing|TestThreeNodesOnOneLaptop|TestNATSServersDie|TestSyncFailuresAndPowerCuts|TestReloadsUnderLoad)$$
 TESTED     = $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' work
 OURS       = $(shell $(TESTED) | grep -vE '$(OTHERS)|/sim/advise$$|/clustertest$$')
 RACED      = $(shell $(TESTED) | grep -vE '$(OTHERS)|/sim/advise$$|$(UNSHARED)')

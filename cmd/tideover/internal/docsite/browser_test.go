@@ -161,7 +161,7 @@ func TestFilesInABrowser(t *testing.T) {
 	checkQuiet(t, x)
 }
 
-func TestCopyButtons(t *testing.T) {
+func TestCopyButtonsInABrowser(t *testing.T) {
 	t.Parallel()
 	server := newBrowserSite(t)
 	x := browsertest.Open(t)
