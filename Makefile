@@ -84,7 +84,7 @@ stress: ## make test N times while busy loops, two for each core, take the proce
 	@bash scripts/stress.sh $(N)
 
 check: ## fast: gofmt, go vet, the structure, and unit tests of what differs from the branch BASE, which is main
-	@bash scripts/check.sh
+	@$(GOENV) bash scripts/check.sh
 
 coverage: ## statement coverage of each package by all tests together; BEFORE: a file of an earlier run, to list what is lost
 	@PACKAGES='$(OURS) ./sim/advise ./engine/jetstream/clustertest' bash scripts/coverage.sh $(BEFORE)

@@ -8,7 +8,7 @@ base=$(git merge-base "${BASE:-main}" HEAD)
 # Files that differ from the base, committed or not, and new ones.
 changed=$({ git diff --name-only --diff-filter=d "$base"; git ls-files --others --exclude-standard; } | sort -u)
 
-unformatted=$(grep '\.go$' <<<"$changed" | xargs -r gofmt -l)
+unformatted=$(sed -n '/\.go$/p' <<<"$changed" | xargs -r gofmt -l)
 if [ -n "$unformatted" ]; then
 	printf 'not gofmt-ed:\n%s\n' "$unformatted"
 	exit 1
@@ -19,9 +19,8 @@ packages=$(while read -r file; do
 	dir=$(dirname "$file")
 	while [ "$dir" != . ] && ! compgen -G "$dir/*.go" >/dev/null; do dir=$(dirname "$dir"); done
 	[ "$dir" = . ] || echo "./$dir"
-done <<<"$changed" | grep -vE '^\./(suites|scripts)(/|$)' | sort -u)
+done <<<"$changed" | sed -E '/^\.\/(suites|scripts)(\/|$)/d' | sort -u)
 
-export CGO_ENABLED=0 GOGC=400
 # shellcheck disable=SC2086 # a list
 go vet . $packages
 # shellcheck disable=SC2086
