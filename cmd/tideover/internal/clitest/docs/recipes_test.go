@@ -403,6 +403,10 @@ func TestRecipeCron(t *testing.T) {
 	if line == nil || strings.Contains(line[1], "%") {
 		t.Fatalf("the crontab has no line that cron runs unchanged: %s", text)
 	}
+	command := strings.Replace(line[1], "--policy daemon", "--policy 'fixed(1ms) attempts=6'", 1)
+	if command == line[1] {
+		t.Fatalf("the crontab has another policy: %s", line[1])
+	}
 	start := regexp.MustCompile("begin `backup.sh`\\s+with `([^`]+)`").FindStringSubmatch(clitest.ReadPage(t, "recipes.md"))
 	if start == nil {
 		t.Fatal("the recipe does not say how backup.sh begins")
@@ -410,7 +414,7 @@ func TestRecipeCron(t *testing.T) {
 	job := func(script string) (clitest.Outcome, []string) {
 		t.Helper()
 		k.Write(k.Path("~/backup.sh"), "#!/bin/sh\n"+start[1]+"\necho a line\n"+script+"\n", 0o700)
-		cmd := k.Command("/bin/sh", "-c", line[1])
+		cmd := k.Command("/bin/sh", "-c", command)
 		cmd.Dir = k.Home
 		cmd.Env = []string{"HOME=" + k.Home, "PATH=/usr/bin:/bin", "SHELL=/bin/sh", "LOGNAME=tester", "NO_PROXY=127.0.0.1"}
 		got := clitest.Finish(t, cmd)
