@@ -75,6 +75,10 @@ type Config struct {
 	// with a [journal.LossError]. The loss is recorded in the record of the shard.
 	AcceptLoss bool
 
+	// ReadOnly makes Open read a cluster without joining or creating it: Open fails with [ErrNoCluster] if
+	// there is none. The log can't lease.
+	ReadOnly bool
+
 	beat        time.Duration                  // between two heartbeats, for tests; 0 means a twelfth of LeaseTime
 	sinceBoot   func() (time.Duration, string) // returns the time since boot and the id of the boot, for tests; nil means those of the machine
 	requestTime time.Duration                  // how long a server may take to answer, for tests; 0 means the constant requestTime

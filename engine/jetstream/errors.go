@@ -31,6 +31,9 @@ var (
 // one was created under its name.
 var ErrReplaced = errors.New("the cluster is not the one that this process has joined")
 
+// ErrNoCluster means that there is no cluster to read, or that it was never completely created.
+var ErrNoCluster = errors.New("there is no such cluster")
+
 // The reasons why a request to another process has no answer.
 var (
 	errBusy       = errors.New("the process has too many open requests")
@@ -115,7 +118,7 @@ func (e *deletedError) mayPass() bool { return time.Since(e.since) < startTime }
 var final = []error{
 	journal.ErrStale, journal.ErrLocked, journal.ErrFull, journal.ErrDamaged, journal.ErrNewer,
 	journal.ErrTooLarge, journal.ErrNoBlob, journal.ErrNobody, errNoMessage, errConflict, errExpelled, errClosed,
-	errUnanswered, errCutOff, nats.ErrMaxPayload, ErrReplaced,
+	errUnanswered, errCutOff, nats.ErrMaxPayload, ErrReplaced, ErrNoCluster,
 }
 
 func outcome(err error) retry.Outcome {

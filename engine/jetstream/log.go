@@ -63,8 +63,13 @@ func newLog(b *backend, objects *objects) (l *Log, err error) {
 	return l, err
 }
 
-// join becomes a member of the cluster, and starts the goroutines of the log.
+// join becomes a member of the cluster, and starts the goroutines of the log. A log that is ReadOnly only
+// reads the state of the cluster.
 func (l *Log) join(ctx context.Context) error {
+	if l.backend.cfg.ReadOnly {
+		l.member.heartbeat.last = time.Unix(1<<40, 0) // none is sent, and none is missing
+		return plain(opens.Do(ctx, l.follower.refresh))
+	}
 	for _, do := range []func(context.Context) error{l.member.join, l.follower.refresh} {
 		if err := opens.Do(ctx, do); err != nil {
 			return plain(err)
@@ -85,13 +90,15 @@ func (l *Log) leave() error {
 	errs := []error{l.leases.releaseAll()}
 	l.end()
 	l.group.Wait()
-	l.member.stopServing()
-	err := l.backend.c.connected()
-	if err == nil {
-		err = farewells.Do(context.Background(), l.member.leave)
-	}
-	if err != nil {
-		errs = append(errs, fmt.Errorf("leave cluster %s: %w", l.backend.cfg.Name, err))
+	if !l.backend.cfg.ReadOnly {
+		l.member.stopServing()
+		err := l.backend.c.connected()
+		if err == nil {
+			err = farewells.Do(context.Background(), l.member.leave)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("leave cluster %s: %w", l.backend.cfg.Name, err))
+		}
 	}
 	_ = l.requests.sub.Unsubscribe()             // the connection is closed next
 	_ = l.backend.c.nc.FlushTimeout(time.Second) // sends the last answers; if that fails, the callers get an error
@@ -230,7 +237,8 @@ const expelTime = 30 * time.Second
 // AwaitAlone waits until this process is the only member, and returns nil then. The record of a
 // process that was killed stays until its lease time is over, and this process expels it. If
 // another member sends heartbeats or joins meanwhile, AwaitAlone returns the other members. It calls
-// waiting about every heartbeat, with the other members and how long it still waits, at most.
+// waiting about every heartbeat, with the other members and how long it still waits, at most. A log that
+// is ReadOnly expels none: it returns nil when a member would expel them.
 func (l *Log) AwaitAlone(ctx context.Context, waiting func(others []journal.Member, left time.Duration)) (others []journal.Member, err error) {
 	ticker := time.NewTicker(l.backend.timing.beat)
 	defer ticker.Stop()
@@ -258,6 +266,8 @@ func (l *Log) AwaitAlone(ctx context.Context, waiting func(others []journal.Memb
 		switch {
 		case alive, len(others) == 0:
 			return others, nil
+		case left < 0 && l.backend.cfg.ReadOnly:
+			return nil, nil
 		case left < -expelTime:
 			return others, errNotExpelled
 		}

@@ -170,6 +170,9 @@ func (c *creator) findSettings(ctx context.Context) (s settings, revision uint64
 	if s, revision, err = c.bucket.settings(ctx); !errors.Is(err, errNoMessage) {
 		return s, revision, err
 	}
+	if c.cfg.ReadOnly {
+		return s, 0, ErrNoCluster
+	}
 	s = c.proposal()
 	c.proposed = s.ID
 	if revision, err = c.bucket.putJSON(ctx, settingsKey, s, 0); errors.Is(err, errConflict) {
@@ -222,6 +225,9 @@ func (c *creator) createStreams(ctx context.Context, s settings) error {
 
 // create creates a stream. It succeeds if the stream exists with the same settings.
 func (c *creator) create(ctx context.Context, cfg natsjs.StreamConfig) error {
+	if c.cfg.ReadOnly {
+		return ErrNoCluster
+	}
 	cfg.Retention, cfg.Storage, cfg.Discard = natsjs.LimitsPolicy, natsjs.FileStorage, natsjs.DiscardNew
 	cfg.MaxMsgs, cfg.MaxConsumers, cfg.MaxMsgSize = -1, -1, -1
 	cfg.Duplicates, cfg.AllowDirect = duplicates, true

@@ -19,7 +19,8 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// Reader reads the log of a folder and changes nothing. A process may use the folder meanwhile.
+// Reader reads the log of a folder and changes nothing. A process may use the folder meanwhile. The zero
+// Reader is that of an empty log.
 type Reader struct {
 	dir    string
 	live   *sqlite.Conn // keeps a process that uses the folder from removing what is read; nil if there is none

@@ -19,6 +19,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
+	"github.com/tideover/tideover/engine/jetstream"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/engine/move"
 	"github.com/tideover/tideover/engine/sqlitelog"
@@ -46,8 +47,8 @@ If the log of a shard is lost, because its stream was deleted, and can't be rest
 --without-shard leaves it out; its contents are then lost. A shard that can be
 read, or may be readable when all servers are back, is never left out.
 
---dry-run counts what would be moved and writes nothing. It does not check the new
-place.
+--dry-run counts what would be moved and refuses what the move would refuse. It
+writes nothing to the new place, so it can't find out whether there is room for it.
 
 Exit codes:
   0      success
@@ -167,9 +168,75 @@ func (o *moveOptions) open(ctx context.Context, p *moveLocation) (journal.Log, e
 	if p.folder != "" {
 		return sqlitelog.Open(ctx, sqlitelog.Config{Dir: p.folder, AcceptLoss: o.accept})
 	}
-	defer o.erase()
-	return cluster.Visit(ctx, cluster.Options{Config: &p.config.Engine, Secrets: p.config.Secrets(), Log: slog.New(slog.DiscardHandler), Redact: o.redactor.String, AcceptLoss: o.accept}, o.waiting)
+	return o.visit(ctx, p, false)
 }
+
+// visit opens the log of a cluster that no server uses.
+func (o *moveOptions) visit(ctx context.Context, p *moveLocation, readOnly bool) (*jetstream.Log, error) {
+	defer o.erase()
+	return cluster.Visit(ctx, cluster.Options{
+		Config: &p.config.Engine, Secrets: p.config.Secrets(), Log: slog.New(slog.DiscardHandler), Redact: o.redactor.String,
+		AcceptLoss: o.accept, ReadOnly: readOnly,
+	}, o.waiting)
+}
+
+// openTarget opens the log of the target. In a dry run it opens the log only for reading, and creates none.
+func (o *moveOptions) openTarget(ctx context.Context, p *moveLocation) (journal.Log, error) {
+	switch {
+	case !o.dryRun:
+		return o.open(ctx, p)
+	case p.folder != "":
+		r := new(sqlitelog.Reader)
+		return &readOnlyLog{1, func(context.Context, int) (journal.Reader, error) {
+			opened, err := sqlitelog.OpenReader(p.folder, sqlitelog.Full)
+			if err != nil {
+				return nil, err
+			}
+			if r = opened; r.Live() {
+				err = fmt.Errorf("%w: %s", journal.ErrLocked, p.folder)
+			}
+			return r, err
+		}, func() error { r.Close(); return nil }}, nil
+	}
+	l, err := o.visit(ctx, p, true)
+	switch {
+	case errors.Is(err, jetstream.ErrNoCluster):
+		empty := func(context.Context, int) (journal.Reader, error) { return new(sqlitelog.Reader), nil }
+		return &readOnlyLog{cmp.Or(p.config.Engine.Shards, jetstream.DefaultShards), empty, func() error { return nil }}, nil
+	case err != nil:
+		return nil, err
+	}
+	return &readOnlyLog{l.Shards(), l.Peek, l.Close}, nil
+}
+
+// readOnlyLog is the target of a dry run. Its leases can only read.
+type readOnlyLog struct {
+	shards int
+	peek   func(ctx context.Context, shard int) (journal.Reader, error)
+	close  func() error
+}
+
+func (l *readOnlyLog) Shards() int { return l.shards }
+
+// Lease implements [journal.Log].
+func (l *readOnlyLog) Lease(ctx context.Context, shard int) (journal.Lease, error) {
+	r, err := l.peek(ctx, shard)
+	return readOnlyLease{Reader: r}, err
+}
+
+// Close implements [journal.Log].
+func (l *readOnlyLog) Close() error { return l.close() }
+
+// readOnlyLease has the methods of its reader. The others panic: a dry run does not call them.
+type readOnlyLease struct {
+	journal.Reader
+	noWriter
+}
+
+type noWriter struct{ journal.Lease }
+
+// Release implements [journal.Lease].
+func (readOnlyLease) Release() error { return nil }
 
 // waiting prints that the move waits for the end of the leases of members that send no heartbeats.
 func (o *moveOptions) waiting(members string, left time.Duration) {
@@ -201,20 +268,12 @@ func (o *moveOptions) move(ctx context.Context, from, to string) (m moved, err e
 		return m, fmt.Errorf("move: %s contains no runs: %w", source.folder, err)
 	}
 	m = moved{From: source.name, To: target.name, DryRun: o.dryRun}
-	if o.dryRun { // move.Move opens its target: give it an empty temporary one instead of the real one
-		dir, err := os.MkdirTemp("", "tideover-move-")
-		if err != nil {
-			return m, err
-		}
-		defer func() { _ = os.RemoveAll(dir) }()
-		target = moveLocation{folder: dir}
-	}
 	out, err := o.open(ctx, &source)
 	if err != nil {
 		return m, err
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
-	in, err := o.open(ctx, &target)
+	in, err := o.openTarget(ctx, &target)
 	if err != nil {
 		return m, err
 	}

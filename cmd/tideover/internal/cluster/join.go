@@ -32,7 +32,7 @@ type Options struct {
 	Log     *slog.Logger
 	Redact  func(string) string // masks secrets in texts
 
-	AcceptLoss bool // of [jetstream.Config]
+	AcceptLoss, ReadOnly bool // of [jetstream.Config]
 }
 
 // log returns the configuration of the cluster's log.
@@ -41,7 +41,7 @@ func (o *Options) log() (jetstream.Config, error) {
 	if err != nil {
 		return c, err
 	}
-	c.AcceptLoss = o.AcceptLoss
+	c.AcceptLoss, c.ReadOnly = o.AcceptLoss, o.ReadOnly
 	if o.Dir != "" {
 		c.Cache = filepath.Join(o.Dir, "cache")
 	}

@@ -4,6 +4,9 @@ package cluster_test
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -85,17 +88,30 @@ func TestMovingHouse(t *testing.T) {
 	clitest.WantCode(t, o, 125)
 	clitest.WantIn(t, "the refusal", o.Stderr, "in use by ")
 
-	// The cluster in use is backed up, and the copy is moved to another cluster.
+	// The cluster in use is backed up, and the copy is moved to another cluster. A dry run refuses a
+	// cluster as the move does.
 	copied, another := filepath.Join(f.Dir, "copy"), filepath.Join(f.Dir, "another.yaml")
 	clitest.WriteFile(t, another, movable+clitest.EngineSection(nodes, clitest.ClusterName(t)))
 	clitest.WantCode(t, a.RunCommand("backup", copied), 0)
 	o = clitest.Run(t, "move", copied, another)
 	clitest.WantCode(t, o, 0)
 	clitest.WantIn(t, "what was moved", o.Out, "moved 7 runs from "+copied)
+	copied = filepath.Join(f.Dir, "another copy")
+	clitest.WantCode(t, a.RunCommand("backup", copied), 0)
+	refused := func(want string) {
+		t.Helper()
+		for _, args := range [][]string{{"move", "--dry-run", copied, away}, {"move", copied, away}} {
+			o := clitest.Run(t, args...)
+			clitest.WantCode(t, o, 125)
+			clitest.WantIn(t, strings.Join(args, " "), o.Stderr, want)
+		}
+	}
+	refused("in use by ")
 	for _, s := range []*clitest.Server{a, b} {
 		s.Signal(syscall.SIGTERM)
 		clitest.WantCode(t, s.End(), 0)
 	}
+	refused("move: the target is not empty: use a new folder or cluster")
 
 	// Back to a folder, with --json.
 	o = clitest.Run(t, "move", "--json", away, filepath.Join(f.Dir, "back", "data"))
@@ -146,10 +162,16 @@ func TestTheFirstLineOfARefusedMoveSaysWhatToDo(t *testing.T) {
 	}
 	refused := func(to, first, second string) {
 		t.Helper()
-		o := clitest.Run(t, "move", home.Data, to)
-		clitest.WantCode(t, o, 125)
-		if lines := strings.Split(strings.TrimSuffix(o.Stderr, "\n"), "\n"); len(lines) != 2 || lines[0] != "tideover: move: "+first || !strings.Contains(lines[1], second) {
-			t.Errorf("move says\n%s\nwant the lines\n%s\n%s", o.Stderr, first, second)
+		before := files(t, to)
+		for _, args := range [][]string{{"move", "--dry-run", home.Data, to}, {"move", home.Data, to}} {
+			o := clitest.Run(t, args...)
+			clitest.WantCode(t, o, 125)
+			if lines := strings.Split(strings.TrimSuffix(o.Stderr, "\n"), "\n"); len(lines) != 2 || lines[0] != "tideover: move: "+first || !strings.Contains(lines[1], second) {
+				t.Errorf("%s says\n%s\nwant the lines\n%s\n%s", args, o.Stderr, first, second)
+			}
+			if after := files(t, to); args[1] == "--dry-run" && !strings.Contains(first, "in use") && after != before {
+				t.Errorf("a dry run has changed the target: it has\n%s\nwant\n%s", after, before)
+			}
 		}
 	}
 	stop := func(s *clitest.Server) {
@@ -157,19 +179,47 @@ func TestTheFirstLineOfARefusedMoveSaysWhatToDo(t *testing.T) {
 		s.Signal(syscall.SIGTERM)
 		clitest.WantCode(t, s.End(), 0)
 	}
-	refused(filepath.Join(f.Dir, "new"), "the source is in use: stop all servers that use it, then repeat the move", "shard 0 of the source: ")
+	empty := filepath.Join(f.Dir, "new")
+	refused(empty, "the source is in use: stop all servers that use it, then repeat the move", "shard 0 of the source: ")
 	stop(home)
 	refused(other.Data, "the target is in use: stop all servers that use it, then repeat the move", "shard 0 of the target: ")
 	stop(other)
 	refused(other.Data, "the target is not empty: use a new folder or cluster, in which no server has started", "shard 0 of the target: it has 1 succeeded run")
 
-	clitest.WantCode(t, clitest.Run(t, "move", home.Data, filepath.Join(f.Dir, "new")), 0)
+	if err := os.RemoveAll(empty); err != nil {
+		t.Fatal(err)
+	}
+	clitest.WantCode(t, clitest.Run(t, "move", "--dry-run", home.Data, empty), 0)
+	if made := files(t, empty); made != "" {
+		t.Errorf("a dry run has made\n%s", made)
+	}
+	clitest.WantCode(t, clitest.Run(t, "move", home.Data, empty), 0)
 	late := f.Begin("home")
 	clitest.WantCode(t, late.End(), 125)
 	clitest.WantIn(t, "the old place", late.Log.String(), "everything here was moved to ")
 	if strings.Contains(late.Log.String(), "--help") { // the flags are right
 		t.Errorf("the server of the old place says\n%s", late.Log.String())
 	}
+}
+
+// files returns the names, sizes and times of the files of a folder that has no server; "" if there
+// is no folder.
+func files(t *testing.T, dir string) (list string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := os.Stat(path)
+		if err == nil {
+			list += fmt.Sprintln(path, info.Size(), info.ModTime())
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return list
 }
 
 func TestMovesThatAreRefused(t *testing.T) {
