@@ -161,7 +161,7 @@ func (a *attempt) setTarget() {
 		p.forward.limit(req)
 		req.Header.Del(r.asked.spec.AuthHeader)
 		req.Header.Del(p.spec.AuthHeader)
-		query, _ = p.forward.queryFor(query) // ok: the picker excludes providers that must not get the query
+		query, _ = p.forward.queryFor(query) // none is unknown: the picker excludes providers that must not get the query
 	case p.keys.ours:
 		query = withoutCredentials(req, &p.spec, query)
 	}

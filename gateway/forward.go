@@ -1,12 +1,14 @@
 package gateway
 
 import (
+	"cmp"
 	"io"
 	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/tideover/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // As a fallback, a provider gets only those headers and query
@@ -91,12 +93,12 @@ func newForwarding(s *Spec) *forwarding {
 }
 
 // queryFor returns the query that the provider gets, which is the request's query without
-// credentials. It returns false if a parameter is neither known to be harmless nor a
-// credential. Without that parameter the request might have another meaning, so the
+// credentials. If a parameter is neither known to be harmless nor a credential, it returns
+// that parameter as unknown. Without it the request might have another meaning, so the
 // provider must not get the request.
-func (f *forwarding) queryFor(query string) (kept string, ok bool) {
+func (f *forwarding) queryFor(query string) (kept, unknown string) {
 	if query == "" {
-		return "", true
+		return "", ""
 	}
 	var b strings.Builder
 	for rest := query; rest != ""; {
@@ -111,10 +113,20 @@ func (f *forwarding) queryFor(query string) (kept string, ok bool) {
 		case f.query[name] || forwardedQuery[name]:
 			b.WriteString(part + sep)
 		case !secret.IsQuery(name): // omit credentials: the provider has a key of its own
-			return "", false
+			return "", part
 		}
 	}
-	return strings.TrimRight(b.String(), "&;"), true
+	return strings.TrimRight(b.String(), "&;"), ""
+}
+
+// unknownParameter returns the name of a query parameter for a message. A parameter without a
+// value has no name, because it may be a credential itself.
+func unknownParameter(part string, redact func(string) string) string {
+	name, value, _ := strings.Cut(part, "=")
+	if strings.Trim(value, "=") == "" { // a token in base64 may end with "="
+		return "(without a value)"
+	}
+	return cmp.Or(textfmt.TruncateValid(textfmt.Printable(redact(unescaped(name))), 40, "…"), "(without a name)")
 }
 
 // limit removes everything from the request that the provider must not get as a fallback.

@@ -23,7 +23,7 @@ import (
 type targetPicker struct {
 	request  *request
 	sent     atomic.Int32 // number of attempts
-	withheld bool         // a fallback is excluded because it must not get the query
+	withheld []withheld   // fallbacks that are excluded because they must not get the query
 
 	mu          sync.Mutex
 	targets     []requestTarget  // one for each provider that may get the request
@@ -51,6 +51,12 @@ type requestTarget struct {
 	success       bool         // the caller's response came from this provider
 }
 
+// withheld is a fallback that must not get the query, because of the parameter unknown.
+type withheld struct {
+	p       *provider
+	unknown string
+}
+
 // init sets the targets: the provider that the caller asked for and its fallbacks, except
 // for those that must not get the query.
 func (t *targetPicker) init(r *request) {
@@ -58,8 +64,8 @@ func (t *targetPicker) init(r *request) {
 	t.targets = slices.Grow(t.room[:0], len(r.asked.order))
 	for _, p := range r.asked.order {
 		if p != r.asked && r.query != "" {
-			if _, ok := p.forward.queryFor(r.query); !ok {
-				t.withheld = true
+			if _, unknown := p.forward.queryFor(r.query); unknown != "" {
+				t.withheld = append(t.withheld, withheld{p, unknown})
 				continue
 			}
 		}

@@ -210,8 +210,8 @@ func (t *targetPicker) describe(met []blocker) string {
 		}
 		list = append(list, role+v.p.spec.Name+": "+strings.Join(parts, "; now "))
 	}
-	if t.withheld {
-		list = append(list, "a fallback was not used: "+withheldWhy)
+	for _, w := range t.withheld {
+		list = append(list, "fallback "+w.p.spec.Name+": not used: "+withheldWhy+": "+unknownParameter(w.unknown, t.request.g.redact))
 	}
 	return strings.Join(list, "; ")
 }
@@ -260,18 +260,18 @@ func fullness(err error) string {
 	return "the wait was canceled"
 }
 
-// withheldWhy says why a fallback was not used. It does not name the parameter,
-// because a parameter without a value may be a credential itself.
+// withheldWhy says why a fallback was not used. The name of the parameter follows it.
 const withheldWhy = "the query has a parameter that is not in its forward-query"
 
-// logWithheld logs that a request failed and that a fallback was not used for it because
-// of its query.
-func (r *request) logWithheld() {
-	if !r.picker.withheld {
-		return
-	}
-	if first, more := r.g.sampleEvent(&retry.Event{Kind: retry.FailedOver, Name: r.asked.title(), Note: withheldWhy}); first {
-		r.g.log.Warn("a fallback was not used: "+withheldWhy, "provider", r.asked.spec.Name, "call", r.call, "request", r.g.redact(r.route), "suppressed", more)
+// reportWithheld logs and records that a request failed and that fallbacks were not used for it
+// because of its query.
+func (r *request) reportWithheld() {
+	for _, w := range r.picker.withheld {
+		name, parameter := w.p.spec.Name, unknownParameter(w.unknown, r.g.redact)
+		r.recordNotUsed(w.p, withheldWhy+": "+parameter)
+		if first, more := r.g.sampleEvent(&retry.Event{Kind: retry.FailedOver, Name: r.asked.title(), Note: name}); first {
+			r.g.log.Warn("a fallback was not used: "+withheldWhy, "provider", r.asked.spec.Name, "fallback", name, "parameter", parameter, "call", r.call, "request", r.g.redact(r.route), "suppressed", more)
+		}
 	}
 }
 

@@ -53,7 +53,7 @@ type RequestInfo struct {
 	OutputTokens  int64 `json:"output_tokens,omitempty"` // as the response states it; 0 means unknown
 
 	Sampled bool          `json:"sampled,omitempty"`       // it succeeded at once and was kept as a sample
-	Steps   []RequestStep `json:"steps,omitempty"`         // attempts, waits and failovers, in the order of their start
+	Steps   []RequestStep `json:"steps,omitempty"`         // in the order of their start
 	Omitted int           `json:"steps_omitted,omitempty"` // steps in the middle that were not kept
 
 	number uint64 // in the order of arrival, which a change of the clock does not affect
@@ -64,6 +64,7 @@ const (
 	StepAttempt  = "attempt"
 	StepWait     = "wait"
 	StepFailover = "failover"
+	StepNotUsed  = "not-used" // a fallback did not get the request
 )
 
 // The results of attempts.
@@ -84,7 +85,7 @@ const (
 	WaitKey  = "key"  // all keys have to wait
 )
 
-// RequestStep is an attempt, a wait or a failover of a request.
+// RequestStep is an attempt, a wait or a failover of a request, or a fallback that was not used.
 type RequestStep struct {
 	Kind     string  `json:"kind"`
 	At       float64 `json:"at_seconds"`         // when it began, in seconds after the arrival of the request
@@ -98,7 +99,7 @@ type RequestStep struct {
 	Status   int     `json:"status,omitempty"`   // of an attempt: the status; 0 means no response
 	Hedge    bool    `json:"hedge,omitempty"`    // of an attempt: it began beside a slow one
 	Probe    bool    `json:"probe,omitempty"`    // of an attempt: it tested whether the provider is back
-	Why      string  `json:"why,omitempty"`      // of an attempt: its error; of a failover: the reason
+	Why      string  `json:"why,omitempty"`      // of an attempt: its error; otherwise the reason
 }
 
 // RequestFilter selects requests. The zero filter selects all.

@@ -44,6 +44,8 @@ func (i *RequestInfo) line() string {
 			text += fmt.Sprintf("; wait %s %vms", s.By, int(s.Seconds*1000+0.5))
 		case StepFailover:
 			text += "; " + s.Provider + "→" + s.To
+		case StepNotUsed:
+			text += "; " + s.Provider + " not used"
 		}
 	}
 	return text

@@ -121,7 +121,7 @@ func (s *response) finish() {
 	case why != "":
 		n.failed.Add(1)
 		n.giveUps.add(why, 1)
-		r.logWithheld()
+		r.reportWithheld()
 	case s.brokeOff.Load():
 		n.cutShort.Add(1)
 		r.g.log.Warn("response was cut off", "provider", r.asked.spec.Name, "call", r.call, "route", r.route)

@@ -177,6 +177,12 @@ func (r *request) recordFailover(from, to *provider, why string) {
 	})
 }
 
+// recordNotUsed adds a fallback that was not used to the timeline.
+func (r *request) recordNotUsed(p *provider, why string) {
+	at := r.sinceArrival()
+	r.keepTrouble().add(timelineStep{RequestStep: RequestStep{Kind: StepNotUsed, Provider: p.spec.Name, Why: recordText(why, maxRecordText)}, began: at, end: at})
+}
+
 // recordStart adds the attempt to the timeline, if there is one.
 func (a *attempt) recordStart() {
 	r := a.request

@@ -21,6 +21,7 @@ func exampleRequests() []gateway.RequestInfo {
 				{Kind: gateway.StepWait, At: 2.3, Seconds: 1.5, By: gateway.WaitGate, Provider: "anthropic"},
 				{Kind: gateway.StepAttempt, At: 3.8, Provider: "anthropic", Key: "team-b", Result: gateway.AttemptFailed, Probe: true, Seconds: 0.01, Why: "connection refused"},
 				{Kind: gateway.StepFailover, At: 3.81, Provider: "anthropic", To: "backup", Why: "down"},
+				{Kind: gateway.StepNotUsed, At: 3.81, Provider: "eu", Why: "the query has a parameter that is not in its forward-query: colour"},
 				{Kind: gateway.StepAttempt, At: 3.81, Provider: "backup", Key: "1", Result: gateway.AttemptSucceeded, Status: 200, Hedge: true, Seconds: 0.4},
 			},
 			Omitted: 2,

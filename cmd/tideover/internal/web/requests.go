@@ -234,7 +234,7 @@ func stepClass(s *gateway.RequestStep) string {
 	switch {
 	case s.Kind == gateway.StepWait || s.Open:
 		return "wait"
-	case s.Kind == gateway.StepFailover || s.Result == gateway.AttemptCanceled:
+	case s.Kind == gateway.StepFailover || s.Kind == gateway.StepNotUsed || s.Result == gateway.AttemptCanceled:
 		return "idle"
 	case s.Result == gateway.AttemptSucceeded && s.Status < http.StatusBadRequest:
 		return "good"

@@ -127,6 +127,8 @@ func TestRequestsPage(t *testing.T) {
 	has(t, "the page", body, "Request <span class=\"text\">"+moved, "attempt at <strong class=\"text\">main</strong>, key <span class=\"text\">team-a</span>", "wait, by policy", "the policy&#39;s delay",
 		"failover from <strong class=\"text\">main</strong> to <strong class=\"text\">spare</strong>", "status 503 Service Unavailable", `class="fill bad"`, `class="fill wait"`, `class="fill good"`,
 		"<dt>attempts</dt><dd>4</dd>", "<dt>failovers</dt><dd>1</dd>", "a restart of this server loses them")
+	withheld := s.page("/requests/" + s.send("/p/main/v1/chat?colour=red"))
+	has(t, "the page", withheld, "fallback <strong class=\"text\">spare</strong> not used", "not in its forward-query: colour", "<dt>failovers</dt><dd>0</dd>")
 	hasNot(t, "the page", body, "hush-hush", "sk-secret-of-main")
 	has(t, "its stream", s.message("/live/requests/"+moved), `hx-target="#live"`, "team-a")
 	has(t, "a rejected request", s.page("/requests/"+unknown), "No attempt was made.", "unknown_provider", "no such provider")
