@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 	"github.com/tideover/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -23,7 +25,7 @@ type notifierSet struct {
 	redactor *secret.Redactor
 	warn     func(string)
 	ctx      context.Context
-	cancel   context.CancelFunc
+	cancel   context.CancelCauseFunc
 	pending  sync.WaitGroup
 }
 
@@ -40,7 +42,7 @@ type execNotifier struct {
 // names the configuration is not read.
 func newNotifierSet(path string, names []string) (*notifierSet, error) {
 	t := &notifierSet{redactor: new(secret.Redactor)}
-	t.ctx, t.cancel = context.WithCancel(context.Background())
+	t.ctx, t.cancel = context.WithCancelCause(context.Background())
 	if len(names) == 0 {
 		return t, nil
 	}
@@ -105,19 +107,42 @@ func (t *notifierSet) observe(ev retry.Event) {
 		if admitted, held := l.gate.Admit(m, time.Now()); held == notify.NotHeld {
 			t.pending.Go(func() {
 				if err := l.send(t.ctx, admitted, nil); err != nil {
-					t.warn(t.redactor.String(fmt.Sprintf("notification not sent: %v", err)))
+					t.warn(t.redactor.String("notification not sent: " + t.describe(err)))
 				}
 			})
 		}
 	}
 }
 
+// lateError says that a message was not sent within a limit of time.
+type lateError time.Duration
+
+// Error implements error.
+func (e lateError) Error() string { return fmt.Sprintf("not sent within %v", time.Duration(e)) }
+
+// describe returns the text of the error of send. If notifyTimeout is over, the text names that limit
+// and the last error of the receiver, not the cancellation.
+func (t *notifierSet) describe(err error) string {
+	gave, ok := errors.AsType[*retry.Error](err)
+	late, over := errors.AsType[lateError](context.Cause(t.ctx))
+	if !ok || !over || gave.Reason != retry.StopCanceled {
+		return err.Error()
+	}
+	text := fmt.Sprintf("%s: gave up after %s: %v", gave.Name, textfmt.Plural(gave.Attempts, "attempt"), late)
+	for _, f := range slices.Backward(gave.History()) {
+		if !errors.Is(f.Err, context.Canceled) {
+			return text + ": " + f.Err.Error()
+		}
+	}
+	return text
+}
+
 // finish waits until all messages are sent. When the context stop ends, or after notifyTimeout, it
 // cancels the messages that are not sent yet.
 func (t *notifierSet) finish(stop context.Context) {
-	limit := time.AfterFunc(notifyTimeout, t.cancel)
+	limit := time.AfterFunc(notifyTimeout, func() { t.cancel(lateError(notifyTimeout)) })
 	defer limit.Stop()
-	defer context.AfterFunc(stop, t.cancel)()
+	defer context.AfterFunc(stop, func() { t.cancel(nil) })()
 	t.pending.Wait()
-	t.cancel()
+	t.cancel(nil)
 }

@@ -182,7 +182,7 @@ func (r *watchReporter) reportEnd(w *watch.Watch, st session.Status, signals <-c
 
 // drain waits until the messages about the session are sent. A signal, or drainTime, ends the wait.
 func (r *watchReporter) drain(w *watch.Watch, signals <-chan os.Signal) {
-	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), drainTime, lateError(drainTime))
 	defer cancel()
 	go func() {
 		select {
@@ -192,7 +192,7 @@ func (r *watchReporter) drain(w *watch.Watch, signals <-chan os.Signal) {
 		}
 	}()
 	if err := w.Drain(ctx); err != nil {
-		r.warn(fmt.Sprintf("a notification is not sent yet (%v); it is stored and sent when the session is watched again", err))
+		r.warn(fmt.Sprintf("a notification is not sent yet (%v); it is stored and sent when the session is watched again", cmp.Or(context.Cause(ctx), err)))
 	}
 }
 
