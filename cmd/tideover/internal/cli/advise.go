@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/simulate"
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/sim"
 	"github.com/tideover/tideover/sim/advise"
@@ -89,8 +90,9 @@ type adviseOptions struct {
 	goal     advise.Goal
 	deadline duration
 	policies []string // the caller's own
-	show     string   // folder for the scenarios
-	html     string   // folder for the pages
+	own      []sim.Contestant
+	show     string // folder for the scenarios
+	html     string // folder for the pages
 	options  advise.Options
 }
 
@@ -125,7 +127,7 @@ func newAdvise(io Streams) *cobra.Command {
 	f.Var((*fraction)(&o.goal.Through), "through", "lowest share of the calls that begin during an outage and must succeed, during it or after it")
 	groupFlags(f, "The goal", goalFlags...)
 	f.Var(&o.deadline, "deadline", "longest time that a caller waits for a call (default 30s)")
-	f.StringArrayVarP(&o.policies, "policy", "p", nil, "`POLICY` that you have now: the advice is at least as good; can be repeated")
+	f.StringArrayVarP(&o.policies, "policy", "p", nil, "`POLICY` that you have now, or NAME=POLICY: the advice is at least as good; can be repeated")
 	f.Uint64Var(&o.options.Seed, "seed", 0, "seed of the random numbers; the same seed gives the same advice")
 	f.IntVar(&o.options.Seeds, "seeds", 0, "runs of each finalist (default 8; 400 in scenarios with writers, which have few calls)")
 	f.IntVar(&o.options.Workers, "workers", 0, "number of processors to use (default: all)")
@@ -173,13 +175,20 @@ func (o *adviseOptions) run(ctx context.Context, cmd *cobra.Command, args []stri
 	return err
 }
 
-// ownPolicies parses the policies of the caller.
+// ownPolicies parses the policies of the caller. Those without a name are called own-1, own-2 and so on.
 func (o *adviseOptions) ownPolicies() (list []retry.Policy, err error) {
 	var errs flagErrors
-	for _, text := range o.policies {
-		p, err := retry.Parse(text)
+	for i, text := range o.policies {
+		c, err := simulate.ParsePolicy(text)
+		if c.Name == strings.Join(strings.Fields(text), " ") {
+			c.Name = fmt.Sprintf("own-%d", i+1)
+		}
+		taken := func(p sim.Contestant) bool { return p.Name == c.Name }
+		if err == nil && (c.Name == advisedName || slices.ContainsFunc(slices.Concat(naivePolicies(), o.own), taken)) {
+			err = fmt.Errorf("the name %q is used already: give the policy another one with NAME=POLICY", c.Name)
+		}
 		errs.add("policy", err)
-		list = append(list, p)
+		o.own, list = append(o.own, c), append(list, c.Policy)
 	}
 	return list, errors.Join(errs...)
 }

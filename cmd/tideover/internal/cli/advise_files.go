@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/tideover/tideover/breaker"
 	"github.com/tideover/tideover/cmd/tideover/internal/plan"
@@ -67,19 +68,26 @@ func (o *adviseOptions) writeFiles(ctx context.Context, cases []advise.Case, a *
 // comparedPolicies returns the advised policy, the caller's own ones, and naive ones.
 func (o *adviseOptions) comparedPolicies(a *advise.Advice) []sim.Contestant {
 	advised, _ := retry.Parse(a.Policy) // its own text form
-	list := []sim.Contestant{{Name: "advised", Policy: advised}}
+	list := []sim.Contestant{{Name: advisedName, Policy: advised}}
 	if a.Breaker {
 		list[0].Breaker = new(breaker.Config)
 	}
-	named := [][2]string{{"one-attempt", "fixed(0s) attempts=1"}, {"three-attempts", "fixed(1s) attempts=3"}, {"exponential", "exponential(1s) jitter=full attempts=5"}}
-	for i, text := range o.policies {
-		named = append(named, [2]string{fmt.Sprintf("own-%d", i+1), text})
-	}
-	for _, n := range named {
-		p, _ := retry.Parse(n[1]) // a test parses the naive ones; the others were parsed before
-		if p.TotalTimeout == 0 || p.TotalTimeout > a.Deadline {
-			p.TotalTimeout = a.Deadline
+	for _, c := range slices.Concat(naivePolicies(), o.own) {
+		if c.Policy.TotalTimeout == 0 || c.Policy.TotalTimeout > a.Deadline {
+			c.Policy.TotalTimeout = a.Deadline
 		}
+		list = append(list, c)
+	}
+	return list
+}
+
+// advisedName is the name of the advised policy beside others.
+const advisedName = "advised"
+
+// naivePolicies returns the policies that many programs start with.
+func naivePolicies() (list []sim.Contestant) {
+	for _, n := range [][2]string{{"one-attempt", "fixed(0s) attempts=1"}, {"three-attempts", "fixed(1s) attempts=3"}, {"exponential", "exponential(1s) jitter=full attempts=5"}} {
+		p, _ := retry.Parse(n[1]) // a test parses them
 		list = append(list, sim.Contestant{Name: n[0], Policy: p})
 	}
 	return list

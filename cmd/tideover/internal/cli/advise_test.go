@@ -104,6 +104,10 @@ func TestAdviseMistakes(t *testing.T) {
 		{"--rate 10 --latency 1s --success 99% --seeds 1", "--seeds: 1"},
 		{"--rate 10 --latency 1s --success 99% --workers -1", "--workers: -1 is not between 0 and 1000000"},
 		{"--rate 10 --latency 1s --success 99% --policy fixed", `--policy: `},
+		{"--rate 10 --latency 1s --success 99% --policy today=http --policy today=default", `--policy: the name "today" is used already`},
+		{"--rate 10 --latency 1s --success 99% --policy http --policy own-1=default", `--policy: the name "own-1" is used already`},
+		{"--rate 10 --latency 1s --success 99% --policy advised=http", `--policy: the name "advised" is used already`},
+		{"--rate 10 --latency 1s --success 99% --policy exponential=http", `--policy: the name "exponential" is used already`},
 		{"missing.yaml --success 99%", "missing.yaml: no such file"},
 		{"outage --rate 10 --success 99%", "--rate describes a service, and scenario"},
 		{"nowhere --success 99%", "nowhere"},
@@ -120,7 +124,7 @@ func TestAdviseShowsItsScenarios(t *testing.T) {
 	t.Parallel()
 	dir, pages := filepath.Join(t.TempDir(), "show"), t.TempDir()
 	got := clitest.Run(t, append(smallService, "--success", "98%", "--shape", "lognormal", "--queue", "20", "--shedding",
-		"--policy", "fixed(2s) attempts=2", "--show", dir, "--html", pages, "--json")...)
+		"--policy", "fixed(2s)  attempts=2", "--policy", "today=fixed(1s) attempts=2", "--show", dir, "--html", pages, "--json")...)
 	var a advise.Advice
 	if err := json.Unmarshal([]byte(got.Out), &a); err != nil || got.Code != 0 {
 		t.Fatalf("%v: %+v", err, got)
@@ -131,7 +135,7 @@ func TestAdviseShowsItsScenarios(t *testing.T) {
 		if err := json.Unmarshal([]byte(shown.Out), &r); err != nil || shown.Code != 0 {
 			t.Fatalf("%v: %+v", err, shown)
 		}
-		if r.Results[0].Name != "advised" || r.Results[0].Policy != a.Policy || len(r.Results) != 5 {
+		if r.Results[0].Name != "advised" || r.Results[0].Policy != a.Policy || len(r.Results) != 6 {
 			t.Errorf("%s: the first policy of %d is %s, want the advised one, %s", o.Scenario, len(r.Results), r.Results[0].Policy, a.Policy)
 		}
 		// The same scenario gives the same success, but for the noise of five short runs.
@@ -143,7 +147,7 @@ func TestAdviseShowsItsScenarios(t *testing.T) {
 		}
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "ordinary.yaml"))
-	for _, want := range []string{"distribution: lognormal", "queue: 20", "deadlines: true", "own-1: fixed(2s) attempts=2 total-timeout=30s"} {
+	for _, want := range []string{"distribution: lognormal", "queue: 20", "deadlines: true", "own-1: fixed(2s) attempts=2 total-timeout=30s", "today: fixed(1s) attempts=2 total-timeout=30s"} {
 		if err != nil || !strings.Contains(string(text), want) {
 			t.Errorf("%v: nothing about %q in\n%s", err, want, text)
 		}
