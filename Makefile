@@ -33,9 +33,9 @@ OURS       = $(shell $(TESTED) | grep -vE '$(OTHERS)|/sim/advise$$|/clustertest$
 RACED      = $(shell $(TESTED) | grep -vE '$(OTHERS)|/sim/advise$$|$(UNSHARED)')
 PEERS      = $(shell $(TESTED) | grep -E '$(OTHERS)')
 # Without C, as the releases: it links in two thirds of the time. Only the race detector needs C.
-# The compiler collects garbage only above 800 MB, uses one core for a package, and writes nothing for debuggers: a third
+# The compiler collects garbage only above 2 GB, uses one core for a package, and writes nothing for debuggers: a third
 # less processor time.
-GOENV      = CGO_ENABLED=0 GOGC=400 GOFLAGS="$(shell $(GO) env GOFLAGS) '-gcflags=all=-dwarf=false -c=1' '-toolexec=env GOGC=off GOMEMLIMIT=800MiB'"
+GOENV      = CGO_ENABLED=0 GOGC=400 GOFLAGS="$(shell $(GO) env GOFLAGS) '-gcflags=all=-dwarf=false -c=1' '-toolexec=env GOGC=off GOMEMLIMIT=2GiB'"
 TESTENV    = TIDEOVER_TEST_COMMAND=$(CURDIR)/$(BIN) $(GOENV)
 TEST       = $(TESTENV) $(GO) test -vet=off
 RACETEST   = $(TESTENV) CGO_ENABLED=1 $(GO) test -vet=off
