@@ -49,9 +49,6 @@ const (
 func filledIn(t *testing.T, text string) string {
 	t.Helper()
 	text = strings.NewReplacer("/mnt/backup/tideover", t.TempDir(), "npub1...", exampleKey).Replace(text)
-	if !strings.Contains(text, "version: 1\n") {
-		text = "version: 1\n" + text
-	}
 	if strings.Contains(text, "workflow: nightly-report") && !strings.Contains(text, "workflows:") {
 		text += "workflows: {nightly-report: {steps: [{id: fetch, run: [./fetch.sh]}]}}\n"
 	}

@@ -32,7 +32,7 @@ func TestTheExamplesOfThePageAreRight(t *testing.T) {
 		for _, ref := range envRef.FindAllStringSubmatch(block[1], -1) {
 			environ = append(environ, ref[1]+"=https://example.com/x")
 		}
-		cfg, err := config.Load(config.Source{Path: filepath.Join(dir, "tideover.yaml"), Data: []byte("version: 1\n" + block[1]), Environ: environ})
+		cfg, err := config.Load(config.Source{Path: filepath.Join(dir, "tideover.yaml"), Data: []byte(block[1]), Environ: environ})
 		if err != nil {
 			t.Errorf("%s\n%v", block[1], err)
 			continue
