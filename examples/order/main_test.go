@@ -44,6 +44,36 @@ func TestDeploy(t *testing.T) {
 	enginetest.Replay(t, histories, order)
 }
 
+func TestADeadRunIsRepaired(t *testing.T) {
+	broken := true
+	order := engine.MustFlow("order", func(f *engine.Flow, _ struct{}) (string, error) {
+		return engine.Do(f, "ship", func(context.Context) (string, error) {
+			if broken {
+				return "", retry.Permanent(errors.New("no address"))
+			}
+			return "shipped", nil
+		})
+	})
+	enginetest.Test(t, func(t *testing.T, eng *enginetest.Engine) {
+		ctx := t.Context()
+		s, err := eng.Start(ctx, order, struct{}{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if run, err := eng.Wait(ctx, s.ID); err != nil || run.State != engine.StateDead {
+			t.Fatalf("%+v, %v", run, err)
+		}
+		broken = false
+		page, err := eng.List(ctx, engine.Filter{Workflow: "order", States: []string{engine.StateDead}})
+		for _, dead := range page.Runs { // 50 at most; set Filter.After to page.Next for more
+			err = errors.Join(err, eng.Retry(ctx, dead.ID, "cli:ada")) // the history of the run names who retried it
+		}
+		if run, waiting := eng.Wait(ctx, s.ID); err != nil || waiting != nil || run.State != "succeeded" {
+			t.Errorf("%+v, %v, %v", run, waiting, err)
+		}
+	}, order)
+}
+
 // The following functions have other snippets of docs/workflows-howto.md.
 
 type Article struct{ ID string }
