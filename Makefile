@@ -41,7 +41,7 @@ TEST       = $(TESTENV) $(GO) test -vet=off
 RACETEST   = $(TESTENV) CGO_ENABLED=1 $(GO) test -vet=off
 export GORACE ?= atexit_sleep_ms=0
 
-.PHONY: help run test test-race test-more stress check coverage vet apidiff bench bench-durable bench-waiting bench-gateway bench-cluster bench-contend anchors mutate science lint fuzz build clean crash faults damage crash-cluster soak soak-page interop suites man docs pictures recording licenses release release-check advice
+.PHONY: help run test test-race test-more test-long test-others stress check coverage vet apidiff bench bench-durable bench-waiting bench-gateway bench-cluster bench-contend anchors mutate science lint fuzz build clean crash faults damage crash-cluster soak soak-page interop suites man docs pictures recording licenses release release-check advice
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -62,7 +62,10 @@ test-race: build ## what shares memory between goroutines, with the race detecto
 	$(GOENV) CGO_ENABLED=1 $(GO) build $(RACE) -o $(BIN)-race ./cmd/tideover
 	$(TESTENV) TIDEOVER_TEST_COMMAND=$(CURDIR)/$(BIN)-race $(GO) test -vet=off $(TESTFLAGS) ./cmd/tideover/internal/clitest/serve -run TestReloadsUnderLoad -reload.for 1m
 
-test-more: test-race ## what takes long: the race detector, statistics, more seeds, comparisons with others, examples with their libraries, SDKs through the gateway
+test-more: build ## what takes long, three parts at a time: the race detector; statistics, more seeds, browsers, clusters; other libraries, SDKs
+	@$(MAKE) -j3 --output-sync test-race test-long test-others
+
+test-long: build
 	$(TEST) $(TESTFLAGS) ./backoff ./sim/advise ./engine/jetstream/clustertest
 	$(TEST) $(TESTFLAGS) -run '$(SLOW)' ./cmd/tideover/internal/clitest/cluster
 	$(TEST) $(TESTFLAGS) -run TenThousand ./retryhttp
@@ -77,6 +80,8 @@ test-more: test-race ## what takes long: the race detector, statistics, more see
 	$(TEST) $(TESTFLAGS) -run TestPageSoak ./cmd/tideover/internal/web -soak 8s
 	$(TEST) $(TESTFLAGS) -run TestServe ./cmd/tideover/internal/clitest/watch -messages.every
 	$(TEST) $(TESTFLAGS) -run OfACluster ./cmd/tideover/internal/clitest/secrets -access.every
+
+test-others: build
 	$(TEST) $(TESTFLAGS) $(PEERS)
 	cd suites/sdk && GOWORK=off $(TEST) $(TESTFLAGS) .
 
