@@ -25,9 +25,12 @@ UNRACED   := Browser|PageSoak|ADamagedFileIsNoticed|ClusterShowsLargeFlows|TheRe
 UNSHARED  := tideover$$|/(cli|clitest/.*|config|detect|plan|doctor|release|simulate|clustertest|natstest|machine|sim)$$
 # Comparisons and examples bring much code of others, which takes as long to compile as everything of ours: make test-more.
 OTHERS    := /bench(/|$$)|/examples$$|/examples/(anthropic|openai)$$
-# What make test leaves to make test-more: pages in a browser, three servers of NATS, failed syncs by the hundred, and a load with
-# reloads; the last two run with the race detector.
-SLOW      := Browser|PageSoak|^(TestANodeThatIsCutOffDecidesNothing|TestThreeNodesOnOneLaptop|TestNATSServersDie|TestSyncFailuresAndPowerCuts|TestReloadsUnderLoad)$$
+# What make test leaves to make test-more: pages in a browser, and three parts of which none fits in one line. SERVERS are tests with
+# three servers of NATS, MANY repeat one thing by the hundred; both are run with the race detector. LONG start many processes.
+SERVERS   := TestAChangedStreamIsFound|TestACheckOfAGoodClusterFindsNothing|TestANodeThatIsCutOffDecidesNothing|TestAServerThatIsNotThereIsOneFinding|TestAServerWhoseDiskWasFullIsFound|TestConformanceOfClusters|TestLeasesEndWhenTheQuorumIsAwayTooLong|TestNoLeaseIsLostWhenTheServerThatLeadsTheBucketIsKilled|TestShardsThatNobodyHasAreFound|TestSoak|TestTheLeaderOfALogIsKilled|TestThreeNodesAreCutOffAndKilledAndComeBack|TestWithoutQuorumThereAreClearErrorsAndThenItGoesOn
+MANY      := TestClusterCancelOfManyChildren|TestFlowCountsErrors|TestReloadsUnderLoad|TestReplayJudgesAsTheEngine|TestSyncFailures
+LONG      := TestAFloodOfConnectionsStopsNothing|TestAKilledServerAnswersEachJobOnce|TestARollingDeploy|TestAStreamWasDeleted|TestMovingHouse|TestNATSServersDie|TestRecipeFlakyTest|TestSecretsOfAClusterAreNowhere|TestServeReadsEveryMessage|TestSessionsInOneFolderNeverCross|TestTheDemoShowsEverythingAndLeavesNothing|TestThreeNodesOnOneLaptop|TestWatchPassesMuchOutputOnWithLittleMemory
+SLOW      := Browser|PageSoak|^($(SERVERS)|$(MANY)|$(LONG))
 TESTED     = $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' work
 OURS       = $(shell $(TESTED) | grep -vE '$(OTHERS)|/sim/advise$$|/clustertest$$')
 RACED      = $(shell $(TESTED) | grep -vE '$(OTHERS)|/sim/advise$$|$(UNSHARED)')
@@ -41,7 +44,7 @@ TEST       = $(TESTENV) $(GO) test -vet=off
 RACETEST   = $(TESTENV) CGO_ENABLED=1 $(GO) test -vet=off
 export GORACE ?= atexit_sleep_ms=0
 
-.PHONY: help run test test-race test-more test-long test-others stress check coverage vet apidiff bench bench-durable bench-waiting bench-gateway bench-cluster bench-contend anchors mutate science lint fuzz build clean crash faults damage crash-cluster soak soak-page interop suites man docs pictures recording licenses release release-check advice
+.PHONY: help run test test-race test-load test-more test-long test-pages test-others stress check coverage vet apidiff bench bench-durable bench-waiting bench-gateway bench-cluster bench-contend anchors mutate science lint fuzz build clean crash faults damage crash-cluster soak soak-page interop suites man docs pictures recording licenses release release-check advice
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -59,15 +62,19 @@ test: build ## all tests but the slow ones; at the end the slowest tests and pac
 test-race: build ## what shares memory between goroutines, with the race detector, which needs a C compiler
 	$(RACETEST) $(RACE) -p 3 -parallel 4 $(TESTFLAGS) -skip '$(UNRACED)' $(RACED)
 	$(RACETEST) -race $(TESTFLAGS) -run 'SameBytes|TestProgress|StopsWithTheContext|SameAdvice|TestStopping|TestBad' ./sim/...
+
+test-load: build ## a minute of mixed load, reloads and a stop on a command that is built with the race detector
 	$(GOENV) CGO_ENABLED=1 $(GO) build $(RACE) -o $(BIN)-race ./cmd/tideover
 	$(TESTENV) TIDEOVER_TEST_COMMAND=$(CURDIR)/$(BIN)-race $(GO) test -vet=off $(TESTFLAGS) ./cmd/tideover/internal/clitest/serve -run TestReloadsUnderLoad -reload.for 1m
 
-test-more: build ## what takes long, three parts at a time: the race detector; statistics, more seeds, browsers, clusters; other libraries, SDKs
-	@$(MAKE) -j3 --output-sync test-race test-long test-others
+test-more: build ## what takes long, three parts at a time: the race detector; statistics, more seeds, processes, clusters; browsers; other libraries, SDKs
+	@$(MAKE) -j3 --output-sync test-race test-load test-long test-pages test-others
 
 test-long: build
 	$(TEST) $(TESTFLAGS) ./backoff ./sim/advise ./engine/jetstream/clustertest
-	$(TEST) $(TESTFLAGS) -run '$(SLOW)' ./cmd/tideover/internal/clitest/cluster
+	$(TEST) $(TESTFLAGS) -run '^($(LONG))' $(addprefix ./cmd/tideover/internal/clitest/,cluster docs nip90 serve)
+	$(TEST) $(TESTFLAGS) -run '^(TestServe|$(LONG))' ./cmd/tideover/internal/clitest/watch -messages.every
+	$(TEST) $(TESTFLAGS) -run OfACluster ./cmd/tideover/internal/clitest/secrets -access.every
 	$(TEST) $(TESTFLAGS) -run TenThousand ./retryhttp
 	$(TEST) $(TESTFLAGS) -run StandardReverseProxy ./retryhttp -stdproxy
 	$(TEST) $(TESTFLAGS) ./contend -contend.groups 100
@@ -76,10 +83,10 @@ test-long: build
 		-cluster.seeds 12 -family.size 1000 -crash.every 100ms -branches.pairs -edits.seeds 2 -edits.runs 40 -replay.seeds 2
 	$(TEST) $(TESTFLAGS) -run TestConformance ./engine/jetstream -conformance.nodes 3
 	$(TEST) $(TESTFLAGS) ./engine/internal/machine -seeds 10
+
+test-pages: build
 	$(TEST) $(TESTFLAGS) -run Browser $(addprefix ./cmd/tideover/internal/,web docsite simulate clitest/serve) -layouts all
 	$(TEST) $(TESTFLAGS) -run TestPageSoak ./cmd/tideover/internal/web -soak 8s
-	$(TEST) $(TESTFLAGS) -run TestServe ./cmd/tideover/internal/clitest/watch -messages.every
-	$(TEST) $(TESTFLAGS) -run OfACluster ./cmd/tideover/internal/clitest/secrets -access.every
 
 test-others: build
 	$(TEST) $(TESTFLAGS) $(PEERS)
