@@ -47,9 +47,8 @@ fixed(1s) attempts=3, as exponential(1s) jitter=full attempts=5, as each preset,
 as your own policies (--policy), on the goal and on an ordinary day. If the goal
 forces a loss on an ordinary day, the first line says how large it is.
 
---show DIR writes the scenarios, with the advised policy and naive ones, to files that
-"tideover sim" reads: see what the advice is based on, and compare policies of your
-own. The built-in scenarios of "tideover sim" are other services, so the advice is not
+--show DIR writes the scenarios, with the advised policy, those of --policy and naive
+ones, to files that "tideover sim" reads: see them side by side. The built-in scenarios of "tideover sim" are other services, so the advice is not
 the best policy there.
 
 The budget and the breaker of a policy belong to one process: each process has its

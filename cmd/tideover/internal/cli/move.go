@@ -274,6 +274,12 @@ func (o *moveOptions) move(ctx context.Context, from, to string) (m moved, err e
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
 	in, err := o.openTarget(ctx, &target)
+	if used, ok := errors.AsType[*cluster.InUseError](err); ok {
+		return m, &move.RefusedError{
+			Problem: "the target is in use: use a new folder, or a new cluster with another engine.name",
+			Err:     fmt.Errorf("%s: in use by %s", target.name, used.Members),
+		}
+	}
 	if err != nil {
 		return m, err
 	}

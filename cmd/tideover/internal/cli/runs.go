@@ -88,8 +88,8 @@ const runsLong = `Lists runs with their state, the attempts of all steps (ATTEMP
 and the last error. Runs of sessions, of messages to notifiers and of on-give-up are
 not listed: 'tideover sessions ls' lists sessions, --internal lists all.
 
-A terminal shows the beginning of each id, and lines are cut at its width. Elsewhere
-ids and lines are complete; set COLUMNS to cut the lines.
+A terminal shows the beginning of each id and key, and lines are cut at its width.
+Elsewhere all is complete; set COLUMNS to cut the lines.
 
 With --watch the list is updated in place on a terminal. Otherwise a line is printed
 for each run that has changed.`
@@ -175,6 +175,12 @@ func renderRuns(page *engine.Page, s *screen) []string {
 	if described {
 		t.heads = slices.Insert(t.heads, len(t.heads)-1, "STATUS")
 	}
+	clip := func(text string, most int) cell {
+		if s.width == 0 {
+			return plain(text)
+		}
+		return plain(textfmt.ClipWithin(text, most, "…"))
+	}
 	for i := range page.Runs {
 		r := &page.Runs[i]
 		id := r.ID
@@ -186,10 +192,10 @@ func renderRuns(page *engine.Page, s *screen) []string {
 			plain(s.ago(r.Created)), {s.until(r.Next), "33"}, {firstLine(r.Error), "2"},
 		}
 		if keyed {
-			row = slices.Insert(row, keyColumn, plain(textfmt.ClipWithin(r.Key, longestKey, "…")))
+			row = slices.Insert(row, keyColumn, clip(r.Key, longestKey))
 		}
 		if described {
-			row = slices.Insert(row, len(row)-1, plain(textfmt.ClipWithin(statusText(r), longestStatus, "…")))
+			row = slices.Insert(row, len(row)-1, clip(statusText(r), longestStatus))
 		}
 		t.add(row...)
 	}

@@ -103,9 +103,14 @@ func outcome(err error) retry.Outcome {
 // visitTime is how long [Visit] waits for the servers.
 const visitTime = 30 * time.Second
 
+// InUseError says that a cluster has members.
+type InUseError struct{ Members string }
+
+func (e *InUseError) Error() string { return "in use by " + e.Members + ": stop them first" }
+
 // Visit opens the log of a cluster for a command that needs the cluster for itself. If the cluster
 // has members that send no heartbeats, it waits until their leases have ended, and calls waiting
-// meanwhile. It returns an error if the cluster has other members.
+// meanwhile. It returns an [InUseError] if the cluster has other members.
 func Visit(ctx context.Context, o Options, waiting func(members string, left time.Duration)) (*jetstream.Log, error) {
 	c, err := o.log()
 	if err != nil {
@@ -122,7 +127,7 @@ func Visit(ctx context.Context, o Options, waiting func(members string, left tim
 	case err != nil && len(others) > 0:
 		err = fmt.Errorf("in use by %s: %w: check the NATS servers with tideover doctor", describe(others), err)
 	case len(others) > 0:
-		err = fmt.Errorf("in use by %s: stop them first", describe(others))
+		err = &InUseError{describe(others)}
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cluster %s: %w", c.Name, err), l.Close())

@@ -106,7 +106,7 @@ func TestMovingHouse(t *testing.T) {
 			clitest.WantIn(t, strings.Join(args, " "), o.Stderr, want)
 		}
 	}
-	refused("in use by ")
+	refused("move: the target is in use: use a new folder, or a new cluster with another engine.name\n  cluster ")
 	for _, s := range []*clitest.Server{a, b} {
 		s.Signal(syscall.SIGTERM)
 		clitest.WantCode(t, s.End(), 0)
