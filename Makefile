@@ -67,8 +67,7 @@ test-load: build ## a minute of mixed load, reloads and a stop on a command that
 	$(GOENV) CGO_ENABLED=1 $(GO) build $(RACE) -o $(BIN)-race ./cmd/tideover
 	$(TESTENV) TIDEOVER_TEST_COMMAND=$(CURDIR)/$(BIN)-race $(GO) test -vet=off $(TESTFLAGS) ./cmd/tideover/internal/clitest/serve -run TestReloadsUnderLoad -reload.for 1m
 
-test-more: build ## what takes long, three parts at a time: the race detector; statistics, more seeds, processes, clusters; browsers; other libraries, SDKs
-	@$(MAKE) -j3 --output-sync test-race test-load test-long test-pages test-others
+test-more: test-race test-load test-long test-pages test-others ## what takes long, with -j3: the race detector; statistics, more seeds, processes, clusters; browsers; other libraries, SDKs
 
 test-long: build
 	$(TEST) $(TESTFLAGS) ./backoff ./sim/advise ./engine/jetstream/clustertest
