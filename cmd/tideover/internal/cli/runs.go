@@ -88,7 +88,8 @@ const runsLong = `Lists runs with their state, the attempts of all steps (ATTEMP
 and the last error. Runs of sessions, of messages to notifiers and of on-give-up are
 not listed: 'tideover sessions ls' lists sessions, --internal lists all.
 
-A terminal shows the beginning of each id and key, and lines are cut at its width.
+A terminal shows the beginning of each id and key, and lines are cut at its width. With
+fewer than 100 columns, the first sentence of the error is a line below its run.
 Elsewhere all is complete; set COLUMNS to cut the lines.
 
 With --watch the list is updated in place on a terminal. Otherwise a line is printed
@@ -154,7 +155,7 @@ const shortID = 14
 // Layout of the list of runs.
 const (
 	keyColumn  = 3   // position of the column KEY, after WORKFLOW
-	wideEnough = 100 // width from which a terminal shows keys
+	wideEnough = 100 // width from which a terminal shows keys, and errors beside their runs
 	longestKey = 24  // characters of a key in the list
 
 	longestStatus = 40 // characters of the status and the tags in the list
@@ -165,8 +166,8 @@ func renderRuns(page *engine.Page, s *screen) []string {
 	if len(page.Runs) == 0 {
 		return []string{"no runs"}
 	}
-	// A narrow terminal does not show keys, so that the error has more room.
-	keyed := (s.width == 0 || s.width >= wideEnough) && slices.ContainsFunc(page.Runs, func(r engine.Info) bool { return r.Key != "" })
+	wide := s.width == 0 || s.width >= wideEnough
+	keyed := wide && slices.ContainsFunc(page.Runs, func(r engine.Info) bool { return r.Key != "" })
 	t := &table{heads: []string{"ID", "STATE", "WORKFLOW", "STEP", "ATTEMPTS", "AGE", "NEXT", "ERROR"}}
 	if keyed {
 		t.heads = slices.Insert(t.heads, keyColumn, "KEY")
@@ -197,6 +198,9 @@ func renderRuns(page *engine.Page, s *screen) []string {
 		if described {
 			row = slices.Insert(row, len(row)-1, clip(statusText(r), longestStatus))
 		}
+		if !wide {
+			row[len(row)-1].text, t.below = "", append(t.below, firstSentence(r.Error))
+		}
 		t.add(row...)
 	}
 	lines := t.render(s)
@@ -207,6 +211,13 @@ func renderRuns(page *engine.Page, s *screen) []string {
 		lines = append(lines, s.paint("2", fmt.Sprintf("%d runs are not indexed yet", page.Behind)))
 	}
 	return lines
+}
+
+// firstSentence returns the first line of a text up to the first full stop that a space follows.
+func firstSentence(text string) string {
+	line := firstLine(text)
+	sentence, _, _ := strings.Cut(line, ". ")
+	return sentence
 }
 
 // runState returns the state of a run for a list, and whether it asks a question.

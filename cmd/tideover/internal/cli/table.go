@@ -60,6 +60,7 @@ type cell struct{ text, colour string }
 type table struct {
 	heads []string
 	rows  [][]cell
+	below []string // for each row the line below it, indented; "" or missing for none
 }
 
 func (t *table) add(cells ...cell) { t.rows = append(t.rows, cells) }
@@ -86,8 +87,11 @@ func (t *table) render(s *screen) []string {
 		}
 	}
 	var lines []string
-	for _, row := range append([][]cell{heads}, t.rows...) {
+	for i, row := range append([][]cell{heads}, t.rows...) {
 		lines = append(lines, s.line(row, widths))
+		if i > 0 && i <= len(t.below) && t.below[i-1] != "" {
+			lines = append(lines, "  "+s.paint("2", textfmt.ClipWithin(visible(t.below[i-1]), s.width-2, "…")))
+		}
 	}
 	return lines
 }

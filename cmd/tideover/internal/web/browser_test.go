@@ -114,6 +114,7 @@ func TestBrowser(t *testing.T) {
 		{"pages load without errors", visitor.loads},
 		{"filters are in the address", visitor.filters},
 		{"planted scripts do not run", visitor.hostile},
+		{"a row of the list is one line", visitor.rows},
 		{"the output of an attempt", visitor.outputs},
 		{"a broken connection comes back", visitor.reconnects},
 	} {
@@ -184,7 +185,7 @@ func (v visitor) appears(b *testSite) {
 	x.seen(row, "waiting")
 	x.seen(row, "by policy")
 	x.seen(row, "503")
-	x.seen("#totals", "next wake-up")
+	x.seen("#pulse", "Next wake-up in")
 
 	// Record every text of the countdown, even one that is replaced before it is drawn.
 	x.exec(fmt.Sprintf(`window.texts = []; window.swaps = 0;
@@ -337,6 +338,24 @@ func (v visitor) filters(b *testSite) {
 	x.Resize(390, 844)
 	x.click("#more-filters")
 	x.Wait("the other filters are shown", `document.querySelector("select[name=workflow]").offsetHeight > 0`)
+	x.quiet()
+}
+
+// rows checks the height of the rows of the list of runs.
+func (v visitor) rows(b *testSite) {
+	id := b.start("soon", job{Fail: 1, Error: strings.Repeat("a long error ", 40)}, engine.Key(strings.Repeat("key/", 20)))
+	b.until(id, "waiting")
+	x := v.open(b)
+	x.Resize(1280, 800)
+	x.live("/runs")
+	x.seen("#r-"+id, "by policy")
+	if n := eval[int](x, `Math.max(...[...document.querySelectorAll("#rows tr")].map(e => e.offsetHeight))`); n > 40 {
+		v.Errorf("a row is %d pixels high", n)
+	}
+	for _, text := range x.TooWide() {
+		v.Error(text)
+	}
+	b.act(id, "cancel")
 	x.quiet()
 }
 

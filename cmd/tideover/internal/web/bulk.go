@@ -74,15 +74,15 @@ func (e *bulkAction) words(states []string) (verb, what string) {
 	return e.verb, e.text
 }
 
-// bulkOffers returns the actions on all runs that match a query. A query that matches every run has
-// none, since a user could change all runs by mistake.
-func bulkOffers(q query) (list []offer) {
+// bulkOffers returns the actions on all runs that match a query, if a run is in a state that allows the
+// action. A query that matches every run has none, since a user could change all runs by mistake.
+func bulkOffers(q query, n stateCounts) (list []offer) {
 	if !q.Narrow() {
 		return nil
 	}
 	q.After, q.Order = "", orders[0]
 	for i := range bulkKinds {
-		if e := &bulkKinds[i]; len(e.states(q)) > 0 {
+		if e := &bulkKinds[i]; n.more || n.sum(e.states(q)) > 0 {
 			list = append(list, offer{string(e.name), e.label, q.url("/bulk/" + string(e.name)), e.danger})
 		}
 	}
@@ -115,9 +115,9 @@ const counted = 10_000
 // matches counts the runs that match a filter. more reports that there are more than n, because it
 // stopped counting. It uses the counters of the engine if the filter allows that.
 func (h bulkActions) matches(ctx context.Context, q query, f control.Filter) (n int, more bool, err error) {
-	if f.Search == "" && f.Error == "" && f.MinAttempts == 0 && len(f.Tags) == 0 && !f.Asking && q.Since.IsZero() && q.Until.IsZero() {
+	if !q.selects() {
 		t, err := h.totals(ctx, true)
-		return t.count(q, f.States), false, err
+		return t.byState(q).sum(f.States), false, err
 	}
 	f.Limit = 1000
 	for {
@@ -128,15 +128,6 @@ func (h bulkActions) matches(ctx context.Context, q query, f control.Filter) (n 
 		}
 		f.After = list.Next
 	}
-}
-
-// count returns how many runs of the query's workflow are in one of the states.
-func (t *totals) count(q query, states []string) (n int) {
-	byState := t.byState(q)
-	for _, s := range states {
-		n += byState[s]
-	}
-	return n
 }
 
 // question returns the confirmation question for an action on all runs that match a query.

@@ -35,7 +35,9 @@ func TestManyRunsAreCanceled(t *testing.T) {
 	b.until(other, "waiting")
 	hasNot(t, "all runs", b.page("/runs"), "All matching runs")
 	body := b.page("/runs?workflow=slow")
-	has(t, "a filter", body, "All matching runs", `href="/bulk/cancel?workflow=slow"`, `href="/bulk/retry?workflow=slow"`)
+	has(t, "a filter", body, "All matching runs", `href="/bulk/cancel?workflow=slow"`)
+	hasNot(t, "a filter that no dead run matches", body, "/bulk/retry")
+	has(t, "a filter that a dead run matches", b.page("/runs?workflow=quick"), `href="/bulk/retry?workflow=quick"`)
 	hasNot(t, "runs that are over", b.page("/runs?state=succeeded"), "/bulk/")
 	hasNot(t, "runs that wait", b.page("/runs?state=waiting"), "/bulk/retry")
 

@@ -37,10 +37,10 @@ func TestInternalRunsAreNotListed(t *testing.T) {
 		return len(must(b.e.List(t.Context(), engine.Filter{})).Runs) == 4 && len(must(b.e.DeadGroups(t.Context(), 9)).Groups) == 3
 	})
 	body := b.page("/runs")
-	has(t, "/runs", body, "r-"+user, "1 message could not be sent", `href="/notifications"`, `href="/runs?internal=1"`, `<dt>dead</dt><dd>1</dd>`,
-		`<dt>succeeded in total</dt><dd>0</dd>`, `id="chip-needs-handler"`, `id="chip-all"`, ">"+user[:14]+"<")
+	has(t, "/runs", body, "r-"+user, "1 message could not be sent", `href="/notifications"`, `href="/runs?internal=1"`, `dead <span class="count">1</span>`,
+		`succeeded <span class="count">0</span>`, `id="chip-needs-handler"`, `id="chip-all"`, ">"+user[:14]+"<")
 	hasNot(t, "/runs", body, session, message, alarm, "<option>session.night", "<option>notify.phone")
-	has(t, "on request", b.page("/runs?internal=1"), session, message, alarm, user, "<option>session.night", `<dt>dead</dt><dd>3</dd>`,
+	has(t, "on request", b.page("/runs?internal=1"), session, message, alarm, user, "<option>session.night", `dead <span class="count">3</span>`,
 		`<input type="hidden" name="internal" value="1">`)
 	has(t, "by name", b.page("/runs?workflow=notify.phone"), message)
 

@@ -86,7 +86,7 @@ func TestEventsAreGathered(t *testing.T) {
 	for range 40 {
 		b.start("quick", job{Fail: 2})
 	}
-	before := hear(t, m, "", `<dt>succeeded in total</dt><dd>40</dd>`)
+	before := hear(t, m, "", `succeeded <span class="count">40</span>`)
 	if limit := int(time.Since(start)/b.h.streams.pace) + 1; before > limit {
 		t.Errorf("%d messages in %v, want at most %d", before, time.Since(start), limit)
 	}

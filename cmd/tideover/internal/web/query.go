@@ -138,7 +138,12 @@ func (q query) leaves(workflow string) bool {
 	return !q.Internal && workflow != q.Workflow && control.Internal(workflow)
 }
 
+// selects reports whether the query has a condition that the counters of the engine do not have.
+func (q query) selects() bool {
+	return q.Search != "" || q.Attempts > 0 || len(q.Tags) > 0 || q.Asking || q.Group != "" || !q.Since.IsZero() || !q.Until.IsZero()
+}
+
 // Narrow reports whether the query has any condition, so that it may match fewer than all runs.
 func (q query) Narrow() bool {
-	return len(q.States) > 0 || q.Workflow != "" || q.Search != "" || q.Attempts > 0 || len(q.Tags) > 0 || q.Asking || q.Group != "" || !q.Since.IsZero() || !q.Until.IsZero()
+	return len(q.States) > 0 || q.Workflow != "" || q.selects()
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
@@ -112,8 +113,55 @@ func (t *totals) pauses() map[string]engine.PausedWorkflow {
 	return paused
 }
 
+// stateCounts has the numbers of the runs that match a query, by state, whatever states it names.
+type stateCounts struct {
+	of   map[string]int
+	ever bool // includes runs that were deleted; replaced runs count as succeeded or canceled
+	more bool // only the newest runs are counted
+}
+
+// text returns the number of the runs in a state; "" if they are not counted.
+func (n stateCounts) text(state string) string {
+	switch {
+	case n.ever && state == "replaced":
+		return ""
+	case n.more:
+		return strconv.Itoa(n.of[state]) + "+"
+	}
+	return strconv.Itoa(n.of[state])
+}
+
+// sum returns the number of the runs in some states.
+func (n stateCounts) sum(states []string) (all int) {
+	for _, s := range states {
+		all += n.of[s]
+	}
+	return all
+}
+
+// countedRows is how many runs a page counts one by one.
+const countedRows = 1000
+
+// countStates counts the runs that match a query, whatever its states. It uses the counters of the
+// engine if they have the conditions of the query.
+func (h *runData) countStates(ctx context.Context, t *totals, q query) (stateCounts, error) {
+	if !q.selects() {
+		return t.byState(q), nil
+	}
+	f := q.filter()
+	f.States, f.After, f.Limit, f.Order = nil, "", countedRows, orders[0]
+	soon, cancel := h.soon(ctx)
+	defer cancel()
+	list, err := h.control.Runs.List(soon, f)
+	n := stateCounts{of: map[string]int{}, more: list.Next != ""}
+	for i := range list.Runs {
+		n.of[list.Runs[i].State]++
+	}
+	return n, err
+}
+
 // byState counts the runs of the query's workflow by state; those of all workflows if it names none.
-func (t *totals) byState(q query) map[string]int {
+func (t *totals) byState(q query) stateCounts {
 	count := map[string]int{}
 	for _, w := range t.Stats.Workflows {
 		if (q.Workflow == "" || q.Workflow == w.Name) && !q.leaves(w.Name) {
@@ -124,7 +172,7 @@ func (t *totals) byState(q query) map[string]int {
 			count["canceled"] += int(w.Totals.Canceled)
 		}
 	}
-	return count
+	return stateCounts{of: count, ever: true}
 }
 
 // workflows returns the names of all workflows that have runs or are defined, and the name in the

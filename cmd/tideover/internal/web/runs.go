@@ -31,16 +31,14 @@ type runsBody struct {
 type chip struct {
 	State string // "" for all
 	Label string
-	Count int
+	Count string // "" if the runs are not counted
 	URL   string
 	On    bool // the list is filtered by the state
 	Total bool // Count includes runs that were deleted
-	Bare  bool // runs in the state are not counted
 }
 
-// chips returns a link for each state, with the number of runs of the query's workflow.
-func chips(t *totals, q query) []chip {
-	count := t.byState(q)
+// chips returns a link for each state, with the number of runs that match the query.
+func chips(n stateCounts, q query) []chip {
 	q.After = ""
 	on := q.States
 	all := q
@@ -51,11 +49,11 @@ func chips(t *totals, q query) []chip {
 	for _, s := range states {
 		q.States = []string{s}
 		chips = append(chips, chip{
-			State: s, Label: strings.ReplaceAll(s, "-", " "), Count: count[s], URL: q.url("/runs"),
-			On: slices.Contains(on, s), Total: s == "succeeded" || s == "canceled", Bare: s == "replaced",
+			State: s, Label: strings.ReplaceAll(s, "-", " "), Count: n.text(s), URL: q.url("/runs"),
+			On: slices.Contains(on, s), Total: n.ever && n.text(s) != "" && (s == "succeeded" || s == "canceled"),
 		})
 	}
-	return append(chips, chip{State: "asking", Label: "asks", URL: asking.url("/runs"), On: q.Asking, Bare: true})
+	return append(chips, chip{State: "asking", Label: "asks", URL: asking.url("/runs"), On: q.Asking})
 }
 
 // runsPage shows the list of runs.
@@ -112,9 +110,13 @@ func (h runsPage) load(ctx context.Context, q query, now time.Time) (part, error
 	if err != nil {
 		return part{}, err
 	}
-	b := runsBody{Query: q, Totals: t, Chips: chips(&t, q), Workflows: h.workflows(t, q), Rows: rows, Behind: list.Behind, Silent: silentText(t.Stats.Silent, list.Silent)}
+	counts, err := h.countStates(ctx, &t, q)
+	if err != nil {
+		return part{}, err
+	}
+	b := runsBody{Query: q, Totals: t, Chips: chips(counts, q), Workflows: h.workflows(t, q), Rows: rows, Behind: list.Behind, Silent: silentText(t.Stats.Silent, list.Silent)}
 	if b.Choose = !httpserver.CallerOf(ctx).ReadOnly; b.Choose {
-		b.Bulk = bulkOffers(q)
+		b.Bulk = bulkOffers(q, counts)
 	}
 	if !q.Internal && q.Workflow == "" && t.Others {
 		more := q

@@ -30,7 +30,6 @@ type Site struct {
 	findings findingsCache
 	cluster  clusterCache
 	ended    endedCache
-	starts   firstStarts
 	jobs     bulkJobs
 	samples  waitSamples
 	began    time.Time
@@ -111,7 +110,7 @@ func (h *Site) engineRoutes() {
 }
 
 func (h *Site) workflowRoutes() {
-	workflows, schedules, start := workflowsPage{h.runData, &h.ended, &h.starts}, schedulesPage{h.runData}, startPage{h.layout}
+	workflows, schedules, start := workflowsPage{h.runData, &h.ended}, schedulesPage{h.runData}, startPage{h.layout}
 	h.live("/workflows", "", always(workflows.loadList), nil)
 	h.live("/workflows/{workflow}", "", byName("workflow", workflows.load), workflowTexts)
 	h.form("/workflows/{workflow}/{action}", workflows.question, workflows.act)

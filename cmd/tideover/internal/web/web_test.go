@@ -406,7 +406,7 @@ func TestRunsPage(t *testing.T) {
 	})
 	body := b.page("/runs")
 	has(t, "/runs", body, waiting, dead[0], dead[1], good, "no route to host", "key-1", "by policy", "Last event", `">in `,
-		`<dt>succeeded in total</dt><dd>1</dd>`, `<dt>dead</dt><dd>2</dd>`, `<dt>waiting</dt><dd>1</dd>`)
+		`succeeded <span class="count">1</span>`, `dead <span class="count">2</span>`, `waiting <span class="count">1</span>`)
 	for path, want := range map[string][]string{
 		"/runs?state=dead":               dead,
 		"/runs?state=dead&state=waiting": {dead[0], dead[1], waiting},
@@ -432,10 +432,12 @@ func TestRunsPage(t *testing.T) {
 		}
 		if want == nil {
 			has(t, path, body, "No runs match")
+			hasNot(t, path, body, "/bulk/")
 		}
 	}
 	body = b.page("/runs?q=beta&state=dead&workflow=quick")
-	has(t, "a filter", body, `value="beta"`, `<option selected>quick</option>`, `/runs?q=beta&amp;state=succeeded&amp;workflow=quick`)
+	has(t, "a filter", body, `value="beta"`, `<option selected>quick</option>`, `/runs?q=beta&amp;state=succeeded&amp;workflow=quick`, "/bulk/retry?q=beta",
+		`dead <span class="count">2</span>`, `succeeded <span class="count">0</span>`, `waiting <span class="count">0</span>`)
 }
 
 func TestAddressesAreMadePlain(t *testing.T) {

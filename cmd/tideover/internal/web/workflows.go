@@ -3,7 +3,6 @@ package web
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -25,8 +24,7 @@ const (
 // workflowsPage shows the workflows.
 type workflowsPage struct {
 	*runData
-	ended  *endedCache
-	starts *firstStarts
+	ended *endedCache
 }
 
 // workflowsBody is the content of the page with the list of workflows.
@@ -74,7 +72,6 @@ type endedRuns struct {
 	Runs      int // number of them; all figures are 0 if it is 0
 	Succeeded int
 	Took      percentiles // from creation to end
-	Wait      percentiles // from creation to the first attempt, as in the charts; only on the page of a workflow
 }
 
 // Rate returns the share of runs that have succeeded, such as "97.5 %".
@@ -87,8 +84,8 @@ func (e endedRuns) Rate() string {
 
 // percentiles of a list of durations.
 type percentiles struct {
-	N             int // number of durations
-	P50, P95, P99 time.Duration
+	N        int // number of durations
+	P50, P95 time.Duration
 }
 
 // newPercentiles returns the percentiles of the list, by the nearest rank.
@@ -98,7 +95,7 @@ func newPercentiles(list []time.Duration) percentiles {
 	}
 	slices.Sort(list)
 	at := func(percent int) time.Duration { return list[max((len(list)*percent+99)/100, 1)-1] }
-	return percentiles{N: len(list), P50: at(50), P95: at(95), P99: at(99)}
+	return percentiles{N: len(list), P50: at(50), P95: at(95)}
 }
 
 // endedCache has the figures of workflows, which change only when a run ends.
@@ -110,16 +107,14 @@ type endedCache struct {
 type cachedEnded struct {
 	totals engine.Totals // of the workflow when the figures were computed
 	ended  endedRuns
-	waits  bool // ended has the waits
 }
 
-// endedRuns returns the figures of a workflow, with the waits for the first attempt if waits is true. It
-// reads the runs again only if the totals have changed.
-func (h workflowsPage) endedRuns(ctx context.Context, workflow string, totals engine.Totals, waits bool) (endedRuns, error) {
+// endedRuns returns the figures of a workflow. It reads the runs again only if the totals have changed.
+func (h workflowsPage) endedRuns(ctx context.Context, workflow string, totals engine.Totals) (endedRuns, error) {
 	h.ended.mu.Lock()
 	c, ok := h.ended.known[workflow]
 	h.ended.mu.Unlock()
-	if ok && c.totals == totals && (c.waits || !waits) {
+	if ok && c.totals == totals {
 		return c.ended, nil
 	}
 	list, err := h.endedList(ctx, workflow)
@@ -127,18 +122,13 @@ func (h workflowsPage) endedRuns(ctx context.Context, workflow string, totals en
 		return endedRuns{}, err
 	}
 	ended, complete := newEndedRuns(list.Runs), list.Behind == 0 && len(list.Silent) == 0
-	if waits {
-		var all bool
-		ended.Wait, all = h.firstWaits(ctx, list.Runs)
-		complete = complete && all
-	}
 	h.ended.mu.Lock()
 	defer h.ended.mu.Unlock()
 	if complete {
 		if h.ended.known == nil || len(h.ended.known) > 1000 {
 			h.ended.known = map[string]cachedEnded{}
 		}
-		h.ended.known[workflow] = cachedEnded{totals, ended, waits}
+		h.ended.known[workflow] = cachedEnded{totals, ended}
 	}
 	return ended, nil
 }
@@ -182,7 +172,7 @@ func (h workflowsPage) loadList(ctx context.Context, now time.Time) (part, error
 		}
 		h.addPause(ctx, &r, w)
 		r.SchedulePaused = slices.ContainsFunc(schedules, func(s engine.Schedule) bool { return s.Workflow == w.Name && s.Paused != nil })
-		if err := h.addRuns(ctx, &r, &t, false); err != nil {
+		if err := h.addRuns(ctx, &r, &t); err != nil {
 			return part{}, err
 		}
 		b.Rows = append(b.Rows, r)
@@ -263,9 +253,8 @@ func (h workflowsPage) isCode(workflow string) bool {
 	return ok && w.IsFlow()
 }
 
-// addRuns adds the numbers of runs, the newest run and the figures of the ended runs, with their waits
-// if waits is true.
-func (h workflowsPage) addRuns(ctx context.Context, r *workflowRow, t *totals, waits bool) (err error) {
+// addRuns adds the numbers of runs, the newest run and the figures of the ended runs.
+func (h workflowsPage) addRuns(ctx context.Context, r *workflowRow, t *totals) (err error) {
 	i := slices.IndexFunc(t.Stats.Workflows, func(w engine.WorkflowStats) bool { return w.Name == r.Name })
 	if i < 0 {
 		return nil // it has had no run
@@ -285,7 +274,7 @@ func (h workflowsPage) addRuns(ctx context.Context, r *workflowRow, t *totals, w
 	if len(rows) > 0 {
 		r.Last = &rows[0]
 	}
-	r.Ended, err = h.endedRuns(ctx, r.Name, w.Totals, waits)
+	r.Ended, err = h.endedRuns(ctx, r.Name, w.Totals)
 	return err
 }
 
@@ -328,7 +317,7 @@ func (h workflowsPage) load(ctx context.Context, name string, now time.Time) (pa
 		Timeout:     w.Timeout, Code: h.isCode(name), RunsURL: q.url("/runs"), Missing: missing, Silent: silentText(t.Stats.Silent, nil),
 	}
 	h.addPause(ctx, &b.workflowRow, w)
-	if err := h.addRuns(ctx, &b.workflowRow, &t, true); err != nil {
+	if err := h.addRuns(ctx, &b.workflowRow, &t); err != nil {
 		return part{}, err
 	}
 	if !b.Code {
@@ -353,69 +342,6 @@ func (h workflowsPage) load(ctx context.Context, name string, now time.Time) (pa
 		template: "workflow", behind: t.Stats.Behind > 0, moving: true,
 		data: page{Title: "Workflow " + name, Place: "workflows", Live: "/live" + workflowURL(name), Now: now, Dead: t.States["dead"], Body: b},
 	}, nil
-}
-
-// firstStarts caches when the first attempt of ended runs started, which lists do not contain. A run
-// that is retried keeps that time.
-type firstStarts struct {
-	mu    sync.Mutex
-	known map[string]time.Time // by the id of the run; zero if it has had no attempt
-}
-
-// firstWaits returns how long ended runs waited for their first attempt. all is false if some of the
-// runs could not be read.
-func (h workflowsPage) firstWaits(ctx context.Context, runs []engine.Info) (p percentiles, all bool) {
-	ctx, cancel := h.soon(ctx)
-	defer cancel()
-	var waits []time.Duration
-	all = true
-	for i := range runs {
-		first, err := h.firstStart(ctx, runs[i].ID)
-		switch {
-		case errors.Is(err, engine.ErrNotFound): // its retention has ended
-		case err != nil:
-			all = false
-		case !first.IsZero():
-			waits = append(waits, max(first.Sub(runs[i].Created), 0))
-		}
-	}
-	return newPercentiles(waits), all
-}
-
-// firstStart returns when the first attempt of an ended run started; zero if it has had none.
-func (h workflowsPage) firstStart(ctx context.Context, id string) (time.Time, error) {
-	h.starts.mu.Lock()
-	first, ok := h.starts.known[id]
-	h.starts.mu.Unlock()
-	if ok {
-		return first, nil
-	}
-	info, err := h.control.Runs.Get(ctx, id)
-	if err != nil {
-		return time.Time{}, err
-	}
-	first = firstAttempt(info)
-	h.starts.mu.Lock()
-	defer h.starts.mu.Unlock()
-	if h.starts.known == nil || len(h.starts.known) > 8192 {
-		h.starts.known = map[string]time.Time{}
-	}
-	h.starts.known[id] = first
-	return first, nil
-}
-
-// firstAttempt returns when the first attempt of a run started; zero if it has had none. A call of
-// a flow's function is no attempt, as in the events from which the charts are made.
-func firstAttempt(i *engine.Info) (first time.Time) {
-	for k := range i.Steps {
-		if i.Steps[k].Kind == "function" {
-			continue
-		}
-		if list := i.Steps[k].Attempts; len(list) > 0 && (first.IsZero() || list[0].Started.Before(first)) {
-			first = list[0].Started
-		}
-	}
-	return first
 }
 
 // byNext compares two schedules by their next start. Schedules that are paused are last.

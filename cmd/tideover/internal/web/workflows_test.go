@@ -60,7 +60,7 @@ func TestWorkflowsPage(t *testing.T) {
 	testwait.Until(t, "the figures are there", func() bool { return strings.Contains(b.page("/workflows"), "75 %") })
 	has(t, "the live part", b.message("/live/workflows"), "75 %")
 	body := b.page("/workflows/quick")
-	has(t, "the page of a workflow", body, "75 %", "418 teapot", "nightly", "0 3 * * *", "Wait for the first attempt", "p99", `href="/runs?workflow=quick"`, "/schedules/nightly/pause")
+	has(t, "the page of a workflow", body, "75 %", "418 teapot", "nightly", "0 3 * * *", `href="/runs?workflow=quick"`, "/schedules/nightly/pause")
 	hasNot(t, "a workflow with one step", body, "<svg")
 	has(t, "a workflow with three steps", b.page("/workflows/order"), `<svg`, `<title id="graph-title">`, "3 steps. Each arrow", `href="#def-1"`, `id="def-1"`, `class="edge"`)
 	if a := b.request("GET", "/workflows/nothing", nil); a.status != http.StatusNotFound || !strings.Contains(a.body, "unknown workflow") {
@@ -273,10 +273,10 @@ func TestPercentiles(t *testing.T) {
 	for i := range 100 {
 		list = append(list, time.Duration(100-i))
 	}
-	if got := newPercentiles(list); got != (percentiles{100, 50, 95, 99}) {
+	if got := newPercentiles(list); got != (percentiles{100, 50, 95}) {
 		t.Errorf("1 to 100: %+v", got)
 	}
-	if got := newPercentiles([]time.Duration{7}); got != (percentiles{1, 7, 7, 7}) {
+	if got := newPercentiles([]time.Duration{7}); got != (percentiles{1, 7, 7}) {
 		t.Errorf("one: %+v", got)
 	}
 	if got := newPercentiles(nil); got != (percentiles{}) {
@@ -320,18 +320,16 @@ func TestFiguresOfAWorkflowAreCached(t *testing.T) {
 	b := newTestSite(t)
 	b.until(b.start("quick", job{}), "succeeded")
 	totals := engine.Totals{Succeeded: 1}
-	first, err := (workflowsPage{b.h.runData, &b.h.ended, &b.h.starts}).endedRuns(t.Context(), "quick", totals, true)
-	if err != nil || first.Wait.N != 1 {
+	first, err := (workflowsPage{b.h.runData, &b.h.ended}).endedRuns(t.Context(), "quick", totals)
+	if err != nil || first.Took.N != 1 {
 		t.Fatalf("got %+v, %v", first, err)
 	}
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
-	for _, waits := range []bool{true, false} {
-		if again, err := (workflowsPage{b.h.runData, &b.h.ended, &b.h.starts}).endedRuns(canceled, "quick", totals, waits); err != nil || again != first {
-			t.Errorf("the second time: %+v, %v", again, err)
-		}
+	if again, err := (workflowsPage{b.h.runData, &b.h.ended}).endedRuns(canceled, "quick", totals); err != nil || again != first {
+		t.Errorf("the second time: %+v, %v", again, err)
 	}
-	if _, err := (workflowsPage{b.h.runData, &b.h.ended, &b.h.starts}).endedRuns(canceled, "quick", engine.Totals{Succeeded: 2}, false); err == nil {
+	if _, err := (workflowsPage{b.h.runData, &b.h.ended}).endedRuns(canceled, "quick", engine.Totals{Succeeded: 2}); err == nil {
 		t.Error("it was not read again")
 	}
 }

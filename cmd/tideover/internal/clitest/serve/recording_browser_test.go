@@ -241,7 +241,7 @@ func TestRecordingInABrowser(t *testing.T) {
 	f.hold(time.Second)
 	f.tab.Do(chromedp.EmulateViewport(filmWidth, filmHeight-filmBar))
 	s.openLive(f.tab, "/runs")
-	f.scrollTo("#totals")
+	f.scrollTo("#live")
 	end := time.Now().Add(3500 * time.Millisecond)
 	f.watch(listBar, func() bool { return time.Now().After(end) }) // real clock: how long the list is shown
 	s.openLive(f.tab, "/runs/"+id)

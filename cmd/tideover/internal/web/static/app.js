@@ -145,8 +145,18 @@
 	document.addEventListener("change", (e) => {
 		if (!e.target.matches("input[form=chosen]")) return;
 		if (e.target.checked) chosen.add(e.target.value); else chosen.delete(e.target.value);
+		choose();
 	});
-	const choose = () => { for (const b of boxes()) if (b.checked !== chosen.has(b.value)) b.checked = chosen.has(b.value); };
+	document.addEventListener("change", (e) => {
+		if (e.target.id !== "choose-all") return;
+		for (const b of boxes()) if (e.target.checked) chosen.add(b.value); else chosen.delete(b.value);
+		choose();
+	});
+	const choose = () => {
+		for (const b of boxes()) b.checked = chosen.has(b.value);
+		const all = $("choose-all");
+		if (all) all.checked = [...boxes()].every((b) => b.checked);
+	};
 
 	// Times in an update are converted to the browser's time zone before the update is painted.
 	server(Number($("clock")?.dataset.now));
