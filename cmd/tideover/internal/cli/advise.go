@@ -66,14 +66,7 @@ a trade-off if another value is better in one measure.
 With --json the output is one object: policy, breaker, reached, misses, outcomes,
 reasons, choices, trades, alternatives, each with estimates (mean, half the width of
 the 95 % interval, seeds). Times are in seconds, except in fields whose name ends in
-_ns. Shares are between 0 and 1.
-
-Exit codes:
-  0    the goal is reached
-  1    no policy reaches the goal with certainty
-  2    a scenario is impossible
-  125  tideover's own error: a bad flag
-  128+n  ended by signal n`
+_ns. Shares are between 0 and 1.`
 
 const adviseExample = `  tideover advise --rate 200 --latency 100ms --success 99.9%
   tideover advise --rate 200 --capacity 300 --latency 100ms --errors 2% --success 99.9% --recovery 10s --load 1.2
@@ -136,7 +129,10 @@ func newAdvise(io Streams) *cobra.Command {
 	_ = cmd.MarkFlagDirname("show")
 	_ = cmd.MarkFlagDirname("html")
 	setGroupedHelp(cmd, "The service", "The goal")
-	return cmd
+	return exits{
+		codeSuccess: "the goal is reached", CodeFailed: "no policy reaches the goal with certainty",
+		CodeOwn: "tideover's own error: a bad flag or policy, a file that can't be read, or an impossible scenario",
+	}.declare(cmd)
 }
 
 var (
@@ -169,7 +165,7 @@ func (o *adviseOptions) run(ctx context.Context, cmd *cobra.Command, args []stri
 	files := o.writeFiles(ctx, cases, a)
 	err = errors.Join(files, o.printRendered(a, func(s *screen) []string { return adviceLines(a, s) }))
 	if err == nil && !a.Reached {
-		return exitError{Code: codeMissed}
+		return exitError{Code: CodeFailed}
 	}
 	return err
 }
@@ -191,9 +187,6 @@ func (o *adviseOptions) ownPolicies() (list []retry.Policy, err error) {
 	}
 	return list, errors.Join(errs...)
 }
-
-// codeMissed is the exit code if no policy reaches the goal.
-const codeMissed = 1
 
 // cases returns the scenarios to simulate, each with its goal. Without args it builds the scenarios
 // from the flags that describe the service; otherwise args names the scenarios.
@@ -241,7 +234,7 @@ func (o *adviseOptions) cases(cmd *cobra.Command, args []string) ([]advise.Case,
 // checkScenario returns an error if the scenario can't be simulated with any policy.
 func checkScenario(s sim.Scenario) error {
 	if err := sim.Check(s, []sim.Contestant{{Name: "one attempt"}}); err != nil {
-		return &codedError{fmt.Errorf("scenario %q: %w", s.Name, err), codeImpossible}
+		return &codedError{fmt.Errorf("scenario %q: %w", s.Name, err), CodeOwn}
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ func TestAdviseOfWhatCannotBe(t *testing.T) {
 	t.Parallel()
 	got := clitest.Run(t, "advise", scenarioFile(t, quickSim), "--p99", "1ms", "--seeds", "2")
 	for _, want := range []string{"policies that were tried reaches the goal. This one does the least harm", "  quick: goal is p99 of at most 0.001 s, got "} {
-		if !strings.Contains(got.Out, want) || got.Code != codeMissed {
+		if !strings.Contains(got.Out, want) || got.Code != CodeFailed {
 			t.Errorf("%d, nothing about %q in\n%s", got.Code, want, got.Out)
 		}
 	}
@@ -83,7 +83,7 @@ func TestAdviseRefusesWhatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	file := scenarioFile(t, strings.Replace(quickSim, "count: 20, arrivals: open, rate: 40", "count: 20000000, arrivals: herd", 1))
 	got := clitest.Run(t, "advise", file, "--success", "99%")
-	clitest.WantCode(t, got, codeImpossible)
+	clitest.WantCode(t, got, CodeOwn)
 	clitest.WantIn(t, "stderr", got.Stderr, "clients.count: 20000000 calls at once take ")
 }
 

@@ -48,7 +48,7 @@ func newBackup(io Streams) *cobra.Command {
 			return &b, err
 		}, renderBackup),
 	}
-	o.command(cmd, exitHelp(remoteServer, exitOwnError, exitBySignal+"; the backup is not complete"))
+	o.command(cmd, exits{codeSignal: "ended by signal n; the backup is not complete"})
 	addWithout(cmd, &without)
 	return cmd
 }

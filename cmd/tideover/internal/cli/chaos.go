@@ -76,9 +76,7 @@ GET spec, POST spec with new rules, POST reset.
 
 With --json each line is an object: the first has url, control, spec and
 certificate; one per request has number, at_ns, method, path, proto, rule, nth,
-answer, status and by; the last has summary, in the format of GET stats.
-
-Exit codes: 0 ended by a signal, 125 nothing was started.`
+answer, status and by; the last has summary, in the format of GET stats.`
 
 const chaosExample = `  tideover chaos 503,503,200
   tideover chaos '/v1/messages: 429(retry-after=2)x2,200; *: fail=20% delay=50ms..200ms'
@@ -121,7 +119,7 @@ func newChaos(io Streams) *cobra.Command {
 	_ = cmd.MarkFlagFilename("cert", "pem")
 	completeNoFiles(cmd, "listen", "seed")
 	_ = cmd.RegisterFlagCompletionFunc("preset", completeNames(chaos.Presets, cobra.ShellCompDirectiveNoFileComp))
-	return cmd
+	return exitsServer.declare(cmd)
 }
 
 // spec returns the rules to serve: the rules in args, followed by the rules of --file or --preset.

@@ -50,7 +50,7 @@ func newCluster(io Streams) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&watch, "watch", false, "update the display every second")
-	return o.command(cmd, serverHelp("  3      the server is not part of a cluster"))
+	return o.command(cmd, exits{CodeUnknown: "the server is not part of a cluster"})
 }
 
 // clusterOptions holds the flags of cluster, and the members that --watch has printed.

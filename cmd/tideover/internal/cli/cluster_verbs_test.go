@@ -20,7 +20,7 @@ func TestAServerWithoutACluster(t *testing.T) {
 	t.Parallel()
 	s := newInProcessServer(t)
 	o := s.runCommand("cluster")
-	clitest.WantCode(t, o, CodeNoRun)
+	clitest.WantCode(t, o, CodeUnknown)
 	clitest.WantIn(t, "the error", o.Stderr, "this server is in no cluster; to make it a member of a cluster, set engine.nats in its configuration")
 }
 

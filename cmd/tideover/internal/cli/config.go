@@ -42,9 +42,7 @@ command uses but does not get.
 
 With --json the output is one object: valid, file, contents (the number of entries of
 each section), errors and warnings. Each of these has file, line, column, path and
-message.
-
-Exit codes: 0 the configuration is valid, 125 it is not.`,
+message.`,
 		Example: "  tideover config check tideover.yaml\n  tideover config check --json | jq -r '.errors[].message'",
 		Args:    atMostOne("file"),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -56,7 +54,7 @@ Exit codes: 0 the configuration is valid, 125 it is not.`,
 				return p.printCheck(cfg, src.Path, err)
 			}
 			if err != nil {
-				return fmt.Errorf("config: %w", err)
+				return &codedError{fmt.Errorf("config: %w", err), checkCode(err)}
 			}
 			for _, w := range cfg.Warnings() {
 				fmt.Fprintf(io.Err, "warning: %v\n", w)
@@ -69,7 +67,16 @@ Exit codes: 0 the configuration is valid, 125 it is not.`,
 	f.addCluster(cmd)
 	cmd.DisableFlagsInUseLine = true // the usage line contains [flags] already
 	cmd.Flags().BoolVarP(&p.json, "json", "j", false, "print JSON")
-	return cmd
+	return exits{codeSuccess: "the configuration is valid", CodeFailed: "it is not"}.declare(cmd)
+}
+
+// checkCode returns the exit code for an error of the configuration: that it is not valid, or that it
+// can't be read.
+func checkCode(err error) int {
+	if _, invalid := errors.AsType[strictyaml.FieldErrors](err); invalid {
+		return CodeFailed
+	}
+	return CodeOwn
 }
 
 // configProblem is an error or a warning about the configuration, in JSON.
@@ -117,7 +124,7 @@ func (p *resultPrinter) printCheck(cfg *config.Config, file string, err error) e
 	if err := p.printJSON(out); err != nil || out.Valid {
 		return err
 	}
-	return exitError{Code: CodeOwn}
+	return exitError{Code: checkCode(err)}
 }
 
 // section has the number of entries of a section of the configuration.

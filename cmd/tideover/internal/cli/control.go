@@ -84,7 +84,7 @@ func newRetry(io Streams) *cobra.Command {
 	o.from.kind, o.input.kind = "step", "JSON"
 	f.Var(&o.from, "from", "start again from this step")
 	f.Var(&o.input, "input", "start again with another input: JSON, @file, or - for standard input")
-	return o.command(cmd, serverHelp(exitSomeFailed, exitUnknownName))
+	return o.command(cmd, exitsRuns)
 }
 
 // filterFlagNames are the flags that select runs.
@@ -197,7 +197,7 @@ func (o *remote) forEachRun(ids []string, do func(id string) error) error {
 		if err != nil {
 			failed++
 			if o.json {
-				e := newJSONError(err, CodeDead)
+				e := newJSONError(err, CodeFailed)
 				e.Run = id
 				e.write(o.io.Err)
 				continue
@@ -206,7 +206,7 @@ func (o *remote) forEachRun(ids []string, do func(id string) error) error {
 		}
 	}
 	if failed > 0 {
-		return &codedError{fmt.Errorf("%d of %d runs could not be changed", failed, len(ids)), CodeDead}
+		return &codedError{fmt.Errorf("%d of %d runs could not be changed", failed, len(ids)), CodeFailed}
 	}
 	return nil
 }
@@ -261,7 +261,7 @@ func (o *bulkOptions) printBulkResult(what string, d control.Done) error {
 	}
 	err := o.printJSONOrLine(d, "%s %d of %s", pastTense[what], d.Done, textfmt.Plural(d.Matched, "run"))
 	if err == nil && len(d.Failed) > 0 {
-		return exitError{Code: CodeDead}
+		return exitError{Code: CodeFailed}
 	}
 	return err
 }
@@ -352,7 +352,7 @@ func newCancel(io Streams) *cobra.Command {
 	o.register(cmd, "internal")
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
 	cmd.Flags().BoolVar(&abandon, "abandon", false, "end the runs at once, and undo nothing")
-	return o.command(cmd, serverHelp(exitSomeFailed, exitUnknownName))
+	return o.command(cmd, exitsRuns)
 }
 
 func newUndo(io Streams) *cobra.Command {
@@ -369,7 +369,7 @@ runs whose function has a bug, and panicked until its policy gave up.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error { return o.changeEach(ctx, args, c.Undo) })
 		},
-	}, serverHelp(exitSomeFailed, exitUnknownName))
+	}, exitsRuns)
 }
 
 func newWake(io Streams) *cobra.Command {
@@ -384,5 +384,5 @@ func newWake(io Streams) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error { return o.changeEach(ctx, args, c.Wake) })
 		},
-	}, serverHelp(exitSomeFailed, exitUnknownName))
+	}, exitsRuns)
 }

@@ -60,7 +60,7 @@ func newDead(io Streams) *cobra.Command {
 	f.BoolVar(&groups, "groups", false, "print one line for all runs with a similar error")
 	o.register(cmd, "workflow", "search", "error-like", "since", "until", "min-attempts", "tag", "internal")
 	f.IntVarP(&o.limit, "limit", "n", 20, "list at most `N` runs; the maximum is 1000")
-	return o.command(cmd, serverHelp(exitUnknownWorkflow))
+	return o.command(cmd, exitsWorkflow)
 }
 
 func (o *runsOptions) printGroups(ctx context.Context, c *client.Client) error {

@@ -58,9 +58,7 @@ With --json the output is an object:
   trust            event, header, line, exit
   pack, rule       the rule that matched
   line, number     the line that decided
-  findings         with --explain: number, line, pack, rule, matched, verdict
-
-Exit codes: 0 the input was read, 125 it could not be read.`
+  findings         with --explain: number, line, pack, rule, matched, verdict`
 
 const detectExample = `  tideover detect session.log
   tideover detect --explain session.log           all rules that were considered

@@ -40,12 +40,7 @@ most 5 minutes old.
 Whether NATS servers sync each message is visible only with the system account:
 engine.system-credentials, or system-user and system-password.
 
-Each finding is broken, weak, or a note. Notes need no action.
-
-Exit codes:
-  0    no finding is weak or broken
-  1    at least one finding is weak or broken
-  125  tideover's own error: a bad flag, an unreadable configuration, no server`
+Each finding is broken, weak, or a note. Notes need no action.`
 
 const doctorExample = `  tideover doctor
   tideover doctor --config /etc/tideover.yaml
@@ -77,7 +72,7 @@ func newDoctor(io Streams) *cobra.Command {
 	cmd.Flags().StringVarP(&r.server, "server", "s", "", "`address` of a server that runs the checks: unix:/path/to/socket, http://127.0.0.1:7878 or https://host:7878")
 	cmd.Flags().BoolVar(&deep, "deep", false, "also read the archives of finished runs and the view, which may take minutes")
 	cmd.Flags().BoolVarP(&r.json, "json", "j", false, "print JSON")
-	return cmd
+	return exits{codeSuccess: "no finding is weak or broken", CodeFailed: "at least one finding is weak or broken"}.declare(cmd)
 }
 
 // checkServer lets a server check itself and prints the result.
@@ -121,7 +116,7 @@ func checkLocally(ctx context.Context, f *configFlags, deep bool, r *resultPrint
 func printDiagnosis(r *resultPrinter, d control.Diagnosis) error {
 	err := r.printRendered(d, func(s *screen) []string { return renderDiagnosis(d, s) })
 	if err == nil && doctor.Weakens(d.Findings) {
-		return exitError{Code: CodeWeak}
+		return exitError{Code: CodeFailed}
 	}
 	return err
 }
@@ -138,9 +133,6 @@ func printWaitNotice(w io.Writer, cfg *config.Config) {
 		}
 	}
 }
-
-// CodeWeak is the exit code if a finding has the severity weak or broken.
-const CodeWeak = 1
 
 // diagnose checks the cluster, the folder and the addresses of the configuration.
 func diagnose(ctx context.Context, cfg *config.Config, redactor *secret.Redactor, deep bool) (d control.Diagnosis, err error) {

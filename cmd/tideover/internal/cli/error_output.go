@@ -52,12 +52,13 @@ func (e jsonError) write(w io.Writer) {
 func printError(w io.Writer, cmd *cobra.Command, args []string, err error) int {
 	asJSON := wantsJSON(cmd, args, err)
 	if c, ok := errors.AsType[*codedError](err); ok {
+		code := exitCode(cmd, c.code)
 		if asJSON {
-			newJSONError(c.err, c.code).write(w)
+			newJSONError(c.err, code).write(w)
 		} else {
 			fmt.Fprintf(w, "tideover: %s\n", visibleLines(c.Error()))
 		}
-		return c.code
+		return code
 	}
 	see := cmd.CommandPath() + " --help"
 	if text := err.Error(); strings.Contains(text, "--policy: ") || strings.Contains(text, `policy "`) {

@@ -77,7 +77,7 @@ func TestConfigCheckInJSON(t *testing.T) {
 	if !good.Valid || good.File != file || good.Contents["workflows"] != 1 || len(good.Errors) != 0 {
 		t.Errorf("a valid file: %+v", good)
 	}
-	bad := check("version: 1\nworkflow: {}\n", CodeOwn)
+	bad := check("version: 1\nworkflow: {}\n", CodeFailed)
 	if bad.Valid || len(bad.Errors) != 1 || bad.Errors[0].Line != 2 || !strings.Contains(bad.Errors[0].Message, `did you mean "workflows"?`) {
 		t.Errorf("an invalid file: %+v", bad)
 	}

@@ -67,20 +67,8 @@ A policy is a family of delays or the name of a preset, followed by keys:
   http attempts=6
 "tideover help policy" explains all keys. Presets: PRESETS.
 
-Exit codes:
-  0        the command succeeded
-  N        the exit code of the last attempt
-  1        the command exited with 0, but --until-output never matched
-  124      ended by --attempt-timeout or --total-timeout, or --total-timeout left no
-           time for another attempt
-  125      tideover's own error: a bad flag or policy, and nothing was started; or
-           the output could not be written
-  126      the command can't be executed (not retried)
-  127      the command was not found (not retried)
-  128+n    the command was killed by signal n, or tideover was ended by signal n
-           (tideover then also dies of that signal)
-  --give-up-code replaces the code if the attempts, the time or the budget are
-  used up.
+--give-up-code replaces the exit code if the attempts, the time or the budget are used
+up.
 
 Piped input is read for later attempts even if the command does not read it. In a
 "while read" loop, redirect the input: tideover exec -- ... </dev/null`
@@ -131,7 +119,18 @@ func newExec(io Streams) *cobra.Command {
 	// Flags after the name of the command belong to the command, with or without "--".
 	cmd.Flags().SetInterspersed(false)
 	execFlags(cmd, o)
-	return cmd
+	return execExits.declare(cmd)
+}
+
+var execExits = exits{
+	codeSuccess:       "the command succeeded",
+	codeOfCommand:     "the exit code of the last attempt",
+	CodeFailed:        "the command exited with 0, but --until-output never matched",
+	codeTimeout:       "ended by --attempt-timeout or --total-timeout, or --total-timeout left no time for another attempt",
+	CodeOwn:           "tideover's own error: a bad flag or policy, and nothing was started; or the output could not be written",
+	codeNotExecutable: "the command can't be executed (not retried)",
+	codeNotFound:      "the command was not found (not retried)",
+	codeSignal:        "the command was killed by signal n, or tideover was ended by signal n (tideover then also dies of that signal)",
 }
 
 func execFlags(cmd *cobra.Command, o *execOptions) {

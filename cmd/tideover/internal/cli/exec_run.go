@@ -16,9 +16,6 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// codeTimeout is the exit code of a command that was ended by a timeout.
-const codeTimeout = 124
-
 // codePipe is the exit code of a command whose output can't be written because the reader is gone.
 const codePipe = process.CodeSignal + int(syscall.SIGPIPE)
 

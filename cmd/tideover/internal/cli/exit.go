@@ -18,9 +18,6 @@ type Streams struct {
 	In, Out, Err *os.File
 }
 
-// CodeOwn is the exit code for tideover's own errors, as opposed to those of a command that it ran.
-const CodeOwn = 125
-
 // Exit is how the process ends: with an exit code, or by a signal.
 type Exit struct {
 	Code   int

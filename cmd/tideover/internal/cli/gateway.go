@@ -84,7 +84,7 @@ func newGateway(io Streams) *cobra.Command {
 	o.source.add(cmd)
 	cmd.Flags().Lookup("listen").Usage = "`address` of the gateway (default 127.0.0.1:7878)"
 	o.logs(cmd)
-	return cmd
+	return exitsServer.declare(cmd)
 }
 
 func runGateway(ctx context.Context, io Streams, o *serveOptions, presets []string) error {

@@ -22,12 +22,12 @@ func TestHealthIsTheExitCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := s.runCommand("health")
-	clitest.WantCode(t, got, codeUnhealthy)
+	clitest.WantCode(t, got, CodeFailed)
 	if strings.TrimSpace(got.Out) != "unhealthy: the engine has stopped" || got.Stderr != "" {
 		t.Errorf("an engine that has stopped: %+v", got)
 	}
 	got = s.runCommand("health", "--json")
-	clitest.WantCode(t, got, codeUnhealthy)
+	clitest.WantCode(t, got, CodeFailed)
 	clitest.WantIn(t, "health --json", got.Out, `{"ok":false,"troubles":["the engine has stopped"]}`)
 	got = s.runCommand("health", "--server", "unix:"+s.state+"/missing.sock")
 	clitest.WantCode(t, got, CodeOwn)

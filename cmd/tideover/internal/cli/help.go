@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"iter"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/chart"
 )
 
 // groupKey is the key of the annotation that holds a flag's heading in the help text, and of the
@@ -32,7 +35,7 @@ func setGroupedHelp(cmd *cobra.Command, headings ...string) {
 }
 
 // printHelp prints the help of a command: first its task, how it is called, and examples; then the
-// details, its subcommands and its flags.
+// details, its exit codes, its subcommands and its flags.
 func printHelp(cmd *cobra.Command, _ []string) {
 	out := cmd.OutOrStdout()
 	task, details, _ := strings.Cut(strings.TrimSpace(cmp.Or(cmd.Long, cmd.Short)), "\n\n")
@@ -53,10 +56,22 @@ func printHelp(cmd *cobra.Command, _ []string) {
 	if details != "" {
 		fmt.Fprintf(out, "\n%s\n", strings.TrimRight(details, "\n"))
 	}
+	printExitCodes(out, cmd)
 	printSubcommands(out, cmd)
 	printFlags(out, cmd)
 	if cmd.HasAvailableSubCommands() {
 		fmt.Fprintf(out, "\nUse \"%s [command] --help\" for more information about a command.\n", cmd.CommandPath())
+	}
+}
+
+// printExitCodes prints the exit codes of a command.
+func printExitCodes(out io.Writer, cmd *cobra.Command) {
+	if !listsExits(cmd) {
+		return
+	}
+	fmt.Fprintln(out, "\nExit codes:")
+	for _, line := range exitLines(cmd) {
+		fmt.Fprint(out, hanging(fmt.Sprintf("  %-6s", line.label), line.means, 84))
 	}
 }
 
@@ -128,4 +143,20 @@ func hideZeroDefaults(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		hideZeroDefaults(sub)
 	}
+}
+
+// hangingList lists names with their descriptions for a help text. format formats a name with its
+// indent and padding.
+func hangingList(all iter.Seq2[string, string], format string) string {
+	var b strings.Builder
+	for name, about := range all {
+		b.WriteString(hanging(fmt.Sprintf(format, name), about, 80))
+	}
+	return b.String()
+}
+
+// hanging returns a name followed by wrapped text with a hanging indent.
+func hanging(name, text string, width int) string {
+	indent := strings.Repeat(" ", len(name))
+	return name + strings.TrimPrefix(chart.Wrap(text, width, indent+" "), indent)
 }

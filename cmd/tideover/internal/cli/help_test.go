@@ -57,49 +57,6 @@ func TestHelpHasTheTaskThenAnExampleThenFlags(t *testing.T) {
 	})
 }
 
-// The help of a command has only the exit codes that it can end with.
-func TestExitCodesInTheHelp(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct{ verb, codes string }{
-		{"run", "0 1 2 125 128+n"},
-		{"show", "0 3 125 128+n"},
-		{"runs", "0 3 125 128+n"},
-		{"dead", "0 3 125 128+n"},
-		{"status", "0 125 128+n"},
-		{"workflows", "0 125 128+n"},
-		{"workflows pause", "0 3 125 128+n"},
-		{"workflows resume", "0 3 125 128+n"},
-		{"schedules", "0 125 128+n"},
-		{"schedules pause", "0 3 125 128+n"},
-		{"schedules resume", "0 3 125 128+n"},
-		{"schedules run", "0 3 125 128+n"},
-		{"events", "0 3 125 128+n"},
-		{"retry", "0 1 3 125 128+n"},
-		{"cancel", "0 1 3 125 128+n"},
-		{"signal", "0 3 125 128+n"},
-		{"approve", "0 3 125 128+n"},
-		{"health", "0 1 125 128+n"},
-		{"backup", "0 125 128+n"},
-		{"providers", "0 3 125 128+n"},
-		{"sessions ls", "0 125 128+n"},
-		{"sessions show", "0 3 125 128+n"},
-	} {
-		help := clitest.Run(t, append(strings.Fields(tt.verb), "--help")...).Out
-		_, section, _ := strings.Cut(help, "\nExit codes:\n")
-		var codes []string
-		for line := range strings.Lines(section) {
-			if fields := strings.Fields(line); len(fields) > 0 {
-				codes = append(codes, fields[0])
-			} else {
-				break
-			}
-		}
-		if got := strings.Join(codes, " "); got != tt.codes {
-			t.Errorf("%s --help has the exit codes %q, want %q", tt.verb, got, tt.codes)
-		}
-	}
-}
-
 func TestShortFlags(t *testing.T) {
 	t.Parallel()
 	want := map[string]string{"json": "j", "server": "s", "config": "c", "quiet": "q", "follow": "f", "yes": "y", "out": "o", "limit": "n", "lines": "n", "policy": "p"}

@@ -27,9 +27,7 @@ exit code is 125.
 
 Each file is valid without any environment variable, except that of nip90, which
 needs a key. Optional settings are commented out. Only the owner can read the file.
-An existing file is replaced only with --force.
-
-Exit codes: 0 success, 125 nothing was written.`
+An existing file is replaced only with --force.`
 
 const initExample = `  tideover init workflow
   tideover init gateway --out ~/.config/tideover/config.yaml

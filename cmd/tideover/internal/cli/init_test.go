@@ -123,7 +123,7 @@ func TestTheCommandsAfterInitLeadToAProvider(t *testing.T) {
 	clitest.WantCode(t, o, 0)
 	_, rest, _ := strings.Cut(o.Out, "\n  tideover ")
 	keygen, _, _ := strings.Cut(rest, "\n")
-	clitest.WantCode(t, clitest.Run(t, "config", "check", file), CodeOwn)
+	clitest.WantCode(t, clitest.Run(t, "config", "check", file), CodeFailed)
 	clitest.WantCode(t, clitest.Run(t, strings.Fields(keygen)...), 0)
 	clitest.WantCode(t, clitest.Run(t, "config", "check", file), 0)
 }

@@ -71,10 +71,11 @@ func TestWhatIsNotThereIsNamed(t *testing.T) {
 		code int
 		want string
 	}{
+		{"an unknown workflow", []string{"run", "ech"}, CodeUnknown, `workflow: unknown workflow "ech"; did you mean "echo"?`},
 		{"a session as a workflow", []string{"run", "session.night"}, CodeOwn, "session.night is a session; use tideover sessions"},
-		{"runs of no workflow", []string{"runs", "--workflow", "nope"}, CodeNoRun, `unknown workflow "nope"`},
-		{"dead runs of no workflow", []string{"dead", "--workflow", "nope"}, CodeNoRun, `unknown workflow "nope"`},
-		{"a retry of no workflow", []string{"retry", "--dead", "--workflow", "nope", "--yes"}, CodeNoRun, `unknown workflow "nope"`},
+		{"runs of no workflow", []string{"runs", "--workflow", "nope"}, CodeUnknown, `unknown workflow "nope"`},
+		{"dead runs of no workflow", []string{"dead", "--workflow", "nope"}, CodeUnknown, `unknown workflow "nope"`},
+		{"a retry of no workflow", []string{"retry", "--dead", "--workflow", "nope", "--yes"}, CodeUnknown, `unknown workflow "nope"`},
 		{"show nothing", []string{"show"}, CodeOwn, "show: no run given"},
 		{"show two", []string{"show", "a", "b"}, CodeOwn, `show: too many arguments: want one run, and "b" is a second`},
 		{"wake nothing", []string{"wake"}, CodeOwn, "wake: no run given"},

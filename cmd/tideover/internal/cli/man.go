@@ -82,6 +82,12 @@ func manPage(cmd *cobra.Command, version string) string {
 	}
 	p.section("DESCRIPTION")
 	p.text(cmp.Or(cmd.Long, cmd.Short+"."))
+	if listsExits(cmd) {
+		p.section("EXIT STATUS")
+		for _, line := range exitLines(cmd) {
+			p.item(escape(line.label), line.means)
+		}
+	}
 	p.commands("COMMANDS", manCommands(cmd))
 	p.options(cmd.NonInheritedFlags())
 	p.options(cmd.InheritedFlags())

@@ -48,12 +48,7 @@ If the log of a shard is lost, because its stream was deleted, and can't be rest
 read, or may be readable when all servers are back, is never left out.
 
 --dry-run counts what would be moved and refuses what the move would refuse. It
-writes nothing to the new place, so it can't find out whether there is room for it.
-
-Exit codes:
-  0      success
-  125    tideover's own error: a bad flag, a place that is in use or not empty
-  128+n  ended by signal n; run the move again`
+writes nothing to the new place, so it can't find out whether there is room for it.`
 
 const moveExample = `  tideover move --dry-run ~/.local/state/tideover cluster.yaml
   tideover move ~/.local/state/tideover cluster.yaml
@@ -87,7 +82,9 @@ func newMove(io Streams) *cobra.Command {
 	addAcceptLoss(cmd, &o.accept)
 	addWithout(cmd, &o.without)
 	f.BoolVarP(&o.json, "json", "j", false, "print JSON")
-	return cmd
+	return exits{
+		CodeOwn: "tideover's own error: a bad flag, a place that is in use or not empty", codeSignal: "ended by signal n; run the move again",
+	}.declare(cmd)
 }
 
 // checkMoveArgs accepts exactly two arguments.

@@ -16,15 +16,8 @@ import (
 	"github.com/tideover/tideover/nostr/dvm"
 )
 
-// Exit codes of nip90 request besides CodeOwn, and the lengths to which texts are shortened.
+// The lengths to which texts are shortened.
 const (
-	codeJobFailed    = 1
-	codeJobCanceled  = 2
-	codeNotAccepted  = 3
-	codeNoAnswer     = 4
-	codeJobPartial   = 5
-	codeUnreadable   = 6
-	codeJobTimedOut  = 124
 	shownText        = 300   // characters of a text from another party
 	shownID, shownPK = 8, 12 // characters of an id, of a public key
 )

@@ -19,9 +19,7 @@ file that only you can read, and only the public key is printed. An existing fil
 is never replaced.
 
 With --json the output is an object: npub, pubkey (the same in hex), and nsec or
-file.
-
-Exit codes: 0 success, 125 the file could not be written.`
+file.`
 
 const keygenExample = `  tideover nip90 keygen --out provider.nsec
   tideover nip90 keygen --json | jq -r .npub`

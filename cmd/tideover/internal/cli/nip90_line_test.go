@@ -71,7 +71,7 @@ func TestTheEndNamesWhatRelaysSaid(t *testing.T) {
 		{Relay: "wss://d", State: nostr.Refused, Err: &nostr.RefusedError{ID: "1", Text: "blocked: \x1bno"}},
 	}}
 	const want = "no relay accepted the request\n  wss://a: pending: rate-limited: slow down\n  wss://b: pending: no link: dial: refused\n  wss://c: pending\n  wss://d: refused: blocked: \\x1bno"
-	if code, text := describeEnding(out); code != 3 || text != want {
-		t.Errorf("judge = %d, %q, want 3, %q", code, text, want)
+	if code, text := describeEnding(out); code != CodeOwn || text != want {
+		t.Errorf("judge = %d, %q, want %d, %q", code, text, CodeOwn, want)
 	}
 }

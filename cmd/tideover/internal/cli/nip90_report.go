@@ -200,15 +200,15 @@ func describeEnding(out *nip90client.Outcome) (code int, text string) {
 	case nip90client.Failed:
 		return describeFailure(out.Entry)
 	case nip90client.Partial:
-		return codeJobPartial, "the result is only partial"
+		return codePartial, "the result is only partial"
 	case nip90client.Cancelled:
-		return codeJobCanceled, "canceled by the provider: " + shortText(out.Entry.Message)
+		return codeCanceled, "canceled by the provider: " + shortText(out.Entry.Message)
 	case nip90client.NotAccepted:
 		text = "no relay accepted the request"
 		for _, r := range out.Receipts {
 			text += "\n  " + visible(r.Relay+": "+nip90client.Describe(r))
 		}
-		return codeNotAccepted, text
+		return CodeOwn, text
 	case nip90client.Unreadable:
 		text = "no relay delivers the answers; the provider may still be working"
 		for _, r := range relayErrors(out) {
@@ -225,7 +225,7 @@ func describeEnding(out *nip90client.Outcome) (code int, text string) {
 // describeFailure returns the exit code and the message for a request that failed.
 func describeFailure(x *nip90client.Entry) (code int, text string) {
 	if x.Type == nip90client.TypeResult && x.Status != dvm.StatusError {
-		return codeJobFailed, `the result has the unknown status "` + shortText(x.Status) + `"`
+		return CodeFailed, `the result has the unknown status "` + shortText(x.Status) + `"`
 	}
 	failure := x.Failure
 	if failure == nil { // the provider sent an error as feedback, but no result
@@ -234,9 +234,9 @@ func describeFailure(x *nip90client.Entry) (code int, text string) {
 			failure.Code = dvm.CodeTimeout
 		}
 	}
-	code = codeJobFailed
+	code = CodeFailed
 	if failure.Code == dvm.CodeTimeout {
-		code = codeJobTimedOut
+		code = codeTimeout
 	}
 	return code, failureText(failure)
 }

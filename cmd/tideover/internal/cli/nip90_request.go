@@ -47,19 +47,7 @@ ends; a second interrupt ends at once.
 With --json each line is an object with a type: first sent, with id, relays and
 the reply of each; then feedback, with status, message, retry, progress, eta_s; then
 result, with status, content, runtime_ms, error; and end, with ending, code and
-message. docs/nip90.md lists all fields.
-
-Exit codes:
-  0      success: the result was printed
-  1      the provider failed; its code and message are on standard error
-  2      the provider reports that the request was canceled
-  3      no relay accepted the request; the replies are on standard error
-  4      no result within --wait; the provider may still be working
-  5      the result is only partial; it is on standard output
-  6      no relay delivers the answers; the replies are on standard error
-  124    the provider exceeded the time limit of an attempt
-  125    tideover's own error: a bad flag, and nothing was sent
-  128+n  ended by signal n`
+message. docs/nip90.md lists all fields.`
 
 const requestExample = `  tideover nip90 request --relay wss://relay.example.com --to npub1... "Write a haiku about rain"
 
@@ -94,7 +82,16 @@ func newNIP90Request(io Streams) *cobra.Command {
 		},
 	}
 	o.flags(cmd)
-	return cmd
+	return exits{
+		codeSuccess:    "the result was printed",
+		CodeFailed:     "the provider failed; its code and message are on standard error",
+		codeCanceled:   "the provider reports that the request was canceled",
+		codeNoAnswer:   "no result within --wait; the provider may still be working",
+		codePartial:    "the result is only partial; it is on standard output",
+		codeUnreadable: "no relay delivers the answers; the replies are on standard error",
+		codeTimeout:    "the provider exceeded the time limit of an attempt",
+		CodeOwn:        "tideover's own error: a bad flag, and nothing was sent; or no relay accepted the request",
+	}.declare(cmd)
 }
 
 func (o *requestOptions) flags(cmd *cobra.Command) {

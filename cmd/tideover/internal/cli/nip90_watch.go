@@ -33,11 +33,7 @@ feedback does not state its kind. Cancellations are selected by the kind that th
 name; with --provider, only those of printed requests are shown.
 
 With --json each line is an object with a type: request, feedback, result, cancel,
-offer. docs/nip90.md lists the fields.
-
-Exit codes:
-  125    tideover's own error: a bad flag
-  128+n  ended by signal n`
+offer. docs/nip90.md lists the fields.`
 
 const jobWatchExample = `  tideover nip90 watch --relay wss://relay.example.com
   tideover nip90 watch -r wss://relay.example.com --provider npub1... --since 1h

@@ -19,9 +19,6 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// codeNotSent is the exit code if a test message could not be sent.
-const codeNotSent = 1
-
 type notifyOptions struct {
 	resultPrinter
 	source configFlags
@@ -47,9 +44,7 @@ func newNotifyTest(io Streams) *cobra.Command {
 		Short: "Send a test message and print the result",
 		Long: `Sends a test message with a notifier of the configuration, ignoring its rate limits and
 its selection of events. It makes one attempt, so that an error shows at once; with
---retry it makes as many as the notifier's policy allows.
-
-Exit codes: 0 sent, 1 not sent, 125 tideover's own error, such as an unknown name.`,
+--retry it makes as many as the notifier's policy allows.`,
 		Example: "  tideover notify test phone",
 		Args:    cobra.ExactArgs(1),
 		RunE:    func(cmd *cobra.Command, args []string) error { return o.test(cmd.Context(), args[0]) },
@@ -65,7 +60,7 @@ Exit codes: 0 sent, 1 not sent, 125 tideover's own error, such as an unknown nam
 	cmd.Flags().BoolVarP(&o.json, "json", "j", false, "print the outcome as JSON")
 	cmd.Flags().BoolVar(&o.retry, "retry", false, "retry by the notifier's policy")
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
-	return cmd
+	return exits{codeSuccess: "sent", CodeFailed: "not sent", CodeUnknown: "unknown notifier"}.declare(cmd)
 }
 
 // notifyOutcome is the JSON output of a test.
@@ -85,7 +80,7 @@ func (o *notifyOptions) test(ctx context.Context, name string) error {
 	}
 	n := cfg.Notifiers[name]
 	if n == nil {
-		return fmt.Errorf("notify test: %s", unknownNotifier(cfg, o.source, name))
+		return &codedError{fmt.Errorf("notify test: %s", unknownNotifier(cfg, o.source, name)), CodeUnknown}
 	}
 	t, err := newExecNotifier(cfg, n)
 	if err != nil {
@@ -111,7 +106,7 @@ func (o *notifyOptions) test(ctx context.Context, name string) error {
 		fmt.Fprintf(o.io.Err, "tideover: %s\n", visibleLines(out.Error))
 	}
 	if !out.Sent {
-		return exitError{Code: codeNotSent}
+		return exitError{Code: CodeFailed}
 	}
 	return err
 }

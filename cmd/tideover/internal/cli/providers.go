@@ -79,14 +79,14 @@ func atMostOneProvider(cmd *cobra.Command, args []string) error {
 // command adds the common flags and help to a command, and returns it. The error that no server is
 // running also suggests 'tideover gateway'.
 func (o *providersOptions) command(cmd *cobra.Command) *cobra.Command {
-	return o.gatewayCommand(cmd, "  3      unknown provider")
+	return o.gatewayCommand(cmd, exits{CodeUnknown: "unknown provider"})
 }
 
-// gatewayCommand is command with the help for exit code 3.
-func (r *remote) gatewayCommand(cmd *cobra.Command, code3 string) *cobra.Command {
+// gatewayCommand is command with an error that also suggests 'tideover gateway'.
+func (r *remote) gatewayCommand(cmd *cobra.Command, codes exits) *cobra.Command {
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return noGateway(run(cmd, args)) }
-	return r.command(cmd, serverHelp(code3))
+	return r.command(cmd, codes)
 }
 
 // noGateway replaces the error that no server is running by an error that also suggests to start

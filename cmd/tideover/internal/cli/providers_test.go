@@ -196,15 +196,15 @@ func TestProvidersThatCannotBeTold(t *testing.T) {
 		code int
 		err  string
 	}{
-		{"one that does not exist", []string{"show", "missing"}, CodeNoRun, `no such provider: "missing"; known providers: openai, internal`},
-		{"one that does not exist, in the list", []string{"missing"}, CodeNoRun, `no such provider: "missing"`},
-		{"one that does not exist, to watch", []string{"missing", "--watch"}, CodeNoRun, `no such provider: "missing"`},
-		{"one that is hostile", []string{"open", "x\x1b[2J"}, CodeNoRun, `no such provider: "x\x1b[2J"`},
+		{"one that does not exist", []string{"show", "missing"}, CodeUnknown, `no such provider: "missing"; known providers: openai, internal`},
+		{"one that does not exist, in the list", []string{"missing"}, CodeUnknown, `no such provider: "missing"`},
+		{"one that does not exist, to watch", []string{"missing", "--watch"}, CodeUnknown, `no such provider: "missing"`},
+		{"one that is hostile", []string{"open", "x\x1b[2J"}, CodeUnknown, `no such provider: "x\x1b[2J"`},
 		{"no name", []string{"open"}, CodeOwn, "open: no provider given"},
 		{"two names", []string{"drain", "openai", "internal"}, CodeOwn, "want one provider"},
 		{"two names to list", []string{"openai", "internal"}, CodeOwn, "want one provider"},
 		{"a verb that does not exist", []string{"frob", "openai"}, CodeOwn, `"frob" is not a subcommand: the subcommands are close, drain, open, reset, show`},
-		{"a verb without a name", []string{"frob"}, CodeNoRun, `no such provider: "frob"; known providers: openai, internal; the subcommands are close, drain`},
+		{"a verb without a name", []string{"frob"}, CodeUnknown, `no such provider: "frob"; known providers: openai, internal; the subcommands are close, drain`},
 		{"two places", []string{"--server", "unix:/nowhere", "--config", "x.yaml"}, CodeOwn, "--server and --config both name a server"},
 		{"a flag that does not exist", []string{"--until", "x"}, CodeOwn, "unknown flag"},
 		{"a server that is not there", []string{"--server", "unix:/nowhere"}, CodeOwn, "no gateway at /nowhere: start one with `tideover serve` or `tideover gateway`, or name one with --server"},
@@ -232,7 +232,7 @@ func TestWithoutProviders(t *testing.T) {
 		t.Errorf("providers --json: %q", got)
 	}
 	got := p.runCommand("show", "openai")
-	clitest.WantCode(t, got, CodeNoRun)
+	clitest.WantCode(t, got, CodeUnknown)
 	clitest.WantIn(t, "stderr", got.Stderr, `no such provider: "openai"; no providers are defined`)
 
 	p.close()

@@ -20,15 +20,9 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// Exit codes of the commands that connect to a server, besides CodeOwn.
-const (
-	CodeDead     = 1
-	codeCanceled = 2
-	CodeNoRun    = 3
-)
+// serversHelp is the help topic about the place of the server. [remote.target] finds it.
+const serversHelp = `Commands that work with a server find it in the same way.
 
-// remoteServer is the part of help texts that says how the server is found. [remote.target] does it.
-const remoteServer = `
 The server is the first of these that is given:
   --server ADDRESS   unix:/path/to/socket, http://HOST:PORT or https://HOST:PORT
   --config FILE      the configuration of the server, which contains its address
@@ -37,28 +31,28 @@ The server is the first of these that is given:
                      tideover/config.yaml in the folder for configurations
   the default        tideover/tideover.sock in $XDG_STATE_HOME or ~/.local/state
 A connection over TCP needs $TIDEOVER_TOKEN. For TLS with a private certificate
-authority, set $TIDEOVER_CA to a file with its certificate.`
+authority, set $TIDEOVER_CA to a file with its certificate.
 
-// Lines about exit codes, for serverHelp.
-const (
-	exitSomeFailed      = "  1      some of the runs could not be changed"
-	exitUnknownRun      = "  3      unknown run, or the name matches several"
-	exitUnknownName     = "  3      unknown run or workflow, or the name matches several"
-	exitUnknownWorkflow = "  3      unknown workflow (--workflow)"
-	exitOwnError        = "  125    tideover's own error: a bad flag, no server, a request that the server rejected"
-	exitBySignal        = "  128+n  ended by signal n"
+The commands under "tideover sessions" ask the server and the sockets of all watches.
+Those sockets are in tideover/watch in $XDG_STATE_HOME or ~/.local/state, or in the
+folder watch of the data folder in the configuration. --server selects a single
+process: a server, or with unix:PATH a watch.`
+
+// newServersHelp returns the help topic "servers".
+func newServersHelp() *cobra.Command {
+	return &cobra.Command{Use: "servers", Short: "How a command finds the server", Long: serversHelp}
+}
+
+// seeServers is the line of a help text that names the topic.
+const seeServers = `"tideover help servers" explains how the server is found.`
+
+// Exit codes of several commands that connect to a server.
+var (
+	exitsRuns     = exits{CodeFailed: "some of the runs could not be changed", CodeUnknown: "unknown run or workflow, or the name matches several"}
+	exitsRun      = exits{CodeUnknown: "unknown run, or the name matches several"}
+	exitsWorkflow = exits{CodeUnknown: "unknown workflow"}
+	exitsSchedule = exits{CodeUnknown: "unknown schedule"}
 )
-
-// serverHelp returns the last part of the help text of a command that connects to a server: how the
-// server is found, and the exit codes of this command besides 0, 125 and 128+n.
-func serverHelp(codes ...string) string {
-	return exitHelp(remoteServer, append(codes, exitOwnError, exitBySignal)...)
-}
-
-// exitHelp returns a text about places, followed by exit codes; the first is 0.
-func exitHelp(places string, codes ...string) string {
-	return places + "\n\nExit codes:\n" + strings.Join(append([]string{"  0      success"}, codes...), "\n")
-}
 
 // remote holds the flags of the commands that connect to a server.
 type remote struct {
@@ -69,10 +63,11 @@ type remote struct {
 
 func newRemote(io Streams) remote { return remote{resultPrinter: resultPrinter{io: io}} }
 
-// command adds the common flags and the end of the help to a command, and returns it. If the
-// command has no ValidArgsFunction, it takes no arguments.
-func (r *remote) command(cmd *cobra.Command, help string) *cobra.Command {
-	cmd.Long = strings.TrimSpace(cmd.Long) + "\n" + help
+// command adds the common flags, the end of the help and the exit codes to a command, and returns it.
+// If the command has no ValidArgsFunction, it takes no arguments.
+func (r *remote) command(cmd *cobra.Command, codes exits) *cobra.Command {
+	cmd.Long = strings.TrimSpace(cmd.Long) + "\n\n" + seeServers
+	codes.declare(exits{CodeOwn: ""}.declare(cmd))
 	f := orderedFlags(cmd)
 	f.StringVarP(&r.server, "server", "s", "", "`address` of the server: unix:/path/to/socket, http://127.0.0.1:7878 or https://host:7878")
 	f.StringVarP(&r.config, "config", "c", "", "the configuration `file` of the server, which contains its address")
@@ -90,21 +85,30 @@ func (r *remote) command(cmd *cobra.Command, help string) *cobra.Command {
 // problemCodes maps errors of the server to exit codes. The exit code of all other errors is
 // CodeOwn.
 var problemCodes = map[control.Code]int{
-	control.CodeNotFound: CodeNoRun, control.CodeAmbiguous: CodeNoRun,
-	control.CodeDead: CodeDead, control.CodeReplaced: CodeDead, control.CodeCanceled: codeCanceled,
+	control.CodeNotFound: CodeUnknown, control.CodeAmbiguous: CodeUnknown,
+	control.CodeDead: CodeFailed, control.CodeReplaced: CodeFailed, control.CodeCanceled: codeCanceled,
+}
+
+// problemCode returns the exit code for an error of the server. A request to start an unknown workflow
+// is a bad request in the API; for the user, nothing has the name.
+func problemCode(p *control.Error) int {
+	if p.Code == control.CodeBadRequest && p.Field == "workflow" {
+		return CodeUnknown
+	}
+	return cmp.Or(problemCodes[p.Code], CodeOwn)
 }
 
 // coded returns err with its exit code, if it comes from the server, from the connection, or from a
 // signal. It returns any other error unchanged.
 func coded(err error) error {
 	if p, ok := errors.AsType[*control.Error](err); ok {
-		return &codedError{err, cmp.Or(problemCodes[p.Code], CodeOwn)}
+		return &codedError{err, problemCode(p)}
 	}
 	if _, unlocated := errors.AsType[*unlocatedError](err); unlocated || unreachable(err) {
 		return &codedError{err, CodeOwn}
 	}
 	if t, ok := errors.AsType[*interruptedError](err); ok {
-		return exitError{Code: 128 + int(t.signal), Signal: t.signal}
+		return exitError{Code: codeSignal + int(t.signal), Signal: t.signal}
 	}
 	return err
 }
@@ -132,7 +136,7 @@ func (r *remote) dialTo(target client.Target) (*client.Client, error) {
 	return c, nil
 }
 
-// target returns the address of the server, in the order of remoteServer: that of --server or
+// target returns the address of the server, in the order of serversHelp: that of --server or
 // --config, else $TIDEOVER_SERVER, else the socket in the configuration at a default place, else the
 // default socket. It returns an
 // error if the configuration can't be read, because the default may be the address of another

@@ -64,7 +64,7 @@ func newRequests(io Streams) *cobra.Command {
 	f.StringVar(&o.filter.Outcome, "outcome", "", "only requests with this `outcome`: "+strings.Join(gateway.Outcomes, ", "))
 	f.Var((*duration)(&o.filter.Least), "min-duration", "only requests that took at least this `duration`")
 	f.IntVarP(&o.filter.Limit, "limit", "n", 20, "list at most `N` requests; the maximum is 1000")
-	return o.gatewayCommand(cmd, "  3      unknown request")
+	return o.gatewayCommand(cmd, exits{CodeUnknown: "unknown request"})
 }
 
 // check returns an error for a flag with a wrong value.

@@ -16,6 +16,7 @@ func Run(args []string, io Streams) Exit {
 		return Exit{}
 	}
 	if exit, ok := errors.AsType[exitError](err); ok {
+		exit.Code = exitCode(cmd, exit.Code)
 		return Exit(exit)
 	}
 	return Exit{Code: printError(io.Err, cmd, args, err)}
@@ -35,7 +36,7 @@ succeed or another attempt is pointless.`,
 	root.SetOut(io.Out)
 	root.SetErr(io.Err)
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.AddCommand(newExec(io), newPlan(io), newAdvise(io), newDetect(io), newWatch(io), newNotify(io), newServe(io), newGateway(io), newConfig(io), newSchema(io), newVersion(io), newPolicyHelp(), newGuard())
+	root.AddCommand(newExec(io), newPlan(io), newAdvise(io), newDetect(io), newWatch(io), newNotify(io), newServe(io), newGateway(io), newConfig(io), newSchema(io), newVersion(io), newPolicyHelp(), newServersHelp(), newGuard())
 	root.AddCommand(newRun(io), newRuns(io), newShow(io), newRetry(io), newCancel(io), newUndo(io), newWake(io), newSignal(io), newCallback(io), newApprove(io), newReject(io), newAnswer(io), newDead(io), newEvents(io),
 		newWorkflows(io), newSchedules(io), newStatus(io), newBackup(io), newSessions(io), newProviders(io), newRequests(io), newCluster(io), newDoctor(io), newMove(io), newHealth(io), newMan(), newDocs(io))
 	root.AddCommand(newChaos(io), newSim(io), newNIP90(io), newInit(io))

@@ -35,9 +35,9 @@ func TestPolicyErrorsLeadToTheHelpOnPolicies(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "t.yaml")
 	clitest.WriteFile(t, file, "version: 1\nproviders: {openai: {polcy: http}}\n")
-	got := clitest.Run(t, "config", "check", file)
+	got := clitest.Run(t, "config", "show", "--config", file)
 	clitest.WantCode(t, got, CodeOwn)
-	clitest.WantIn(t, "stderr", got.Stderr, "See 'tideover config check --help'.") // not the help about policies: the wrong word is a key
+	clitest.WantIn(t, "stderr", got.Stderr, "See 'tideover config show --help'.") // not the help about policies: the wrong word is a key
 	for _, part := range []string{"exponential(D[..CAP])", "total-timeout", "http-conservative"} {
 		clitest.WantIn(t, "help policy", help.Out, part)
 	}

@@ -94,10 +94,12 @@ func newRun(io Streams) *cobra.Command {
 	f.Var(&o.at, "at", "start at a time such as 2026-11-16T03:00:00+01:00")
 	f.BoolVarP(&o.wait, "wait", "w", false, "wait for the end and print the result")
 	f.BoolVarP(&o.follow, "follow", "f", false, "print events until the end")
-	return o.command(cmd, exitHelp(remoteServer,
-		"  1      with --wait or --follow: the run is dead, or was replaced",
-		"  2      with --wait or --follow: the run was canceled",
-		exitOwnError, exitBySignal+"; the run continues"))
+	return o.command(cmd, exits{
+		CodeFailed:   "with --wait or --follow: the run is dead, or was replaced",
+		codeCanceled: "with --wait or --follow: the run was canceled",
+		CodeUnknown:  "unknown workflow",
+		codeSignal:   "ended by signal n; the run continues",
+	})
 }
 
 // start builds the request from the flags and checks them before anything is sent.
@@ -239,7 +241,7 @@ func (b bestEffortWriter) Write(p []byte) (int, error) {
 func exitErrorFor(state string) error {
 	switch state {
 	case "dead", "replaced":
-		return exitError{Code: CodeDead}
+		return exitError{Code: CodeFailed}
 	case "canceled":
 		return exitError{Code: codeCanceled}
 	}

@@ -123,7 +123,7 @@ func newRuns(io Streams) *cobra.Command {
 	f.StringVar(&o.order, "order", "newest", "`order`: newest, oldest, or next (waiting runs, by the end of the wait)")
 	f.IntVarP(&o.limit, "limit", "n", 20, "list at most `N` runs; the maximum is 1000")
 	f.BoolVar(&o.watch, "watch", false, "update the list every second")
-	return o.command(cmd, serverHelp(exitUnknownWorkflow))
+	return o.command(cmd, exitsWorkflow)
 }
 
 func (o *runsOptions) list(ctx context.Context, c *client.Client, f control.Filter) error {

@@ -32,12 +32,10 @@ func newSchedules(io Streams) *cobra.Command {
 		}, func(all map[string][]engine.Schedule, s *screen) []string {
 			return renderSchedules(all["schedules"], s)
 		}),
-	}, serverHelp())
+	}, nil)
 	cmd.AddCommand(newSchedulesPause(io), newSchedulesResume(io), newSchedulesRun(io))
 	return cmd
 }
-
-const exitUnknownSchedule = "  3      unknown schedule"
 
 func newSchedulesPause(io Streams) *cobra.Command {
 	o := newRemote(io)
@@ -52,7 +50,7 @@ server. Runs that it has started continue. To pause a paused schedule changes no
 		RunE: query(&o, func(ctx context.Context, c *client.Client, args []string) (engine.Schedule, error) {
 			return c.PauseSchedule(ctx, args[0])
 		}, renderSchedule),
-	}, serverHelp(exitUnknownSchedule))
+	}, exitsSchedule)
 }
 
 func newSchedulesResume(io Streams) *cobra.Command {
@@ -68,7 +66,7 @@ missed while it was paused are not made up for.`,
 		RunE: query(&o, func(ctx context.Context, c *client.Client, args []string) (engine.Schedule, error) {
 			return c.ResumeSchedule(ctx, args[0])
 		}, renderSchedule),
-	}, serverHelp(exitUnknownSchedule))
+	}, exitsSchedule)
 }
 
 func newSchedulesRun(io Streams) *cobra.Command {
@@ -87,7 +85,7 @@ schedule stays paused.`,
 				return o.printNewRun(c.RunSchedule(ctx, args[0]))
 			})
 		},
-	}, serverHelp(exitUnknownSchedule))
+	}, exitsSchedule)
 }
 
 // renderSchedule returns the state of a schedule after a change.

@@ -52,7 +52,7 @@ func TestSchedulesThatAreUnknown(t *testing.T) {
 	}
 	for _, verb := range []string{"pause", "resume", "run"} {
 		o := s.runCommand("schedules", verb, "nighly")
-		clitest.WantCode(t, o, CodeNoRun)
+		clitest.WantCode(t, o, CodeUnknown)
 		clitest.WantIn(t, verb, o.Stderr, `there is no schedule "nighly"; did you mean "nightly"?`)
 		clitest.WantCode(t, s.runCommand("schedules", verb), CodeOwn)
 	}

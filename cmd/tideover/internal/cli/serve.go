@@ -79,6 +79,13 @@ type serveOptions struct {
 	asJSON bool
 }
 
+// exitsServer has the exit codes of a command that serves until a signal ends it.
+var exitsServer = exits{
+	codeSuccess: "ended by SIGINT or SIGTERM",
+	CodeOwn:     "tideover's own error: a bad flag or configuration, a folder or an address in use, a failure that ended it",
+	codeSignal:  "ended by another signal n",
+}
+
 // configFlags holds the flags of all commands that read the configuration.
 type configFlags struct {
 	path, listen, data, socket string
@@ -162,7 +169,7 @@ func newServe(io Streams) *cobra.Command {
 	addAcceptLoss(cmd, &o.accept)
 	o.logs(cmd)
 	cmd.Flags().Lookup("log-level").Usage += "; warn with --demo"
-	return cmd
+	return exitsServer.declare(cmd)
 }
 
 // addAcceptLoss adds the flag that opens a log in spite of a loss.
@@ -320,7 +327,7 @@ func serveSignals(parent context.Context, log *slog.Logger) (ctx, hurry context.
 // newGuard returns the hidden command under which tideover runs other commands: it ends them when
 // tideover ends. See package guard.
 func newGuard() *cobra.Command {
-	return &cobra.Command{
+	return exits{codeOfCommand: ""}.declare(&cobra.Command{
 		Use: guard.Name, Hidden: true, DisableFlagParsing: true,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if code := guard.Main(args); code != 0 {
@@ -328,7 +335,7 @@ func newGuard() *cobra.Command {
 			}
 			return nil
 		},
-	}
+	})
 }
 
 // useDemoConfig writes the configuration of the demo into dir and makes src use it instead of the

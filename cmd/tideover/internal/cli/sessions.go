@@ -36,12 +36,6 @@ const sessionsExample = `  tideover sessions
   tideover sessions wake nightly-refactor
   tideover sessions rm claude-1f2e3d`
 
-const sessionsPlaces = `
-Sessions are found at the server and at the sockets of all watches. Those sockets are
-in tideover/watch in $XDG_STATE_HOME or ~/.local/state, or in the folder watch of
-the data folder in the configuration. --server selects a single process: a server,
-or with unix:PATH a watch.`
-
 func newSessions(io Streams) *cobra.Command {
 	cmd := newSessionsList(io, &cobra.Command{
 		Use: "sessions [flags]", Short: "List and control sessions", Long: sessionsLong, Example: sessionsExample,
@@ -56,11 +50,11 @@ func newSessions(io Streams) *cobra.Command {
 
 // command adds the common flags and help to a command, and returns it.
 func (o *sessionsOptions) command(cmd *cobra.Command) *cobra.Command {
-	codes := []string{"  125    tideover's own error: a bad flag, no server or watch, a request that was rejected", exitBySignal + "; the session continues"}
+	codes := exits{codeSignal: "ended by signal n; the session continues"}
 	if cmd.ValidArgsFunction != nil {
-		codes = append([]string{"  3      unknown session, or several with the same name"}, codes...)
+		codes[CodeUnknown] = "unknown session, or several with the same name"
 	}
-	o.remote.command(cmd, exitHelp(sessionsPlaces, codes...))
+	o.remote.command(cmd, codes)
 	o.timeout = answerTimeout
 	cmd.Flags().Var(&o.timeout, "timeout", "how long to wait for the answer of the server and of each watch")
 	return cmd

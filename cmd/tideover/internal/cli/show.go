@@ -96,7 +96,7 @@ func newShow(io Streams) *cobra.Command {
 	cmd.Flags().IntVar(&which.Operation, "operation", 0, "with --output and --step: the number `N` of the execution, if a retry has executed the step again; default the last")
 	cmd.Flags().IntVar(&which.Attempt, "attempt", 0, "with --output: the number `N` of the attempt; default the last that has ended")
 	cmd.Flags().BoolVar(&showsHistory, "history", false, "print the histories of the runs as JSON, for enginetest.Replay")
-	return o.command(cmd, serverHelp(exitUnknownRun))
+	return o.command(cmd, exits{CodeUnknown: "unknown run, or the name matches several; with --output: there is no such output"})
 }
 
 // checkOutputQuery returns an error for flags that select no output.

@@ -78,7 +78,7 @@ func TestShowHistory(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"show", "--history", ids[0], "nothing"}, CodeNoRun, "nothing"},
+		{[]string{"show", "--history", ids[0], "nothing"}, CodeUnknown, "nothing"},
 		{[]string{"show", "--history"}, CodeOwn, "no run given"},
 		{[]string{"show", ids[0], ids[1]}, CodeOwn, "too many arguments"},
 		{[]string{"show", "--history", "--output", ids[0]}, CodeOwn, "--output and --history: give one of them"},

@@ -73,7 +73,7 @@ func newSignal(io Streams) *cobra.Command {
 	f.Var(&o.workflow, "workflow", "the workflow of the run, with --key")
 	f.Var(&o.key, "key", "the key of the run, with --workflow")
 	completeNoFiles(cmd, "data", "id", "key")
-	return o.command(cmd, serverHelp(exitUnknownRun))
+	return o.command(cmd, exitsRun)
 }
 
 // check returns an error if flags and arguments contradict each other, or arguments are missing.
@@ -145,7 +145,7 @@ func newCallback(io Streams) *cobra.Command {
 	}
 	cmd.Flags().Var(&expires, "expires", "how long the URL is valid, at most 30d")
 	completeNoFiles(cmd, "expires")
-	return o.command(cmd, serverHelp(exitUnknownRun))
+	return o.command(cmd, exitsRun)
 }
 
 // runAnd returns a check that accepts a run and further arguments, from least to most in all. what is
@@ -231,7 +231,7 @@ func (o *answerOptions) answerCommand(cmd *cobra.Command, parse func(args []stri
 	}
 	cmd.Flags().StringVar(&o.words, "words", "", "your `words` about it, for the workflow and the history")
 	completeNoFiles(cmd, "words")
-	return o.command(cmd, serverHelp(exitUnknownRun))
+	return o.command(cmd, exitsRun)
 }
 
 // answer answers a question of a run; "" means the open one.

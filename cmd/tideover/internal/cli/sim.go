@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,14 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/chart"
 	"github.com/tideover/tideover/cmd/tideover/internal/simulate"
 	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/sim"
 )
-
-// codeImpossible is the exit code for a scenario or policy that can't be simulated.
-const codeImpossible = 2
 
 // simOptions holds the flags of sim.
 type simOptions struct {
@@ -54,14 +49,7 @@ seed, seeds, bucket_s, events, and results, one for each policy, with name,
 policy, the measures (success, goodput, amplification, recovery_s ...: mean,
 half of the interval, and the number of seeds with a value), never_recovers,
 versus (the difference to the first policy), series (one value per bucket) and
-cdf.
-
-Exit codes:
-  0      success
-  2      the scenario or a policy is impossible, and nothing was run; or a run needs
-         more memory than is allowed
-  125    tideover's own error: a bad flag, a file that can't be read or written
-  128+n  ended by signal n (130: Ctrl-C); nothing was written`
+cdf.`
 
 const simExample = `  tideover sim                                 list the scenarios
   tideover sim outage                          with example policies
@@ -99,7 +87,10 @@ func newSim(io Streams) *cobra.Command {
 		return completePresets(nil, o.policies, "")
 	})
 	completeNoFiles(cmd, "seed", "seeds", "workers")
-	return cmd
+	return exits{
+		CodeOwn:    "tideover's own error: a bad flag or policy, a file that can't be read or written, an impossible scenario, or a run that needs more memory than is allowed",
+		codeSignal: "ended by signal n (130: Ctrl-C); nothing was written",
+	}.declare(cmd)
 }
 
 // oneScenario accepts at most one argument. If a second argument is a policy, the error suggests
@@ -111,22 +102,6 @@ func oneScenario(cmd *cobra.Command, args []string) error {
 		}
 	}
 	return atMostOne("scenario")(cmd, args)
-}
-
-// hangingList lists names with their descriptions for a help text. format formats a name with its
-// indent and padding.
-func hangingList(all iter.Seq2[string, string], format string) string {
-	var b strings.Builder
-	for name, about := range all {
-		b.WriteString(hanging(fmt.Sprintf(format, name), about, 80))
-	}
-	return b.String()
-}
-
-// hanging returns a name followed by wrapped text with a hanging indent.
-func hanging(name, text string, width int) string {
-	indent := strings.Repeat(" ", len(name))
-	return name + strings.TrimPrefix(chart.Wrap(text, width, indent+" "), indent)
 }
 
 func runSim(cmd *cobra.Command, io Streams, o simOptions, args []string) error {
@@ -236,13 +211,13 @@ func (o *simOptions) file(name string) (simulate.File, error) {
 		}
 	}
 	if len(errs) > 0 {
-		return f, &codedError{errors.Join(errs...), codeImpossible}
+		return f, errors.Join(errs...)
 	}
 	if len(f.Policies) == 0 {
 		f.Policies = simulate.Policies(f.Scenario)
 	}
 	if err := sim.Check(f.Scenario, f.Policies); err != nil {
-		return f, &codedError{f.Explain(err), codeImpossible}
+		return f, &codedError{f.Explain(err), CodeOwn}
 	}
 	return f, nil
 }
@@ -260,7 +235,7 @@ func scenario(name string) (simulate.File, error) {
 	case errors.Is(err, os.ErrNotExist):
 		return f, fmt.Errorf("scenario %s: no such file: check the path, or name a built-in scenario: 'tideover sim' lists them", name)
 	case simulate.Impossible(err):
-		return f, &codedError{err, codeImpossible}
+		return f, &codedError{err, CodeOwn}
 	}
 	return f, err
 }

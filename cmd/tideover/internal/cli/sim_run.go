@@ -30,10 +30,10 @@ func (o *simOptions) run(cmd *cobra.Command, io Streams, f simulate.File) (*sim.
 	})
 	done := p.finish()
 	if interrupted, ok := errors.AsType[*interruptedError](context.Cause(ctx)); ok && err != nil {
-		return nil, &codedError{fmt.Errorf("interrupted after %d of %s: nothing was written", done, textfmt.Plural(total, "run")), 128 + int(interrupted.signal)}
+		return nil, &codedError{fmt.Errorf("interrupted after %d of %s: nothing was written", done, textfmt.Plural(total, "run")), codeSignal + int(interrupted.signal)}
 	}
 	if err != nil {
-		return nil, &codedError{err, codeImpossible}
+		return nil, &codedError{err, CodeOwn}
 	}
 	return report, nil
 }

@@ -189,7 +189,7 @@ func TestSimWritesFiles(t *testing.T) {
 	file, dir := scenarioFile(t, quickSim), t.TempDir()
 	svg, html := filepath.Join(dir, "x.svg"), filepath.Join(dir, "x.html")
 	got := clitest.Run(t, "sim", file, "--policy", "it's=http", "--svg", svg, "--html", html)
-	clitest.WantCode(t, got, 2) // the name of a policy can't contain an apostrophe
+	clitest.WantCode(t, got, CodeOwn) // the name of a policy can't contain an apostrophe
 	got = clitest.Run(t, "sim", file, "--policy", "more=http attempts=2", "--svg", svg, "--html", html)
 	clitest.WantCode(t, got, 0)
 	clitest.WantIn(t, "output", got.Out, "success")
@@ -239,7 +239,7 @@ func TestSimRefuses(t *testing.T) {
 		code int
 		want []string
 	}{
-		{"a scenario that is not possible, with all lines", []string{bad}, 2, []string{
+		{"a scenario that is not possible, with all lines", []string{bad}, CodeOwn, []string{
 			"mine.yaml:4:18: clients.count: 0 is not between", `mine.yaml:7:5: services[0]: key "workrs" is unknown; did you mean "workers"?`,
 			"mine.yaml:10:37: failures[0].until: 1s is not after", "mine.yaml:12:10: policies.naive:", "> 12 |   naive: fxed(100ms)",
 		}},
@@ -250,16 +250,16 @@ func TestSimRefuses(t *testing.T) {
 		{"a folder", []string{t.TempDir()}, 125, []string{"is a folder"}},
 		{"two scenarios", []string{"herd", "outage"}, 125, []string{`"outage" is a second`}},
 		{"a policy without its flag", []string{"herd", "http"}, 125, []string{"write --policy before it"}},
-		{"a policy that is none", []string{"herd", "-p", "nope"}, 2, []string{`"nope" is neither a preset`}},
-		{"two that are none", []string{"herd", "-p", "nope", "-p", "http atempts=3"}, 2, []string{`"nope"`, `"atempts"`}},
-		{"a policy that is there", []string{file, "-p", "naive=http"}, 2, []string{`--policy: policy "naive" is given twice: give one of them another name with NAME=POLICY`}},
-		{"a policy twice", []string{"outage", "-p", "http", "-p", " http"}, 2, []string{`--policy: policy "http" is given twice`}},
-		{"a policy that can't be simulated", []string{"herd", "-p", "http reset-after=1m"}, 2, []string{"reset-after"}},
-		{"a policy that writers can't have", []string{"contention", "-p", "http attempt-timeout=1s"}, 2, []string{"attempt-timeout"}},
+		{"a policy that is none", []string{"herd", "-p", "nope"}, CodeOwn, []string{`"nope" is neither a preset`}},
+		{"two that are none", []string{"herd", "-p", "nope", "-p", "http atempts=3"}, CodeOwn, []string{`"nope"`, `"atempts"`}},
+		{"a policy that is there", []string{file, "-p", "naive=http"}, CodeOwn, []string{`--policy: policy "naive" is given twice: give one of them another name with NAME=POLICY`}},
+		{"a policy twice", []string{"outage", "-p", "http", "-p", " http"}, CodeOwn, []string{`--policy: policy "http" is given twice`}},
+		{"a policy that can't be simulated", []string{"herd", "-p", "http reset-after=1m"}, CodeOwn, []string{"reset-after"}},
+		{"a policy that writers can't have", []string{"contention", "-p", "http attempt-timeout=1s"}, CodeOwn, []string{"attempt-timeout"}},
 		{"no seeds", []string{"herd", "--seeds", "0"}, 125, []string{"--seeds: 0 is not"}},
 		{"too many seeds", []string{"herd", "--seeds", "1000000"}, 125, []string{"tideover: --seeds: 1000000 is not between 1 and 100000\n"}},
 		{"fewer workers than none", []string{"herd", "--workers", "-1"}, 125, []string{"tideover: --workers: -1 is not between 0 and 1000000\n"}},
-		{"more than fits into the memory", []string{scenarioFile(t, strings.Replace(quickSim, "count: 20, arrivals: open, rate: 40", "count: 20000000, arrivals: herd", 1))}, 2, []string{"mine.yaml:4:18: clients.count: 20000000 calls at once take ", "at most 4.0 GiB"}},
+		{"more than fits into the memory", []string{scenarioFile(t, strings.Replace(quickSim, "count: 20, arrivals: open, rate: 40", "count: 20000000, arrivals: herd", 1))}, CodeOwn, []string{"mine.yaml:4:18: clients.count: 20000000 calls at once take ", "at most 4.0 GiB"}},
 		{"no scenario", []string{"--json"}, 125, []string{"--json needs a scenario"}},
 		{"two outputs", []string{"herd", "--json", "--svg", "-"}, 125, []string{"both write to standard output"}},
 		{"plain characters of nothing", []string{"herd", "--json", "--ascii"}, 125, []string{"--ascii has no effect"}},
@@ -358,7 +358,7 @@ func TestSimHelp(t *testing.T) {
 	t.Parallel()
 	got := clitest.Run(t, "sim", "--help")
 	clitest.WantCode(t, got, 0)
-	for _, part := range []string{"Exit codes:", "  2      ", "130: Ctrl-C", "Examples:", "tideover sim outage", "--policy", "metastable", "docs/sim.md"} {
+	for _, part := range []string{"Exit codes:", "  125    ", "130: Ctrl-C", "Examples:", "tideover sim outage", "--policy", "metastable", "docs/sim.md"} {
 		clitest.WantIn(t, "help", got.Out, part)
 	}
 	for line := range strings.Lines(got.Out) {

@@ -29,7 +29,7 @@ func newStatus(io Streams) *cobra.Command {
 			o.warnSilentShards(st.Silent)
 			return st, err
 		}, renderStatus),
-	}, serverHelp())
+	}, nil)
 }
 
 func renderStatus(st control.Status, s *screen) []string {
@@ -120,11 +120,8 @@ func newHealth(io Streams) *cobra.Command {
 				return printHealth(&o.resultPrinter, h, err)
 			})
 		},
-	}, serverHelp("  1      the server answers, but can't work; the output says why"))
+	}, exits{CodeFailed: "the server answers, but can't work; the output says why"})
 }
-
-// codeUnhealthy is the exit code if the server answers but can't work.
-const codeUnhealthy = 1
 
 // printHealth prints the health and its warnings, unless err is not nil. It returns an exit error if
 // the server is unhealthy.
@@ -142,5 +139,5 @@ func printHealth(p *resultPrinter, h control.Health, err error) error {
 	if err != nil || h.OK {
 		return err
 	}
-	return exitError{Code: codeUnhealthy}
+	return exitError{Code: CodeFailed}
 }

@@ -53,7 +53,7 @@ func newEvents(io Streams) *cobra.Command {
 	f.StringVar(&o.workflow, "workflow", "", "only events of the workflow with this `name`")
 	f.StringSliceVar(&o.kinds, "kind", nil, "only events of these `kinds`")
 	f.StringVar(&o.after, "after", "", "start after the event with this `number`; 0 prints all that the server still has")
-	return o.command(cmd, serverHelp("  3      unknown run (--run), or the name matches several"))
+	return o.command(cmd, exitsRun)
 }
 
 func (o *tailOptions) tail(ctx context.Context, c *client.Client) error {

@@ -60,16 +60,7 @@ message, and "tideover sessions" shows the limit. With --type-at-reset, or if th
 configuration says so, "Continue." and Enter are typed after the stated end, provided
 that the message is still on the screen and no key was pressed since. Without a
 terminal the output is passed through. The command that starts the session reads
-standard input; those that resume it do not.
-
-Exit codes:
-  0        the session was completed
-  N        the command's own code, if the session gave up or its user ended it;
-           1 if that code is 0
-  125      tideover's own error: a bad flag, policy or folder, and nothing was started
-  126/127  the command is not executable, or not found; no session was created
-  128+n    ended by signal n; run the same command again to continue the session
-  143      the session was stopped by another command`
+standard input; those that resume it do not.`
 
 const watchExample = `  # an assistant overnight, which continues when its usage limit resets
   tideover watch -- claude -p "Work through TODO.md"
@@ -166,7 +157,14 @@ func newWatch(std Streams) *cobra.Command {
 	_ = cmd.MarkFlagDirname("dir")
 	_ = cmd.MarkFlagDirname("data")
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
-	return cmd
+	return exits{
+		codeSuccess:       "the session was completed",
+		codeOfCommand:     "the command's own code, if the session gave up or its user ended it; 1 if that code is 0",
+		CodeOwn:           "tideover's own error: a bad flag, policy or folder, and nothing was started",
+		codeNotExecutable: "the command is not executable; no session was created",
+		codeNotFound:      "the command was not found; no session was created",
+		codeSignal:        "ended by signal n: run the same command again to continue the session; 143: stopped by another command",
+	}.declare(cmd)
 }
 
 // spec builds the session from the flags and checks it. The error lists all problems.

@@ -34,12 +34,10 @@ func newWorkflows(io Streams) *cobra.Command {
 			}
 			return all, err
 		}, func(all control.Workflows, s *screen) []string { return renderWorkflows(all.Workflows, s) }),
-	}, serverHelp())
+	}, nil)
 	cmd.AddCommand(newWorkflowsPause(io), newWorkflowsResume(io))
 	return cmd
 }
-
-const exitUnknownWorkflowName = "  3      unknown workflow"
 
 const workflowsPauseLong = `Pauses a workflow: no attempt of its runs begins until it is resumed, also after a restart
 of the server. Attempts that are running end as usual. Runs are still started, queued and
@@ -58,7 +56,7 @@ func newWorkflowsPause(io Streams) *cobra.Command {
 		RunE: query(&o, func(ctx context.Context, c *client.Client, args []string) (control.Workflow, error) {
 			return c.PauseWorkflow(ctx, args[0])
 		}, renderWorkflowState),
-	}, serverHelp(exitUnknownWorkflowName))
+	}, exitsWorkflow)
 }
 
 func newWorkflowsResume(io Streams) *cobra.Command {
@@ -74,7 +72,7 @@ many at once as the limits allow.`,
 		RunE: query(&o, func(ctx context.Context, c *client.Client, args []string) (control.Workflow, error) {
 			return c.ResumeWorkflow(ctx, args[0])
 		}, renderWorkflowState),
-	}, serverHelp(exitUnknownWorkflowName))
+	}, exitsWorkflow)
 }
 
 // renderWorkflowState returns the state of a workflow after a change.

@@ -51,7 +51,7 @@ func TestPauseOfWorkflowsThatAreUnknown(t *testing.T) {
 	s := newInProcessServer(t)
 	for _, verb := range []string{"pause", "resume"} {
 		o := s.runCommand("workflows", verb, "ecko")
-		clitest.WantCode(t, o, CodeNoRun)
+		clitest.WantCode(t, o, CodeUnknown)
 		clitest.WantIn(t, verb, o.Stderr, `unknown workflow "ecko"; did you mean "echo"?`)
 		o = s.runCommand("workflows", verb, "ecko", "--json")
 		clitest.WantIn(t, verb, o.Stderr, `"code":"not-found"`)

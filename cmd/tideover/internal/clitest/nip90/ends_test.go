@@ -127,7 +127,7 @@ func TestNobodyAnswers(t *testing.T) {
 
 	j.relay.Change(func(f *nostrtest.Faults) { f.Reject = "blocked: go \x1b[31maway" })
 	got = clitest.Finish(t, j.command("do it"))
-	clitest.WantCode(t, got, 3)
+	clitest.WantCode(t, got, 125)
 	clitest.WantIn(t, "stderr", got.Stderr, "no relay accepted the request\n  "+j.relay.URL()+": refused: ")
 	clitest.WantIn(t, "stderr", got.Stderr, "blocked: go ")
 	if strings.Contains(got.Stderr, "\x1b") {
@@ -136,9 +136,9 @@ func TestNobodyAnswers(t *testing.T) {
 
 	j.relay.Stop()
 	got = clitest.Finish(t, j.command("--wait", "1s", "--json", "do it"))
-	clitest.WantCode(t, got, 3)
+	clitest.WantCode(t, got, 125)
 	clitest.WantIn(t, "stderr", got.Stderr, j.relay.URL()+": link down: dial: ")
-	clitest.WantIn(t, "stdout", got.Out, `"ending":"not-accepted","code":3`)
+	clitest.WantIn(t, "stdout", got.Out, `"ending":"not-accepted","code":125`)
 }
 
 func TestARelayGoesAwayAndComesBack(t *testing.T) {

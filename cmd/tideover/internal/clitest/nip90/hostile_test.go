@@ -30,7 +30,7 @@ func TestWorkflowsThatStrangersCouldUseAreRefused(t *testing.T) {
 		cmd, _ := clitest.Command(t, "config", "check", file)
 		cmd.Env = append(cmd.Env, "DVM_KEY="+dvmKey)
 		got := clitest.Finish(t, cmd)
-		clitest.WantCode(t, got, cli.CodeOwn)
+		clitest.WantCode(t, got, cli.CodeFailed)
 		clitest.WantIn(t, "stderr", got.Out+got.Stderr, want)
 		clitest.WantIn(t, "stderr", got.Out+got.Stderr, `(step "only" is reached from nip90.kinds.5900)`)
 	}

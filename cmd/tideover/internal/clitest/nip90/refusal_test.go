@@ -29,7 +29,7 @@ func TestARefusalOfEveryRelayEndsTheRequest(t *testing.T) {
 			j.relay.Change(func(f *nostrtest.Faults) { f.Reject = c.one })
 			other.Change(func(f *nostrtest.Faults) { f.Reject = c.other })
 			got := clitest.Finish(t, j.command("--relay", other.URL(), "do it"))
-			clitest.WantCode(t, got, 3)
+			clitest.WantCode(t, got, 125)
 			clitest.WantIn(t, "stderr", got.Stderr, "tideover: no relay accepted the request\n  "+j.relay.URL()+": refused: "+c.one+"\n  "+other.URL()+": refused: "+c.other+"\n")
 		})
 	}
@@ -69,7 +69,7 @@ func TestARefusalForNowIsShownAtOnce(t *testing.T) {
 			testwait.Until(t, "what the relay said", func() bool { return strings.Contains(stderr.String(), said) })
 			j.relay.Change(func(f *nostrtest.Faults) { f.Reject = "blocked: enough" })
 			got := ended(cmd, out, stderr)
-			clitest.WantCode(t, got, 3)
+			clitest.WantCode(t, got, 125)
 			var end struct {
 				Ending string
 				Code   int
@@ -79,7 +79,7 @@ func TestARefusalForNowIsShownAtOnce(t *testing.T) {
 			if err := json.Unmarshal([]byte(lines[len(lines)-1]), &end); err != nil {
 				t.Fatal(err)
 			}
-			if len(end.Relays) != 1 || end.Relays[0] != struct{ Relay, State, Message string }{j.relay.URL(), "refused", "blocked: enough"} || end.Ending != "not-accepted" || end.Code != 3 {
+			if len(end.Relays) != 1 || end.Relays[0] != struct{ Relay, State, Message string }{j.relay.URL(), "refused", "blocked: enough"} || end.Ending != "not-accepted" || end.Code != 125 {
 				t.Errorf("the end: %+v", end)
 			}
 		})

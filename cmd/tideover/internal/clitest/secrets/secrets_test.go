@@ -229,7 +229,7 @@ func (v *fullServer) loadBadFiles() {
 		v.pages("/health", "/overview")
 		bad := filepath.Join(v.dir, "bad.yaml")
 		clitest.WriteFile(v.t, bad, text)
-		clitest.WantCode(v.t, v.run("config", "check", bad), 125)
+		clitest.WantCode(v.t, v.run("config", "check", bad), 1)
 	}
 	v.run("serve", "--config", filepath.Join(v.dir, "bad.yaml"), "--data", filepath.Join(v.dir, "other"))
 	clitest.WriteFile(v.t, v.s.File, v.file())

@@ -67,7 +67,7 @@ func TestARetryOfAParentDoesNotChargeAgain(t *testing.T) {
 	dead := func(workflow, key, input string) {
 		t.Helper()
 		o := s.RunCommand("run", workflow, "--key", key, "--wait", "--input", input)
-		clitest.WantCode(t, o, cli.CodeDead)
+		clitest.WantCode(t, o, cli.CodeFailed)
 		clitest.WantIn(t, "the message", o.Stderr, "tideover retry ")
 		repair()
 	}

@@ -41,7 +41,7 @@ func TestADeadRunIsRepairedByFixingTheFile(t *testing.T) {
 	die := func(args ...string) string {
 		t.Helper()
 		o := s.RunCommand(append([]string{"run", "order", "--wait", "--json"}, args...)...)
-		clitest.WantCode(t, o, cli.CodeDead)
+		clitest.WantCode(t, o, cli.CodeFailed)
 		_, id, _ := strings.Cut(o.Out, `"id":"`)
 		id, _, _ = strings.Cut(id, `"`)
 		return id
@@ -55,7 +55,7 @@ func TestADeadRunIsRepairedByFixingTheFile(t *testing.T) {
 	}
 
 	o := s.RunCommand("run", "order", "--key", "first", "--wait")
-	clitest.WantCode(t, o, cli.CodeDead)
+	clitest.WantCode(t, o, cli.CodeFailed)
 	clitest.WantIn(t, "the message", o.Stderr, "if the workflow was changed to repair it, tideover retry --latest ")
 	first := s.Show("first").ID
 	paid(1)
@@ -64,7 +64,7 @@ func TestADeadRunIsRepairedByFixingTheFile(t *testing.T) {
 	s.Reload(repaired)
 	clitest.WantCode(t, s.RunCommand("retry", "first"), 0) // uses the old definition, with the mistake
 	o = s.RunCommand("run", "order", "--key", "first", "--wait")
-	clitest.WantCode(t, o, cli.CodeDead)
+	clitest.WantCode(t, o, cli.CodeFailed)
 	latest("large large", "--latest", "first")
 	paid(1)
 	if i := s.Show(first); i.State != "replaced" {
@@ -92,7 +92,7 @@ func TestADeadRunIsRepairedByFixingTheFile(t *testing.T) {
 	clitest.WantIn(t, "the refusal", o.Stderr, "step pay of run "+fourth+" succeeded")
 	clitest.WantIn(t, "the refusal", o.Stderr, "tideover retry --latest --from STEP "+fourth+"; the steps are charge, ship")
 	o = s.RunCommand("retry", "--dead", "--workflow", "order", "--latest", "--yes")
-	clitest.WantCode(t, o, cli.CodeDead)
+	clitest.WantCode(t, o, cli.CodeFailed)
 	clitest.WantIn(t, "the refusal of many", o.Stderr, fifth+": ")
 	clitest.WantIn(t, "the refusal of many", o.Out, "retried 0 of 2 runs")
 	o = s.RunCommand("retry", "--latest", "--from", "ship", fourth)
@@ -129,7 +129,7 @@ workflows:
     steps:
       - {id: say, run: [sh, -c, 'test "$2" != stranger && echo "$1 $2"', sh, "{{ .input.greeting }}", "{{ .input.who }}"], policy: fixed(1ms) attempts=1}
 `, "")
-	clitest.WantCode(t, s.RunCommand("run", "greet", "--key", "first", "--wait"), cli.CodeDead)
+	clitest.WantCode(t, s.RunCommand("run", "greet", "--key", "first", "--wait"), cli.CodeFailed)
 	o := s.RunCommand("retry", "--input", `{"who": "world"}`, "first")
 	clitest.WantCode(t, o, 0)
 	id := strings.TrimSpace(o.Out)

@@ -62,8 +62,8 @@ func TestOutputOfAFailedStep(t *testing.T) {
 	at := strings.Replace(upstream.URL, "127.0.0.1", "localhost", 1) // upstream.URL is a secret: a variable has it
 	env := []string{"PLANTED_SECRET=" + plantedSecret, "URL=" + upstream.URL, "TIDEOVER_SERVER_ALLOW_HOSTS=" + strings.TrimPrefix(at, "http://")}
 	s := clitest.Serve(t, noisy, dir, env...)
-	clitest.WantCode(t, s.RunCommand("run", "noisy", "--wait", "--key", "k"), cli.CodeDead)
-	clitest.WantCode(t, s.RunCommand("run", "asks", "--wait", "--key", "h"), cli.CodeDead)
+	clitest.WantCode(t, s.RunCommand("run", "noisy", "--wait", "--key", "k"), cli.CodeFailed)
+	clitest.WantCode(t, s.RunCommand("run", "asks", "--wait", "--key", "h"), cli.CodeFailed)
 	id := s.Show("k").ID
 	wantOutputs := func(when string) {
 		t.Helper()
@@ -113,7 +113,7 @@ func TestOutputOfAFailedStep(t *testing.T) {
 	if o := outputOf(s, "h/output"); o.Status != "HTTP/1.1 418 I'm a teapot" || o.Streams[0].Head != "short and ***" {
 		t.Errorf("the response: %+v", o)
 	}
-	clitest.WantCode(t, s.RunCommand("run", "uploads", "--wait", "--key", "u", "--input", `{"url": "`+at+`"}`), cli.CodeDead)
+	clitest.WantCode(t, s.RunCommand("run", "uploads", "--wait", "--key", "u", "--input", `{"url": "`+at+`"}`), cli.CodeFailed)
 	request := "PUT " + at + "/uplod/***/a.json?…"
 	if o := outputOf(s, "u/output"); o.Request != request {
 		t.Errorf("the request is %q, want %q", o.Request, request)
@@ -212,7 +212,7 @@ func TestOutputsThatCantBeWritten(t *testing.T) {
 	for _, key := range []string{"second", "third"} {
 		clitest.WantCode(t, s.RunCommand("run", "hello", "--wait", "--key", key), 0)
 		lost := s.RunCommand("show", key, "--output")
-		clitest.WantCode(t, lost, cli.CodeNoRun)
+		clitest.WantCode(t, lost, cli.CodeUnknown)
 		clitest.WantIn(t, "an output that was not stored", lost.Stderr, "it could not be written: ")
 		clitest.WantIn(t, "the page", s.Read("/runs/"+s.Show(key).ID), "The output was not kept: ")
 	}
@@ -246,7 +246,7 @@ workflows:
         run: [sh, -c, "echo broken; exit 3"]
         policy: fixed(1ms) attempts=2
 `, clitest.ShortDir(t))
-	clitest.WantCode(t, s.RunCommand("run", "deploy", "--wait", "--key", "k"), cli.CodeDead)
+	clitest.WantCode(t, s.RunCommand("run", "deploy", "--wait", "--key", "k"), cli.CodeFailed)
 	for step, want := range map[string]string{"": "check, attempt 2", "check": "broken", "deploy#1": "deploy web-2", "undo:deploy#1": "back web-2"} {
 		args := []string{"show", "k", "--output"}
 		if step != "" {
@@ -279,7 +279,7 @@ workflows:
         run: [sh, -c, 'if test -e "$0"; then echo complete; else echo incomplete; exit 3; fi', '`+filepath.Join(dir, "ready")+`']
         policy: fixed(1ms) attempts=2
 `, dir)
-	clitest.WantCode(t, s.RunCommand("run", "load", "--wait", "--key", "k"), cli.CodeDead)
+	clitest.WantCode(t, s.RunCommand("run", "load", "--wait", "--key", "k"), cli.CodeFailed)
 	clitest.WriteFile(t, filepath.Join(dir, "ready"), "")
 	clitest.WantCode(t, s.RunCommand("retry", "k"), 0)
 	s.WaitForSuccess([]string{s.Show("k").ID})
@@ -302,7 +302,7 @@ workflows:
 		{[]string{"--step", "load", "--operation", numbers[1]}, 0, "\ncomplete\n"},
 		{[]string{"--step", "load", "--operation", numbers[0]}, 0, "load, attempt 2, "},
 		{[]string{"--step", "load", "--operation", numbers[0], "--attempt", "1"}, 0, "\nincomplete\n"},
-		{[]string{"--step", "load", "--operation", "99"}, cli.CodeNoRun, "step load has no operation 99"},
+		{[]string{"--step", "load", "--operation", "99"}, cli.CodeUnknown, "step load has no operation 99"},
 		{[]string{"--step", "load", "--operation", "0"}, cli.CodeOwn, "--operation: 0 is not the number of an operation: want 1 or more"},
 		{[]string{"--operation", "1"}, cli.CodeOwn, "--operation needs --step"},
 	} {

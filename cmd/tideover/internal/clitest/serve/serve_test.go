@@ -261,6 +261,6 @@ func TestServeSaysWhatIsWrong(t *testing.T) {
 	clitest.WantCode(t, o, 125)
 	clitest.WantIn(t, "error", o.Stderr, "none.yaml")
 	o = clitest.Run(t, "config", "check", bad)
-	clitest.WantCode(t, o, 125)
+	clitest.WantCode(t, o, 1)
 	clitest.WantIn(t, "error", o.Stderr, "^")
 }

@@ -220,7 +220,7 @@ func (s *tlsServer) runCommands() {
 func (s *tlsServer) endsSoon() {
 	s.T.Helper()
 	o := clitest.Run(s.T, "doctor", "--config", s.File)
-	clitest.WantCode(s.T, o, cli.CodeWeak)
+	clitest.WantCode(s.T, o, cli.CodeFailed)
 	clitest.WantIn(s.T, "doctor", o.Out, "the certificate expires in 9 days")
 	if n := strings.Count(s.Log.String(), "the certificate expires in 9 days"); n != 1 {
 		s.T.Errorf("it is %d times in the log: %s", n, s.Log)

@@ -49,7 +49,7 @@ workflows:
 	refused := func(workflow, path string) {
 		t.Helper()
 		o := try(workflow, path)
-		clitest.WantCode(t, o, cli.CodeDead)
+		clitest.WantCode(t, o, cli.CodeFailed)
 		clitest.WantIn(t, workflow, o.Stderr, "server.allow-hosts")
 	}
 	accepted := func(workflow, path, want string) {

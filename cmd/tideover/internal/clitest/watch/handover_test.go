@@ -260,7 +260,7 @@ sessions:
   h: {start: [codex, exec, x], fallback: [codex]}
 `)
 	got := clitest.InProcess(t, "config", "check", "--config", file)
-	clitest.WantCode(t, got, 125)
+	clitest.WantCode(t, got, 1)
 	for _, part := range []string{
 		"x.yaml:3:41: sessions.a.fallback: claude uses the same account (claude-code) as the session",
 		`x.yaml:4:42: sessions.b.fallback[0]: "opencode" is not a known assistant: want one of claude, codex, gemini, or a command with {{.Prompt}}`,

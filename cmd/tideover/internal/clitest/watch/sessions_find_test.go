@@ -77,7 +77,7 @@ func TestSessionsAreFoundWhereverTheyAre(t *testing.T) {
 	clitest.WantIn(t, "one of the server", mustRun(h, "pause", "night"), "night paused")
 
 	got := runCommand(h, "pause", "twice")
-	clitest.WantCode(t, got, cli.CodeNoRun)
+	clitest.WantCode(t, got, cli.CodeUnknown)
 	for _, part := range []string{`"twice" matches 2 sessions`, "\n  serve at " + h.ServeSocket(), "\n  watch at " + watchSocket(h, "two"), "--server"} {
 		clitest.WantIn(t, "an ambiguous name", got.Stderr, part)
 	}

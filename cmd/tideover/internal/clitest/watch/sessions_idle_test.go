@@ -90,7 +90,7 @@ func TestASessionThatNobodyWatchesIsListed(t *testing.T) {
 	clitest.WantIn(t, "show --json", mustRun(h, "show", "night", "--json"), `"state":"not-watched"`)
 	clitest.WantIn(t, "sessions without a command", mustRun(h, "--json"), `"name":"night"`)
 	got := runCommand(h, "pause", "night")
-	clitest.WantCode(t, got, cli.CodeNoRun)
+	clitest.WantCode(t, got, cli.CodeUnknown)
 	clitest.WantIn(t, "pause", got.Stderr, "session night is not watched; continue it with: cd ")
 }
 
@@ -119,8 +119,8 @@ func TestWhatAWatchHasLeftIsRemoved(t *testing.T) {
 		{"unasked", []string{"rm", "night"}, cli.CodeOwn, "this would remove session night with its history: add --yes to confirm"},
 		{"one of serve", []string{"rm", "day", "--yes"}, cli.CodeOwn, "session day runs in serve; remove it from the configuration"},
 		{"one that is watched", []string{"rm", "noon", "--yes"}, cli.CodeOwn, "session noon is being watched"},
-		{"one that does not exist", []string{"rm", "x", "--yes"}, cli.CodeNoRun, "no such session"},
-		{"a path", []string{"rm", "../watch/night", "--yes"}, cli.CodeNoRun, "no such session"},
+		{"one that does not exist", []string{"rm", "x", "--yes"}, cli.CodeUnknown, "no such session"},
+		{"a path", []string{"rm", "../watch/night", "--yes"}, cli.CodeUnknown, "no such session"},
 		{"nothing", []string{"rm"}, cli.CodeOwn, "rm: no session given"},
 	} {
 		got := runCommand(h, tt.args...)

@@ -218,9 +218,9 @@ func TestSessionsThatCannotBeTold(t *testing.T) {
 		code int
 		err  string
 	}{
-		{"one that does not exist", []string{"show", "day"}, cli.CodeNoRun, `no such session: "day"; the only session is night`},
-		{"one that is hostile", []string{"stop", "x\x1b[2J"}, cli.CodeNoRun, `no such session: "x\x1b[2J"`},
-		{"one that is asked for where it is not", []string{"stop", "day", "--server", "unix:" + h.ServeSocket()}, cli.CodeNoRun, "no such session"},
+		{"one that does not exist", []string{"show", "day"}, cli.CodeUnknown, `no such session: "day"; the only session is night`},
+		{"one that is hostile", []string{"stop", "x\x1b[2J"}, cli.CodeUnknown, `no such session: "x\x1b[2J"`},
+		{"one that is asked for where it is not", []string{"stop", "day", "--server", "unix:" + h.ServeSocket()}, cli.CodeUnknown, "no such session"},
 		{"no name", []string{"stop"}, cli.CodeOwn, "stop: no session given"},
 		{"two names", []string{"pause", "night", "day"}, cli.CodeOwn, "want one session"},
 		{"not in this state", []string{"resume", "night"}, cli.CodeOwn, "not paused"},
