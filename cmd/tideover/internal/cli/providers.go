@@ -55,7 +55,7 @@ func newProviders(io Streams) *cobra.Command {
 	o.command(cmd)
 	cmd.AddCommand(newProvidersShow(io))
 	for _, v := range providerVerbs {
-		cmd.AddCommand(newProviderVerb(io, v.action, v.short, v.long))
+		cmd.AddCommand(newProviderVerb(io, v))
 	}
 	return cmd
 }
@@ -106,34 +106,34 @@ func (e noGatewayError) Error() string {
 	return fmt.Sprintf("no gateway at %s: start one with `tideover serve` or `tideover gateway`, or name one with --server", e.Where)
 }
 
-// providerVerbs are the commands that change a provider.
-var providerVerbs = []struct{ action, short, long string }{
-	{gateway.Open, "Block all requests to a provider",
-		`Blocks all requests to a provider until it is closed or reset. They go to its
-fallback, or are rejected. As with a circuit breaker, open means blocked, and closed
-means that requests pass.`},
-	{gateway.Close, "Force all requests through to a provider",
-		`Sends all requests to a provider until it is opened or reset. It counts as up, even if
-requests fail. As with a circuit breaker, closed means that requests pass, and open
-means blocked.`},
-	{gateway.Reset, "Return a provider to automatic control",
-		`Returns a provider to automatic control. This ends open, close and drain, and clears
+// providerVerb is a command that changes a provider. It has the name of the button on the page.
+type providerVerb struct{ name, action, short, long string }
+
+var providerVerbs = []providerVerb{
+	{"block", gateway.Open, "Block all requests to a provider",
+		`Blocks all requests to a provider until it is forced or reset. They go to its
+fallback, or are rejected.`},
+	{"force", gateway.Close, "Force all requests through to a provider",
+		`Sends all requests to a provider until it is blocked or reset. It counts as up, even if
+requests fail.`},
+	{"reset", gateway.Reset, "Return a provider to automatic control",
+		`Returns a provider to automatic control. This ends block, force and drain, and clears
 the limits and rejections that are recorded for its keys. If the provider is down,
 the next request probes it at once.`},
-	{gateway.Drain, "Finish the requests to a provider and accept no new ones",
+	{"drain", gateway.Drain, "Finish the requests to a provider and accept no new ones",
 		`Finishes the requests to a provider that are in progress. New ones go to its fallback,
 or are rejected, until it is reset.`},
 }
 
 // newProviderVerb returns the command that applies an action to a provider.
-func newProviderVerb(io Streams, action, short, long string) *cobra.Command {
+func newProviderVerb(io Streams, v providerVerb) *cobra.Command {
 	o := &providersOptions{newRemote(io)}
 	return o.command(&cobra.Command{
-		Use: action + " [flags] NAME", Short: short, Long: long,
-		Example: "  tideover providers " + action + " anthropic", Args: exactlyOne("provider"), ValidArgsFunction: single(o.completeNames),
+		Use: v.name + " [flags] NAME", Aliases: otherNames(v.name), Short: v.short, Long: v.long,
+		Example: "  tideover providers " + v.name + " anthropic", Args: exactlyOne("provider"), ValidArgsFunction: single(o.completeNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error {
-				st, err := c.ApplyProvider(ctx, args[0], action)
+				st, err := c.ApplyProvider(ctx, args[0], v.action)
 				if err != nil {
 					return err
 				}

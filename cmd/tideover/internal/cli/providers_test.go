@@ -167,8 +167,8 @@ func TestProvidersAreToldWhatToDo(t *testing.T) {
 	t.Parallel()
 	p := newGatewayEnv(t, exampleNow()...)
 	for _, c := range []struct{ action, want, state string }{
-		{"open", "openai opened: no requests are sent until it is closed or reset\n", gateway.Opened},
-		{"close", "openai up: it counts as up even if it fails, until it is reset\n", gateway.Up},
+		{"block", "openai opened: no requests are sent until it is forced or reset\n", gateway.Opened},
+		{"force", "openai up: it counts as up even if it fails, until it is reset\n", gateway.Up},
 		{"drain", "openai draining: requests in flight are finished; new ones go to a fallback or are rejected\n", gateway.Draining},
 		{"reset", "openai up: all requests are sent to it\n", gateway.Up},
 	} {
@@ -179,7 +179,13 @@ func TestProvidersAreToldWhatToDo(t *testing.T) {
 			t.Errorf("after %s: %+v, %v", c.action, st, err)
 		}
 	}
-	clitest.WantIn(t, "open --json", p.mustRun("open", "openai", "--json"), `"state":"opened"`)
+	clitest.WantIn(t, "block --json", p.mustRun("block", "openai", "--json"), `"state":"opened"`)
+	for other, name := range map[string]string{"close": "force", "open": "block", "unblock": "reset"} {
+		got, want := p.runCommand(other, "openai"), p.mustRun(name, "openai")
+		if got.Code != 0 || got.Out != want || got.Stderr != "tideover: use "+name+" instead of "+other+"\n" {
+			t.Errorf("%s: %+v, want the output of %s, %q", other, got, name, want)
+		}
+	}
 	cmd, _ := clitest.Command(t, "providers", "reset", "openai", "--server", p.tcp)
 	p.Env(cmd).Env = append(cmd.Env, "TIDEOVER_TOKEN="+clitest.TestToken)
 	if got := clitest.Finish(t, cmd); got.Code != 0 || got.Out != "openai up: all requests are sent to it\n" {
@@ -199,12 +205,12 @@ func TestProvidersThatCannotBeTold(t *testing.T) {
 		{"one that does not exist", []string{"show", "missing"}, CodeUnknown, `no such provider: "missing"; known providers: openai, internal`},
 		{"one that does not exist, in the list", []string{"missing"}, CodeUnknown, `no such provider: "missing"`},
 		{"one that does not exist, to watch", []string{"missing", "--watch"}, CodeUnknown, `no such provider: "missing"`},
-		{"one that is hostile", []string{"open", "x\x1b[2J"}, CodeUnknown, `no such provider: "x\x1b[2J"`},
-		{"no name", []string{"open"}, CodeOwn, "open: no provider given"},
+		{"one that is hostile", []string{"block", "x\x1b[2J"}, CodeUnknown, `no such provider: "x\x1b[2J"`},
+		{"no name", []string{"block"}, CodeOwn, "block: no provider given"},
 		{"two names", []string{"drain", "openai", "internal"}, CodeOwn, "want one provider"},
 		{"two names to list", []string{"openai", "internal"}, CodeOwn, "want one provider"},
-		{"a verb that does not exist", []string{"frob", "openai"}, CodeOwn, `"frob" is not a subcommand: the subcommands are close, drain, open, reset, show`},
-		{"a verb without a name", []string{"frob"}, CodeUnknown, `no such provider: "frob"; known providers: openai, internal; the subcommands are close, drain`},
+		{"a verb that does not exist", []string{"frob", "openai"}, CodeOwn, `"frob" is not a subcommand: the subcommands are block, drain, force, reset, show`},
+		{"a verb without a name", []string{"frob"}, CodeUnknown, `no such provider: "frob"; known providers: openai, internal; the subcommands are block, drain`},
 		{"two places", []string{"--server", "unix:/nowhere", "--config", "x.yaml"}, CodeOwn, "--server and --config both name a server"},
 		{"a flag that does not exist", []string{"--until", "x"}, CodeOwn, "unknown flag"},
 		{"a server that is not there", []string{"--server", "unix:/nowhere"}, CodeOwn, "no gateway at /nowhere: start one with `tideover serve` or `tideover gateway`, or name one with --server"},
@@ -236,7 +242,7 @@ func TestWithoutProviders(t *testing.T) {
 	clitest.WantIn(t, "stderr", got.Stderr, `no such provider: "openai"; no providers are defined`)
 
 	p.close()
-	for _, args := range [][]string{nil, {"--watch"}, {"show", "x"}, {"open", "x"}} {
+	for _, args := range [][]string{nil, {"--watch"}, {"show", "x"}, {"block", "x"}} {
 		got := p.runCommand(args...)
 		clitest.WantCode(t, got, CodeOwn)
 		if want := "tideover: no gateway at " + p.ServeSocket() + ": start one with `tideover serve` or `tideover gateway`, or name one with --server\n"; got.Stderr != want {
@@ -368,7 +374,7 @@ func TestTheNamesOfProvidersAreCompleted(t *testing.T) {
 func TestTheHelpOnProviders(t *testing.T) {
 	t.Parallel()
 	var all strings.Builder
-	for _, args := range [][]string{{}, {"show"}, {"open"}, {"close"}, {"reset"}, {"drain"}} {
+	for _, args := range [][]string{{}, {"show"}, {"block"}, {"force"}, {"reset"}, {"drain"}} {
 		got := clitest.Run(t, append(append([]string{"providers"}, args...), "--help")...)
 		clitest.WantCode(t, got, 0)
 		fmt.Fprintf(&all, "$ tideover %s\n%s\n", strings.Join(append(append([]string{"providers"}, args...), "--help"), " "), got.Out)

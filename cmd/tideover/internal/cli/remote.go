@@ -78,8 +78,34 @@ func (r *remote) command(cmd *cobra.Command, codes exits) *cobra.Command {
 		cmd.Args, cmd.ValidArgsFunction = noArguments, cobra.NoFileCompletions
 	}
 	run := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { return coded(run(cmd, args)) }
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r.warnOfOtherName(cmd)
+		return coded(run(cmd, args))
+	}
 	return cmd
+}
+
+// currentNames maps other names of commands and flags, most of them former ones, to the name in the help.
+var currentNames = map[string]string{"open": "block", "close": "force", "unblock": "reset", "retry-now": "wake", "--words": "--comment"}
+
+// otherNames returns the other names of a command.
+func otherNames(name string) (list []string) {
+	for other, current := range currentNames {
+		if current == name {
+			list = append(list, other)
+		}
+	}
+	return list
+}
+
+// warnOfOtherName prints a line that has the name to use, if the command line has another one.
+func (r *remote) warnOfOtherName(cmd *cobra.Command) {
+	for other, name := range currentNames {
+		flag, isFlag := strings.CutPrefix(other, "--")
+		if isFlag && cmd.Flags().Changed(flag) || cmd.CalledAs() == other && cmd.Name() == name {
+			r.warn("use %s instead of %s", name, other)
+		}
+	}
 }
 
 // problemCodes maps errors of the server to exit codes. The exit code of all other errors is

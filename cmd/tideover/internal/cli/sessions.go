@@ -81,7 +81,7 @@ func (o *sessionsOptions) withHosts(cmd *cobra.Command, do func(ctx context.Cont
 
 // sessionVerb is a command that changes a session.
 type sessionVerb struct {
-	name, alias, short, long, example string // alias is the former name; empty if there is none
+	name, short, long, example string
 
 	flags  func(*cobra.Command) // adds the flags of this command; nil if it has none
 	do     func(c *client.Client, ctx context.Context, name string) (session.Status, error)
@@ -100,7 +100,7 @@ starts again from the beginning.`,
 			do:      (*client.Client).ResumeSession,
 		},
 		{
-			name: "wake", alias: "retry-now", short: "Start the next command of a waiting session now",
+			name: "wake", short: "Start the next command of a waiting session now",
 			long: `Ends the wait of a session, so that its next command starts now. A paused session is
 resumed, and a session that gave up gets new attempts.`,
 			example: "  tideover sessions wake nightly-refactor",
@@ -190,9 +190,7 @@ func (v sessionVerb) command(io Streams) *cobra.Command {
 			})
 		},
 	}
-	if v.alias != "" {
-		cmd.Aliases = []string{v.alias}
-	}
+	cmd.Aliases = otherNames(v.name)
 	if v.flags != nil {
 		v.flags(cmd)
 	}

@@ -167,7 +167,7 @@ func runAnd(what string, least, most int) cobra.PositionalArgs {
 // answerOptions holds the flags of the commands that answer a question of a run.
 type answerOptions struct {
 	remote
-	words string
+	comment string
 }
 
 const answerText = `
@@ -176,14 +176,14 @@ error lists them. 'tideover runs --asking' lists the runs that ask, and 'tideove
 show' prints the question with its choices and who may answer it.
 
 You answer as the user whose token is in $TIDEOVER_TOKEN; over the socket as 'cli:'
-and your user name. Your name and your words are in the history of the run.`
+and your user name. Your name and your comment are in the history of the run.`
 
 func newApprove(io Streams) *cobra.Command {
-	return newFixedAnswer(io, engine.Approve, "Approve what a run asks for", "  tideover approve 01k9v3q0h2f8\n  tideover approve order-4711 ship --words 'in stock again'")
+	return newFixedAnswer(io, engine.Approve, "Approve what a run asks for", "  tideover approve 01k9v3q0h2f8\n  tideover approve order-4711 ship --comment 'in stock again'")
 }
 
 func newReject(io Streams) *cobra.Command {
-	return newFixedAnswer(io, engine.Reject, "Reject what a run asks for", "  tideover reject 01k9v3q0h2f8\n  tideover reject order-4711 --words 'the address is wrong'")
+	return newFixedAnswer(io, engine.Reject, "Reject what a run asks for", "  tideover reject 01k9v3q0h2f8\n  tideover reject order-4711 --comment 'the address is wrong'")
 }
 
 // newFixedAnswer returns the command that answers a question with the choice that it is named after.
@@ -209,7 +209,7 @@ func newAnswer(io Streams) *cobra.Command {
 		Use:     "answer [flags] RUN [QUESTION] CHOICE",
 		Short:   "Answer a question of a run",
 		Long:    "Answers the question of a run with one of its choices.\n" + answerText,
-		Example: "  tideover answer 01k9v3q0h2f8 green\n  tideover answer order-4711 colour green --words 'as in the catalogue'",
+		Example: "  tideover answer 01k9v3q0h2f8 green\n  tideover answer order-4711 colour green --comment 'as in the catalogue'",
 		Args:    runAnd("choice", 2, 3),
 	}, func(args []string) (question, choice string) {
 		if len(args) == 3 {
@@ -226,11 +226,13 @@ func (o *answerOptions) answerCommand(cmd *cobra.Command, parse func(args []stri
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		question, choice := parse(args)
 		return o.withClient(cmd, func(ctx context.Context, c *client.Client) error {
-			return o.answer(ctx, c, args[0], question, control.Reply{Choice: choice, Words: o.words})
+			return o.answer(ctx, c, args[0], question, control.Reply{Choice: choice, Words: o.comment})
 		})
 	}
-	cmd.Flags().StringVar(&o.words, "words", "", "your `words` about it, for the workflow and the history")
-	completeNoFiles(cmd, "words")
+	cmd.Flags().StringVar(&o.comment, "comment", "", "your `text` about it, for the workflow and the history")
+	cmd.Flags().StringVar(&o.comment, "words", "", "")
+	_ = cmd.Flags().MarkHidden("words")
+	completeNoFiles(cmd, "comment")
 	return o.command(cmd, exitsRun)
 }
 

@@ -93,7 +93,9 @@ func TestSignalsAndAnswers(t *testing.T) {
 	for _, want := range []string{"asks ship  Ship it?", "choices     approve, reject", "tideover approve " + id, "tideover reject " + id, "signal: paid from cli:"} {
 		clitest.WantIn(t, "show", shown, want)
 	}
-	clitest.WantIn(t, "approve", s.mustRun("approve", id, "--words", "in stock"), id+" ship: approve")
+	approved := s.runCommand("approve", id, "--words", "in stock") // the former name of --comment
+	clitest.WantIn(t, "approve", approved.Out, id+" ship: approve")
+	clitest.WantIn(t, "approve", approved.Stderr, "tideover: use --comment instead of --words\n")
 	s.untilAsking(id, "colour")
 	clitest.WantIn(t, "show", s.mustRun("show", id), "tideover answer "+id+" 'light blue'")
 

@@ -99,7 +99,7 @@ func ProviderMeaning(st *gateway.Status) string {
 		}
 		return "no requests are sent until the next probe"
 	case gateway.Opened:
-		return "no requests are sent until it is closed or reset"
+		return "no requests are sent until it is forced or reset"
 	case gateway.Draining:
 		return "requests in flight are finished; new ones go to a fallback or are rejected"
 	}

@@ -124,7 +124,7 @@ func TestRecipeDeployIsRejected(t *testing.T) {
 	k := newYAMLRecipe(t, "Ask me before the deploy, roll back if it fails", map[string]string{"build.sh": ""})
 	k.sh(0)
 	testwait.Until(t, "the run asks", func() bool { return k.Show("release-7").Asking })
-	clitest.WantCode(t, k.RunCommand("reject", "release-7", "--words", "not on Friday"), 0)
+	clitest.WantCode(t, k.RunCommand("reject", "release-7", "--comment", "not on Friday"), 0)
 	i := k.until("release-7", "dead")
 	clitest.WantIn(t, "error", i.Error, "rejected by cli:")
 	clitest.WantIn(t, "error", i.Error, "not on Friday")

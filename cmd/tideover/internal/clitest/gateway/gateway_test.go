@@ -327,13 +327,13 @@ workflows:
 	if resp.StatusCode != 200 || !strings.Contains(text, "Bearer hush-hush-key /direct") {
 		t.Errorf("through the gateway of serve: %s %q", resp.Status, text)
 	}
-	for _, action := range []string{"open", "reset", "drain", "reset", "close", "reset"} {
+	for _, action := range []string{"block", "reset", "drain", "reset", "force", "reset"} {
 		if o := s.RunCommand("providers", action, "up"); o.Code != 0 {
 			t.Errorf("providers %s: exit %d, %s", action, o.Code, o.Stderr)
 		}
 		resp, _ := clitest.Fetch(t, "GET", s.Address()+"p/up/x", "")
 		want := http.StatusOK
-		if action == "open" || action == "drain" {
+		if action == "block" || action == "drain" {
 			want = http.StatusServiceUnavailable
 		}
 		if resp.StatusCode != want {
