@@ -28,6 +28,7 @@ type execOptions struct {
 	retryTimeouts               bool
 
 	buffer      bool
+	holdOutput  bool
 	grace       duration
 	stdinLimit  size
 	giveUpCode  int
@@ -84,6 +85,9 @@ const execExample = `  # five attempts, 1 s to 30 s apart
 
   # retry only some exit codes, and print only the output of the successful attempt
   tideover exec --retry-on 75,100-110 --stop-on 2 --buffer -- ./fetch > result.json
+
+  # for cron: print nothing unless all attempts fail
+  tideover exec --hold-output -- /usr/local/bin/backup
 
   # poll until a job reports that it is done
   tideover exec --until-output '^status: done$' -- ./job status
@@ -151,10 +155,11 @@ func execFlags(cmd *cobra.Command, o *execOptions) {
 	groupFlags(f, "What to retry", "retry-on", "stop-on", "retry-stderr", "retry-timeouts", "until-output", "throttle-on")
 
 	f.BoolVar(&o.buffer, "buffer", false, "print only the stdout of the attempt that succeeds")
+	f.BoolVar(&o.holdOutput, "hold-output", false, "print the stdout and stderr of all attempts when it gives up, and nothing if it succeeds; they become pipes to a temporary file")
 	f.Var(&o.grace, "grace", "time between TERM and KILL")
 	f.Var(&o.stdinLimit, "stdin-limit", "how much piped input to store for retries; longer input gets one attempt")
 	f.IntVar(&o.giveUpCode, "give-up-code", 0, "exit `code` if the attempts, the time or the budget are used up")
-	groupFlags(f, "Execution", "buffer", "grace", "stdin-limit", "give-up-code")
+	groupFlags(f, "Execution", "buffer", "hold-output", "grace", "stdin-limit", "give-up-code")
 
 	f.StringVar(&o.events, "events", "", "append events as JSON lines to a `file`, or to a file descriptor by its number: 1 is standard output")
 	f.StringArrayVar(&o.notify, "notify", nil, "`name` of a notifier of the configuration that gets messages about the command; can be repeated")
@@ -192,19 +197,27 @@ func (o *execOptions) resolve() error {
 	if err := errors.Join(p.Validate(), p.Refuse("exec", execRejectedKeys...)); err != nil {
 		return fmt.Errorf("--policy: %s", oneline.Error(err))
 	}
+	if !o.throttleOn.Given() {
+		o.throttleOn.Add(exitcode.TempFail)
+	}
+	o.policy = p
+	return o.check()
+}
+
+// check returns an error for flags with a wrong value, and for flags that contradict each other.
+func (o *execOptions) check() error {
 	if o.giveUpCode < 0 || o.giveUpCode > 255 {
 		return fmt.Errorf("--give-up-code: %d is not between 0 and 255", o.giveUpCode)
 	}
 	if o.retryOn.Has(0) && o.untilOutput.Regexp == nil {
 		return errors.New("--retry-on: exit code 0 is success and is not retried: to require more for success, use --until-output")
 	}
+	if o.buffer && o.holdOutput {
+		return errors.New("--buffer and --hold-output can't be used together: give one of them")
+	}
 	if o.json && !o.dryRun {
 		return errors.New("--json needs --dry-run: to get events as JSON lines, use --events FILE")
 	}
-	if !o.throttleOn.Given() {
-		o.throttleOn.Add(exitcode.TempFail)
-	}
-	o.policy = p
 	return nil
 }
 

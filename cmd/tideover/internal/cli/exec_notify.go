@@ -96,6 +96,7 @@ func (t *notifierSet) observe(ev retry.Event) {
 	if len(t.list) == 0 || ev.Reason == retry.StopCanceled {
 		return
 	}
+	ev.Err = t.withLastLine(ev.Err)
 	m, ok := notify.Compose(ev, messageOrigin())
 	if !ok {
 		return
@@ -112,6 +113,19 @@ func (t *notifierSet) observe(ev retry.Event) {
 			})
 		}
 	}
+}
+
+// withLastLine returns the error of an event, followed by the last line of the command's standard error
+// if exec has read it.
+func (t *notifierSet) withLastLine(err error) error {
+	f, ok := errors.AsType[*failure](err)
+	if !ok || f.LastStderr == "" {
+		return err
+	}
+	if whole, ok := errors.AsType[*retry.Error](err); ok && whole.Last != nil {
+		err = whole.Last
+	}
+	return fmt.Errorf("%w: %s", err, t.redactor.String(f.LastStderr))
 }
 
 // lateError says that a message was not sent within a limit of time.

@@ -15,8 +15,9 @@ import (
 type reporter struct{ progressPrinter }
 
 func newReporter(out *os.File, grace *graceWriter, o *execOptions) *reporter {
+	quiet := o.quiet || o.holdOutput
 	return &reporter{progressPrinter{
-		out: grace, file: out, quiet: o.quiet, draw: !o.quiet && !o.noCountdown && process.IsTerminal(out),
+		out: grace, file: out, quiet: quiet, draw: !quiet && !o.noCountdown && process.IsTerminal(out),
 		clean: func(text string) string { return text },
 	}}
 }

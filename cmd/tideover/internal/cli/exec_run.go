@@ -60,6 +60,7 @@ func runExec(io Streams, o *execOptions, args []string) error {
 		StdinLimit:  int64(o.stdinLimit),
 		Once:        o.policy.Retries() == 0,
 		Buffer:      o.buffer,
+		Hold:        o.holdOutput,
 		MatchStdout: o.untilOutput.Regexp,
 		MatchStderr: o.retryStderr.Regexp,
 		Notice:      x.report.warn,
@@ -81,8 +82,19 @@ func (x *execution) observe(e retry.Event) {
 	if e.Kind == retry.AttemptStarted {
 		x.attempt = e.Attempt
 	}
+	if e.Kind == retry.GaveUp && x.holdOutput {
+		x.printHeld()
+	}
 	x.report.observe(e)
 	x.notifiers.observe(e)
+}
+
+// printHeld prints the output of all attempts. The exit code stays that of the command.
+func (x *execution) printHeld() {
+	err := x.sup.PassOn()
+	if _, stopped := errors.AsType[*process.SignalError](err); err != nil && !stopped && !errors.Is(err, syscall.EPIPE) {
+		x.report.warn("printing the output of the attempts: " + err.Error())
+	}
 }
 
 // run makes one attempt. It marks the error as permanent if the attempt must not be retried, and as
@@ -161,7 +173,7 @@ func (x *execution) finish(err error) error {
 		x.report.warn(start.Error())
 	} else if output, ok := errors.AsType[*process.OutputError](err); ok {
 		x.report.warn(output.Error())
-	} else if err == nil { // the output of a failed attempt is dropped
+	} else if err == nil && !x.holdOutput { // the output of a failed attempt is dropped
 		if err := x.sup.PassOn(); err != nil {
 			exit.Code = x.outputErrorCode(err)
 		}

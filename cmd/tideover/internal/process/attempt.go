@@ -67,6 +67,7 @@ func (s *Supervisor) finish(ctx context.Context, r *Result) error {
 	var errs [2]error
 	r.MatchedStdout, errs[0] = s.stdout.finish(ctx, s)
 	r.MatchedStderr, errs[1] = s.stderr.finish(ctx, s)
+	r.LastStderr = s.stderr.line
 	if errs[0] == errStalled || errs[1] == errStalled { //nolint:errorlint // never wrapped
 		r.TimedOut = s.ctx.Err() == nil
 		return nil

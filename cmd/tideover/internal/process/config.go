@@ -34,6 +34,7 @@ type Config struct {
 	DieWithUs  bool          // on Linux: kill the command when the thread that called Run ends
 	Cgroup     string        // on Linux: folder of the cgroup to start the command in, if possible; see [NewCgroup]
 	Buffer     bool          // buffer standard output until [Supervisor.PassOn]
+	Hold       bool          // store both outputs of all attempts until [Supervisor.PassOn]; not together with Buffer
 
 	// MatchStdout and MatchStderr are matched against the first MiB of each line of a stream,
 	// without its line end. Nil means that the command gets the stream directly.
@@ -64,6 +65,8 @@ type Result struct {
 
 	MatchedStdout bool // a line matched Config.MatchStdout
 	MatchedStderr bool // a line matched Config.MatchStderr
+
+	LastStderr string // last line of standard error that is not blank; empty if the command had our own stream
 }
 
 // SignalError means that a signal ended the supervisor.

@@ -70,3 +70,23 @@ func (l *lines) test(line []byte) {
 	line = bytes.TrimSuffix(line[:min(len(line), maxLine)], []byte{'\r'})
 	l.found = l.found || l.match.Match(line)
 }
+
+// maxTail limits the length of a last line. A longer one lacks its beginning.
+const maxTail = 4 << 10
+
+// tail keeps the end of a stream that arrives in pieces.
+type tail struct{ end []byte }
+
+// write processes the next piece of the stream.
+func (t *tail) write(p []byte) {
+	t.end = append(t.end, p[max(len(p)-maxTail, 0):]...)
+	if over := len(t.end) - maxTail; over > 0 {
+		t.end = t.end[:copy(t.end, t.end[over:])]
+	}
+}
+
+// line returns the last line that is not blank; "" if there is none.
+func (t *tail) line() string {
+	text := bytes.TrimSpace(t.end)
+	return string(bytes.TrimSpace(text[bytes.LastIndexByte(text, '\n')+1:]))
+}

@@ -53,6 +53,24 @@ func TestLines(t *testing.T) {
 	}
 }
 
+func TestTheLastLineIsKept(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", maxTail)
+	for text, want := range map[string]string{
+		"": "", "\n \n": "", "one": "one", "one\ntwo\n": "two", "one\r\n\n  \n": "one", "a\n" + long + "y\n": long[2:] + "y", long + "\nend": "end",
+	} {
+		for _, piece := range []int{1, 7, 4096, len(text) + 1} {
+			var kept tail
+			for p := range slices.Chunk([]byte(text), piece) {
+				kept.write(p)
+			}
+			if got := kept.line(); got != want {
+				t.Errorf("last line of %.20q in pieces of %d: %.20q, want %.20q", text, piece, got, want)
+			}
+		}
+	}
+}
+
 func TestLinesKeepNoMoreThanTheyLookAt(t *testing.T) {
 	t.Parallel()
 	l := newLines(regexp.MustCompile("never"))

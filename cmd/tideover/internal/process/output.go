@@ -25,31 +25,36 @@ type (
 	onlyWriter struct{ io.Writer }
 )
 
-// output is an output stream of the command. If it need not be matched or buffered, the command
+// output is an output stream of the command. If it need not be matched, buffered or stored, the command
 // gets our own descriptor.
 type output struct {
 	dst    *os.File
 	match  *regexp.Regexp
 	buffer bool
-	held   *os.File        // output of the latest attempt, if buffer is set
-	broken error           // why held is incomplete
+	latest *os.File        // output of the latest attempt, if buffer is set
+	broken error           // why latest is incomplete
+	held   *heldStream     // stores the output of all attempts; nil if it is not stored
+	line   string          // last line of the latest attempt; empty if the command had our descriptor
 	tee    *tee            // of the current attempt; nil if the command has our descriptor
 	last   <-chan struct{} // closed when the last abandoned tee has finished; nil if none was abandoned
 }
 
 // open returns the descriptor for the next attempt.
 func (o *output) open() (fd uintptr, err error) {
-	if o.match == nil && !o.buffer {
+	if o.match == nil && !o.buffer && o.held == nil {
 		return uintptr(fdOf(o.dst)), nil
 	}
-	dst := o.dst
+	var dst io.Writer = o.dst
+	if o.held != nil {
+		dst = o.held
+	}
 	if o.buffer {
 		_ = o.close()
 		o.broken = nil
-		if o.held, err = scratch(); err != nil {
+		if o.latest, err = scratch(); err != nil {
 			return 0, err
 		}
-		dst = o.held
+		dst = o.latest
 	}
 	child, r, err := pipe(false)
 	if err != nil {
@@ -77,7 +82,7 @@ func (o *output) finish(ctx context.Context, s *Supervisor) (matched bool, err e
 		return false, nil
 	}
 	t := o.tee
-	o.tee = nil
+	o.tee, o.line = nil, ""
 	_ = t.r.SetReadDeadline(time.Now())
 	if !t.wait(ctx, s) {
 		t.abandoned.Store(true)
@@ -90,6 +95,7 @@ func (o *output) finish(ctx context.Context, s *Supervisor) (matched bool, err e
 	if t.err != nil {
 		err = &OutputError{t.err}
 	}
+	o.line = t.tail.line()
 	return t.lines.found, err
 }
 
@@ -115,22 +121,22 @@ func (t *tee) wait(ctx context.Context, s *Supervisor) bool {
 
 // passOn writes the buffered output.
 func (o *output) passOn() error {
-	if o.held == nil || o.broken != nil {
+	if o.latest == nil || o.broken != nil {
 		return o.broken
 	}
-	if _, err := o.held.Seek(0, io.SeekStart); err != nil {
+	if _, err := o.latest.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	_, err := io.CopyBuffer(onlyWriter{o.dst}, onlyReader{o.held}, make([]byte, copySize))
+	_, err := io.CopyBuffer(onlyWriter{o.dst}, onlyReader{o.latest}, make([]byte, copySize))
 	return err
 }
 
 func (o *output) close() error {
-	if o.held == nil {
+	if o.latest == nil {
 		return nil
 	}
-	err := o.held.Close()
-	o.held = nil
+	err := o.latest.Close()
+	o.latest = nil
 	return err
 }
 
@@ -138,8 +144,9 @@ func (o *output) close() error {
 type tee struct {
 	child int // the command's end of the pipe
 	r     *os.File
-	dst   *os.File
+	dst   io.Writer
 	lines *lines
+	tail  tail
 	after <-chan struct{} // wait until it is closed before writing; nil means at once
 	err   error           // of the last write
 	done  chan struct{}
@@ -198,6 +205,7 @@ func (t *tee) pass(p []byte) bool {
 		return false
 	}
 	t.lines.write(p)
+	t.tail.write(p)
 	_, t.err = t.dst.Write(p)
 	return t.err == nil
 }

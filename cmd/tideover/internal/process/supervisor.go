@@ -21,6 +21,7 @@ type Supervisor struct {
 	stdin    *input
 	stdout   *output
 	stderr   *output
+	hold     *hold
 	terminal *terminal // the controlling terminal; nil without one
 	tree     *processTree
 	signals  *signals
@@ -50,8 +51,12 @@ func New(cfg Config) (*Supervisor, error) {
 		stdin:    in,
 		stdout:   &output{dst: cfg.Stdout, match: cfg.MatchStdout, buffer: cfg.Buffer},
 		stderr:   &output{dst: cfg.Stderr, match: cfg.MatchStderr},
+		hold:     &hold{dsts: [2]*os.File{cfg.Stdout, cfg.Stderr}},
 		terminal: openTerminal(cfg.Stdin),
 		tree:     &processTree{family: newFamily(), grace: cfg.Grace, notice: cfg.Notice},
+	}
+	if cfg.Hold {
+		s.stdout.held, s.stderr.held = &heldStream{s.hold, 0}, &heldStream{s.hold, 1}
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.signals = watchSignals(s.tree, s.cancel)
@@ -92,12 +97,12 @@ func (s *Supervisor) Interrupted(sig syscall.Signal) {
 	s.cancel(&SignalError{sig})
 }
 
-// PassOn writes the buffered output of the last attempt, see Config.Buffer. A signal ends it,
-// because the reader may be stuck.
+// PassOn writes the buffered output of the last attempt, see Config.Buffer, or the stored output of all
+// attempts, see Config.Hold. A signal ends it, because the reader may be stuck.
 func (s *Supervisor) PassOn() error {
 	drain(s.signals.idle) // an earlier signal does not count
 	done := make(chan error, 1)
-	go func() { done <- s.stdout.passOn() }()
+	go func() { done <- errors.Join(s.stdout.passOn(), s.hold.passOn()) }()
 	select {
 	case err := <-done:
 		return err
@@ -111,5 +116,5 @@ func (s *Supervisor) Close() error {
 	s.signals.stop()
 	s.terminal.close()
 	s.cancel(nil)
-	return errors.Join(s.stdin.close(), s.stdout.close())
+	return errors.Join(s.stdin.close(), s.stdout.close(), s.hold.close())
 }

@@ -136,6 +136,34 @@ func TestBufferPassesOnTheWinningAttempt(t *testing.T) {
 	}
 }
 
+func TestHeldOutputIsPrintedOnlyAtGivingUp(t *testing.T) {
+	t.Parallel()
+	const script = `echo attempt $TIDEOVER_ATTEMPT; echo said $TIDEOVER_ATTEMPT >&2; test $TIDEOVER_ATTEMPT = `
+	exec := func(tmp, script string) clitest.Outcome {
+		cmd, _ := clitest.Command(t, "exec", "--hold-output", "--policy", clitest.Quick, "--", "sh", "-c", script)
+		cmd.Env = append(cmd.Env, "TMPDIR="+tmp)
+		return clitest.Finish(t, cmd)
+	}
+	if got := exec(t.TempDir(), script+"2"); got != (clitest.Outcome{}) {
+		t.Errorf("the second attempt succeeds: %+v, want no output", got)
+	}
+	const out, said = "attempt 1\nattempt 2\nattempt 3\n", "said 1\nsaid 2\nsaid 3\n"
+	got := exec(t.TempDir(), script+"9")
+	if all, line, _ := strings.Cut(got.Stderr, "tideover: gave up after 3 attempts"); got.Code != 1 || got.Out != out || all != said || strings.Count(line, "\n") != 1 {
+		t.Errorf("giving up: %+v", got)
+	}
+	if got := exec(filepath.Join(t.TempDir(), "none"), script+"3"); got != (clitest.Outcome{Out: out, Stderr: said}) {
+		t.Errorf("without a place for a temporary file: %+v, want the output at once", got)
+	}
+	const size = 1 << 20 // more than one record
+	if got := exec(t.TempDir(), fmt.Sprintf("head -c %d /dev/zero; exit 4", size)); got.Code != 4 || len(got.Out) != 3*size {
+		t.Errorf("much output: exit code %d, %d bytes, want 4, %d", got.Code, len(got.Out), 3*size)
+	}
+	if got := clitest.Run(t, "exec", "--hold-output", "--buffer", "--", "true"); got.Code != 125 {
+		t.Errorf("with --buffer: %+v", got)
+	}
+}
+
 func TestDaemonThatKeepsTheOutputOpenDoesNotHang(t *testing.T) {
 	t.Parallel()
 	for _, way := range outputWays[1:4] {

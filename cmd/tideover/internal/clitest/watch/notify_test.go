@@ -79,6 +79,8 @@ func TestExecNotify(t *testing.T) {
 	if n := len(server.all()); n != 3 {
 		t.Errorf("a message about a success: %q", server.all()[3:])
 	}
+	clitest.WantCode(t, run("--notify", "hook", "--retry-stderr", "route", "--", "sh", "-c", "echo no route of planted-secret >&2; exit 7"), 7)
+	clitest.WantIn(t, "message", server.all()[3], "last: exited with 7: no route of ***")
 	got := run("--notify", "fone", "--", "touch", filepath.Join(t.TempDir(), "ran"))
 	clitest.WantCode(t, got, 125)
 	clitest.WantIn(t, "stderr", got.Stderr, `--notify: unknown notifier "fone": `)
