@@ -23,7 +23,7 @@ func TestAReloadIsRepeatedUntilItSucceeds(t *testing.T) {
 	clitest.WriteFile(t, s.File, first+"  second: {steps: [{id: a, run: [echo], env: {TOKEN: '${file:./token.txt}'}}]}\n")
 	const refused = "the configuration was not reloaded"
 	testwait.Until(t, "the reload fails", func() bool { return strings.Contains(s.Log.String(), refused) })
-	clitest.WantCode(t, s.RunCommand("run", "second", "--wait"), 125)
+	clitest.WantCode(t, s.RunCommand("run", "second", "--wait"), 3)
 
 	clitest.WriteFile(t, token, "")
 	testwait.Until(t, "another reason is logged", func() bool { return strings.Count(s.Log.String(), refused) == 2 })
