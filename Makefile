@@ -25,8 +25,8 @@ UNRACED   := Browser|PageSoak|ADamagedFileIsNoticed|ClusterShowsLargeFlows|TheRe
 UNSHARED  := tideover$$|/(cli|clitest/.*|config|detect|plan|doctor|release|simulate|clustertest|natstest|machine|sim)$$
 # Comparisons and examples bring much code of others, which takes as long to compile as everything of ours: make test-more.
 OTHERS    := /bench(/|$$)|/examples$$|/examples/(anthropic|openai)$$
-# What make test leaves to make test-more: pages in a browser, and three parts of which none fits in one line. SERVERS are tests with
-# three servers of NATS, MANY repeat one thing by the hundred; both are run with the race detector. LONG start many processes.
+# What make test leaves to make test-more: pages in a browser and three lists of tests. SERVERS have three servers of NATS, MANY repeat
+# one thing by the hundred; both are run with the race detector. LONG start many processes.
 SERVERS   := TestAChangedStreamIsFound|TestACheckOfAGoodClusterFindsNothing|TestANodeThatIsCutOffDecidesNothing|TestAServerThatIsNotThereIsOneFinding|TestAServerWhoseDiskWasFullIsFound|TestConformanceOfClusters|TestLeasesEndWhenTheQuorumIsAwayTooLong|TestNoLeaseIsLostWhenTheServerThatLeadsTheBucketIsKilled|TestShardsThatNobodyHasAreFound|TestSoak|TestTheLeaderOfALogIsKilled|TestThreeNodesAreCutOffAndKilledAndComeBack|TestWithoutQuorumThereAreClearErrorsAndThenItGoesOn
 MANY      := TestClusterCancelOfManyChildren|TestFlowCountsErrors|TestReloadsUnderLoad|TestReplayJudgesAsTheEngine|TestSyncFailures
 LONG      := TestAFloodOfConnectionsStopsNothing|TestAKilledServerAnswersEachJobOnce|TestARollingDeploy|TestAStreamWasDeleted|TestMovingHouse|TestNATSServersDie|TestRecipeFlakyTest|TestSecretsOfAClusterAreNowhere|TestServeReadsEveryMessage|TestSessionsInOneFolderNeverCross|TestTheDemoShowsEverythingAndLeavesNothing|TestThreeNodesOnOneLaptop|TestWatchPassesMuchOutputOnWithLittleMemory

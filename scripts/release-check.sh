@@ -287,7 +287,7 @@ done
 # folder: the folder has the commit in its name, because the same version is staged again and again.
 mounts=(/proc proc "$(go env GOROOT)" usr/local/go "$work/proxy" modules "$GOMODCACHE/cache/download" others "$(go env GOCACHE)" cache)
 with_shell go GOPROXY=file:///modules,file:///others GOSUMDB=off GOCACHE=/cache GOTOOLCHAIN=local CGO_ENABLED=0 GOFLAGS=-trimpath \
-	GOMODCACHE="/root/$(git -C "$work/repo" rev-parse HEAD)" GOBIN=/usr/local/bin
+	GOMODCACHE="/$(git -C "$work/repo" rev-parse HEAD)" GOBIN=/usr/local/bin
 "${enter[@]}" /usr/local/go/bin/go install "$root/cmd/tideover@$version" 2>"$work/install.log" ||
 	{ cat "$work/install.log"; fail "go install does not work in an empty root"; }
 run_job "go install"

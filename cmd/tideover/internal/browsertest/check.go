@@ -82,7 +82,7 @@ func layoutsOf(c Checks) []Layout {
 
 // maxFirstRow is where the first row of a list must begin on a phone, in pixels from the top of the
 // page.
-const maxFirstRow = 410
+const maxFirstRow = 400
 
 // Checks has what [Tab.Check] needs to know of a page.
 type Checks struct {
