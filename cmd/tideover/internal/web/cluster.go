@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/internal/textfmt"
@@ -55,12 +55,12 @@ const (
 type clusterCache struct {
 	mu   sync.Mutex
 	at   time.Time
-	last control.Cluster
+	last admin.Cluster
 	err  error
 }
 
 // get returns the last known state of the cluster. The error says why it is outdated or unknown.
-func (g *clusterCache) get(ctx context.Context, s *control.System) (control.Cluster, error) {
+func (g *clusterCache) get(ctx context.Context, s *admin.System) (admin.Cluster, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if time.Since(g.at) < clusterAge {
@@ -109,7 +109,7 @@ func (h clusterPage) load(ctx context.Context, now time.Time) (part, error) {
 }
 
 // owned counts the shards that have an owner.
-func owned(c *control.Cluster) (n int) {
+func owned(c *admin.Cluster) (n int) {
 	for i := range c.Shards {
 		if c.Shards[i].Owner != "" {
 			n++
@@ -121,7 +121,7 @@ func owned(c *control.Cluster) (n int) {
 // worthSaying is how long a member must be silent before the page says so.
 const worthSaying = 3 * time.Second
 
-func (h clusterPage) newMemberRow(c *control.Cluster, m *journal.Member) memberRow {
+func (h clusterPage) newMemberRow(c *admin.Cluster, m *journal.Member) memberRow {
 	r := memberRow{Member: *m, Self: m.ID == c.Self, Owned: c.Owned(m)}
 	r.Name = h.redact(m.Name)
 	if m.Silence > worthSaying {
@@ -130,7 +130,7 @@ func (h clusterPage) newMemberRow(c *control.Cluster, m *journal.Member) memberR
 	return r
 }
 
-func (h clusterPage) newShardRow(c *control.Cluster, s engine.ShardInfo) shardRow {
+func (h clusterPage) newShardRow(c *admin.Cluster, s engine.ShardInfo) shardRow {
 	r := shardRow{ShardInfo: s, Size: textfmt.RoundedSize(s.Bytes), Mute: slices.Contains(c.Silent, s.Number), Unseen: s.Error != ""}
 	r.Name = h.redact(cmp.Or(s.Name, s.Owner))
 	if s.Last >= s.First {

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/journal"
@@ -203,7 +203,7 @@ type findingsCache struct {
 
 // list returns the findings about the machine and the addresses. It returns false if the server has
 // no such checks.
-func (c *findingsCache) list(s *control.System, now time.Time) ([]doctor.Finding, bool) {
+func (c *findingsCache) list(s *admin.System, now time.Time) ([]doctor.Finding, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now.Sub(c.at) >= findingsAge {

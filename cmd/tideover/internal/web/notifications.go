@@ -10,8 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/control"
 )
 
 const (
@@ -31,7 +32,7 @@ type notificationsBody struct {
 
 // notifierRow is a notifier in the list.
 type notifierRow struct {
-	control.Notifier
+	admin.Notifier
 	On      string
 	Sent    uint64
 	Waiting int

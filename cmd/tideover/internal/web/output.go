@@ -9,10 +9,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/cmd/tideover/internal/output"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/control"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
@@ -51,7 +52,7 @@ func (h runPage) addOutputs(i *engine.Info, b *runBody) {
 	ends := h.control.Outputs.Ends(i, endSize)
 	for s := range b.Steps {
 		for k := range b.Steps[s].Attempts {
-			h.addOutput(ends, control.OutputOf(i.ID, &b.Steps[s].StepInfo, b.Steps[s].Attempts[k].Number), &b.Steps[s].Attempts[k])
+			h.addOutput(ends, admin.OutputOf(i.ID, &b.Steps[s].StepInfo, b.Steps[s].Attempts[k].Number), &b.Steps[s].Attempts[k])
 		}
 	}
 	if b.Flow == nil {
@@ -60,18 +61,18 @@ func (h runPage) addOutputs(i *engine.Info, b *runBody) {
 	for r := range b.Flow.Ops {
 		row := &b.Flow.Ops[r]
 		for k := range row.Tries {
-			h.addOutput(ends, control.OutputOf(i.ID, &row.StepInfo, row.Tries[k].Number), &row.Tries[k])
+			h.addOutput(ends, admin.OutputOf(i.ID, &row.StepInfo, row.Tries[k].Number), &row.Tries[k])
 		}
 		if n := len(row.StepInfo.Attempts); n > 0 && len(row.Tries) == 0 {
 			only := attempt{AttemptInfo: row.StepInfo.Attempts[n-1], ID: row.ID}
-			h.addOutput(ends, control.OutputOf(i.ID, &row.StepInfo, only.Number), &only)
+			h.addOutput(ends, admin.OutputOf(i.ID, &row.StepInfo, only.Number), &only)
 			row.Single = only.Output
 		}
 	}
 }
 
 // addOutput adds the output to an attempt, if there is one.
-func (h runPage) addOutput(ends map[output.Attempt]control.OutputEnd, at output.Attempt, a *attempt) {
+func (h runPage) addOutput(ends map[output.Attempt]admin.OutputEnd, at output.Attempt, a *attempt) {
 	end, known := ends[at]
 	elsewhere := h.clustered() && (a.Outcome == "failed" || a.Outcome == "succeeded")
 	if !known && !elsewhere {
@@ -114,7 +115,7 @@ func lastLines(r *output.Record) string {
 
 // outputBody is the content of the page of an output.
 type outputBody struct {
-	*control.Output
+	*admin.Output
 	RunURL   string
 	Download string // URL of the text
 	Action   string // URL of the search form
@@ -133,8 +134,8 @@ type outputPart struct {
 type outputPage struct{ *layout }
 
 // load returns the output that a request names by the parameters step and attempt.
-func (h outputPage) load(r *http.Request) (*control.Output, error) {
-	q := control.OutputQuery{Run: r.PathValue("id"), Step: r.URL.Query().Get("step")}
+func (h outputPage) load(r *http.Request) (*admin.Output, error) {
+	q := admin.OutputQuery{Run: r.PathValue("id"), Step: r.URL.Query().Get("step")}
 	for field, n := range map[string]*int{"attempt": &q.Attempt, "operation": &q.Operation} {
 		if text := r.URL.Query().Get(field); text != "" {
 			var err error
@@ -155,7 +156,7 @@ func (h outputPage) serve(w http.ResponseWriter, r *http.Request) {
 	h.show(w, r, http.StatusOK, "output", h.page(r.Context(), o, r.URL.Query().Get("q")))
 }
 
-func (h outputPage) page(ctx context.Context, o *control.Output, search string) page {
+func (h outputPage) page(ctx context.Context, o *admin.Output, search string) page {
 	record := o.Record()
 	b := outputBody{
 		Output: o, RunURL: runURL(o.Run), Download: outputURL(record.Attempt, "output.txt"), Action: runURL(o.Run) + "/output", Search: search,

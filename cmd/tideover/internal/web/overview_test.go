@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 	"github.com/tideover/tideover/cmd/tideover/internal/storm"
@@ -75,16 +75,16 @@ func loadConfig(t testing.TB, text string) *config.Config {
 }
 
 // settings returns the settings of the configuration, as a real server does.
-func (g *fullSite) settings() control.Settings {
-	s := control.Settings{Policies: g.cfg.Policies, Notifiers: map[string]control.NotifierSettings{}}
+func (g *fullSite) settings() admin.Settings {
+	s := admin.Settings{Policies: g.cfg.Policies, Notifiers: map[string]admin.NotifierSettings{}}
 	for name, n := range g.cfg.Notifiers {
 		var on []string
 		for _, t := range n.On {
 			on = append(on, t.String())
 		}
-		s.Notifiers[name] = control.NotifierSettings{Kind: n.Kind, On: on}
+		s.Notifiers[name] = admin.NotifierSettings{Kind: n.Kind, On: on}
 	}
-	s.Reload = control.Reload{At: time.Now().Add(-90 * time.Second), Err: current(g, &g.reload)}
+	s.Reload = admin.Reload{At: time.Now().Add(-90 * time.Second), Err: current(g, &g.reload)}
 	return s
 }
 

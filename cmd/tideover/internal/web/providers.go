@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/gateway"
 )
 
@@ -112,7 +112,7 @@ func changesWithTime(r *providerRow) bool {
 
 func newProviderRow(st *gateway.Status, now time.Time) providerRow {
 	r := providerRow{
-		Status: *st, URL: providerPage(st.Name), Meaning: control.ProviderMeaning(st), Offers: providerOffers(st), Classes: classes(st.ByClass),
+		Status: *st, URL: providerPage(st.Name), Meaning: admin.ProviderMeaning(st), Offers: providerOffers(st), Classes: classes(st.ByClass),
 		Limits: quotas(st.Quotas), Course: outageBars(st, now), Handed: st.Failovers, Left: budgets(st.Budgets),
 	}
 	for _, k := range st.Keys {

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/internal/testwait"
 )
@@ -25,14 +25,14 @@ type fleet struct {
 	list []gateway.Status
 }
 
-// Status implements [control.Gateway].
+// Status implements [admin.Gateway].
 func (f *fleet) Status() []gateway.Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.list)
 }
 
-// Control implements [control.Gateway].
+// Control implements [admin.Gateway].
 func (f *fleet) Control(name, action string) error {
 	state := map[string]string{gateway.Open: gateway.Opened, gateway.Close: gateway.Up, gateway.Reset: gateway.Up, gateway.Drain: gateway.Draining}[action]
 	if state == "" {
@@ -128,7 +128,7 @@ func newProviderSite(t *testing.T, list []gateway.Status, change ...func(*setup)
 func newGatewaySite(t *testing.T, list []gateway.Status) *providerSite {
 	t.Helper()
 	p := &providerSite{&testSite{T: t}, &fleet{list: list}}
-	p.h = newSiteOf(setup{Config: control.Config{Providers: p.fleet, Version: "test", Logger: slog.New(slog.DiscardHandler)}})
+	p.h = newSiteOf(setup{Config: admin.Config{Providers: p.fleet, Version: "test", Logger: slog.New(slog.DiscardHandler)}})
 	p.srv = httptest.NewServer(p.h)
 	t.Cleanup(func() {
 		p.srv.CloseClientConnections()
@@ -147,7 +147,7 @@ func (p *providerSite) apply(name, action string) {
 
 func (p *providerSite) state(name string) gateway.Status {
 	p.Helper()
-	return must(control.NewProviders(p.fleet, nil).Get(name))
+	return must(admin.NewProviders(p.fleet, nil).Get(name))
 }
 
 func TestProvidersPage(t *testing.T) {
@@ -290,7 +290,7 @@ type jitteryGateway struct {
 	calls atomic.Int64
 }
 
-// Status implements [control.Gateway].
+// Status implements [admin.Gateway].
 func (f *jitteryGateway) Status() []gateway.Status {
 	list := f.fleet.Status()
 	late := time.Duration(f.calls.Add(1)%50) * time.Millisecond
@@ -429,7 +429,7 @@ func TestProviderStatesHaveGlyphsAndStyles(t *testing.T) {
 		if !strings.Contains(css, ".state."+s) {
 			t.Errorf("%s has no colour", s)
 		}
-		if control.ProviderMeaning(&gateway.Status{State: s}) == "" {
+		if admin.ProviderMeaning(&gateway.Status{State: s}) == "" {
 			t.Errorf("%s has no meaning", s)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/internal/textfmt"
 )
@@ -60,7 +60,7 @@ type requestQuery struct{ Provider, Status, Outcome, Least string }
 // parseRequestQuery parses the query of a URL. It ignores values that are not valid.
 func parseRequestQuery(v url.Values) requestQuery {
 	q := requestQuery{Provider: strings.TrimSpace(v.Get("provider")), Status: strings.TrimSpace(v.Get("status")), Outcome: v.Get("outcome"), Least: strings.TrimSpace(v.Get("least"))}
-	if control.CheckRequestFilter(gateway.RequestFilter{Status: q.Status}) != nil {
+	if admin.CheckRequestFilter(gateway.RequestFilter{Status: q.Status}) != nil {
 		q.Status = ""
 	}
 	if !slices.Contains(gateway.Outcomes, q.Outcome) {
@@ -142,7 +142,7 @@ func (h requestsPage) loadList(ctx context.Context, q requestQuery, now time.Tim
 	}
 	b := requestsBody{Query: q, Outcomes: gateway.Outcomes, Since: list.Since, Full: len(list.Requests) == listedRequests}
 	if list.Off {
-		b.Off = control.NoRequestsKept
+		b.Off = admin.NoRequestsKept
 	}
 	for _, st := range h.control.Providers.List() {
 		b.Providers = append(b.Providers, st.Name)
@@ -219,7 +219,7 @@ func (r *requestRow) setLine() {
 			x.Took = exact(durationOf(s.Seconds))
 		}
 		if s.Kind == gateway.StepWait {
-			x.Meaning = control.WaitMeaning(s.By)
+			x.Meaning = admin.WaitMeaning(s.By)
 		}
 		if whole > 0 {
 			w := min(max(100*width/whole, thinnest), 100)

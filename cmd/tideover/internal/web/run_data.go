@@ -8,21 +8,22 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/control"
 )
 
 // runData reads runs for pages, without their secrets.
 type runData struct {
-	control *control.Service
+	control *admin.Service
 	redact  redactor
 	feed    *feed
 	sources waitSources
 	actor   string // name in the history of a run, of a user who has none
 }
 
-func newRunData(c *control.Service, redact redactor) *runData {
+func newRunData(c *admin.Service, redact redactor) *runData {
 	d := &runData{control: c, redact: redact, feed: newFeed(c.Runs), actor: "page"}
 	if redact == nil {
 		d.redact = func(s string) string { return s }
@@ -70,7 +71,7 @@ type totals struct {
 func (h *runData) totals(ctx context.Context, internal bool) (totals, error) {
 	ctx, cancel := h.soon(ctx)
 	defer cancel()
-	s, err := h.control.System.Stats(ctx)
+	s, err := h.control.Runs.Stats(ctx)
 	if err != nil {
 		return totals{}, err
 	}

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/browsertest"
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/output"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/control"
 )
 
 // stepsSite is a test site with a workflow that runs as code and declares its steps, as those of the

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
+	"github.com/tideover/tideover/internal/console/control"
 )
 
 // runsBody is the content of the page with the list of runs.

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 )
 
@@ -209,7 +209,7 @@ func (h sessionsPage) act(r *http.Request) (did, to string, err error) {
 func (h sessionsPage) change(ctx context.Context, name, action, by string) error {
 	switch s := h.control.Sessions; action {
 	case doPause:
-		return s.Pause(ctx, name, control.SessionPause{}, by)
+		return s.Pause(ctx, name, admin.SessionPause{}, by)
 	case doResume:
 		return s.Resume(ctx, name, by)
 	case doWake:
@@ -217,7 +217,7 @@ func (h sessionsPage) change(ctx context.Context, name, action, by string) error
 	case doStop:
 		return s.Stop(ctx, name, by)
 	case doTonight:
-		return s.Pause(ctx, name, control.SessionPause{Tonight: true}, by)
+		return s.Pause(ctx, name, admin.SessionPause{Tonight: true}, by)
 	case doReset:
 		return s.Reset(ctx, name, by)
 	}

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/testfile"
@@ -323,7 +323,7 @@ func TestSessionPage(t *testing.T) {
 
 // oneSession is a session manager whose list has exactly one session.
 type oneSession struct {
-	control.SessionManager
+	admin.SessionManager
 	status session.Status
 }
 

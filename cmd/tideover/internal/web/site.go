@@ -7,12 +7,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
+	"github.com/tideover/tideover/internal/console/control"
 )
 
 // Options configures the pages.
 type Options struct {
-	Control *control.Service
+	Control *admin.Service
 	Redact  func(string) string // removes secrets from all text that is shown; nil removes none
 }
 

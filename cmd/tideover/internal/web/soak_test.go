@@ -14,8 +14,8 @@ import (
 	"github.com/chromedp/cdproto/performance"
 	"github.com/chromedp/chromedp"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/engine"
@@ -102,7 +102,7 @@ func newSoak(t *testing.T) *soak {
 	manager := &session.Manager{Engine: e}
 	s.serve(e, func(o *setup) { o.Providers, o.Sessions = s.fleet, manager })
 	s.api = api.New(api.Options{
-		Control: control.New(control.Config{Engine: e, Sessions: manager}), Guard: httpserver.GuardOptions{Token: secret.New(soakToken)},
+		Control: admin.New(admin.Config{Engine: e, Sessions: manager}), Guard: httpserver.GuardOptions{Token: secret.New(soakToken)},
 	})
 	if _, err := manager.Set(t.Context(), []*session.Spec{spec}, []*engine.Workflow{night}); err != nil {
 		t.Fatal(err)

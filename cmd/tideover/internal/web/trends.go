@@ -5,8 +5,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	pen "github.com/tideover/tideover/cmd/tideover/internal/chart"
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/internal/console/control"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
@@ -23,7 +24,7 @@ type trend struct {
 	ID      string // of the HTML element
 	Title   string
 	Ago     string // label of the left end
-	Total   control.ChartPoint
+	Total   admin.ChartPoint
 	Most    uint64 // the number of runs that a bar of full height stands for
 	Each    string // length of an interval
 	Width   int    // of the coordinates in the paths; the height is 100
@@ -58,12 +59,12 @@ var rangeTexts = map[string][2]string{
 
 // loadTrends returns the charts of a workflow, or of all workflows if the name is empty. It returns nil
 // if the server has none.
-func loadTrends(charts *control.Charts, workflow string) (*trends, error) {
+func loadTrends(charts *admin.Charts, workflow string) (*trends, error) {
 	if charts == nil || control.Internal(workflow) {
 		return nil, nil
 	}
 	t := new(trends)
-	for _, name := range control.RangeNames {
+	for _, name := range admin.RangeNames {
 		c, err := charts.Get(workflow, name)
 		if err != nil {
 			return nil, err
@@ -74,7 +75,7 @@ func loadTrends(charts *control.Charts, workflow string) (*trends, error) {
 	return t, nil
 }
 
-func newTrend(c *control.Chart) trend {
+func newTrend(c *admin.Chart) trend {
 	text := rangeTexts[c.Range]
 	each := time.Duration(c.Interval * float64(time.Second))
 	t := trend{
@@ -86,20 +87,20 @@ func newTrend(c *control.Chart) trend {
 		t.Most = max(t.Most, p.Started, p.Succeeded+p.Failed+p.Canceled)
 	}
 	t.addBars(c.Points)
-	t.addTimes("From start to end", c, func(p *control.ChartPoint) *control.Percentiles { return &p.Duration })
-	t.addTimes("Wait for the first attempt", c, func(p *control.ChartPoint) *control.Percentiles { return &p.Wait })
+	t.addTimes("From start to end", c, func(p *admin.ChartPoint) *admin.Percentiles { return &p.Duration })
+	t.addTimes("Wait for the first attempt", c, func(p *admin.ChartPoint) *admin.Percentiles { return &p.Wait })
 	return t
 }
 
 // addBars adds the paths of the bars, and of the marks of started runs.
-func (t *trend) addBars(points []control.ChartPoint) {
+func (t *trend) addBars(points []admin.ChartPoint) {
 	outcomes := []struct {
 		class string
-		count func(*control.ChartPoint) uint64
+		count func(*admin.ChartPoint) uint64
 	}{
-		{"succeeded", func(p *control.ChartPoint) uint64 { return p.Succeeded }},
-		{"dead", func(p *control.ChartPoint) uint64 { return p.Failed }},
-		{"canceled", func(p *control.ChartPoint) uint64 { return p.Canceled }},
+		{"succeeded", func(p *admin.ChartPoint) uint64 { return p.Succeeded }},
+		{"dead", func(p *admin.ChartPoint) uint64 { return p.Failed }},
+		{"canceled", func(p *admin.ChartPoint) uint64 { return p.Canceled }},
 	}
 	paths := make([]strings.Builder, len(outcomes))
 	var marks strings.Builder
@@ -142,14 +143,14 @@ func stepLine(n int, y func(i int) (float64, bool)) string {
 }
 
 // addTimes adds the percentiles of a kind of durations. All of them share a logarithmic scale.
-func (t *trend) addTimes(title string, c *control.Chart, of func(*control.ChartPoint) *control.Percentiles) {
+func (t *trend) addTimes(title string, c *admin.Chart, of func(*admin.ChartPoint) *admin.Percentiles) {
 	kinds := []struct {
 		name  string
-		value func(*control.Percentiles) float64
+		value func(*admin.Percentiles) float64
 	}{
-		{"p50", func(p *control.Percentiles) float64 { return p.P50 }},
-		{"p95", func(p *control.Percentiles) float64 { return p.P95 }},
-		{"p99", func(p *control.Percentiles) float64 { return p.P99 }},
+		{"p50", func(p *admin.Percentiles) float64 { return p.P50 }},
+		{"p95", func(p *admin.Percentiles) float64 { return p.P95 }},
+		{"p99", func(p *admin.Percentiles) float64 { return p.P99 }},
 	}
 	total := of(&c.Total)
 	if total.Count == 0 {

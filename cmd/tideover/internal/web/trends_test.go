@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/timeseries"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/enginetest"
@@ -83,10 +83,10 @@ func TestFirstWaitOfAFlow(t *testing.T) {
 
 func TestTrend(t *testing.T) {
 	t.Parallel()
-	p := func(started, succeeded, failed uint64, p50, p99 float64) control.ChartPoint {
-		return control.ChartPoint{Started: started, Succeeded: succeeded, Failed: failed, Duration: control.Percentiles{Count: succeeded + failed, P50: p50, P95: p99, P99: p99}}
+	p := func(started, succeeded, failed uint64, p50, p99 float64) admin.ChartPoint {
+		return admin.ChartPoint{Started: started, Succeeded: succeeded, Failed: failed, Duration: admin.Percentiles{Count: succeeded + failed, P50: p50, P95: p99, P99: p99}}
 	}
-	c := &control.Chart{Range: "hour", Interval: 60, Points: []control.ChartPoint{p(4, 2, 1, 1, 10), p(0, 0, 0, 0, 0), p(2, 2, 0, 0.1, 1), p(1, 1, 0, 1, 1)}, Total: p(7, 5, 1, 1, 10)}
+	c := &admin.Chart{Range: "hour", Interval: 60, Points: []admin.ChartPoint{p(4, 2, 1, 1, 10), p(0, 0, 0, 0, 0), p(2, 2, 0, 0.1, 1), p(1, 1, 0, 1, 1)}, Total: p(7, 5, 1, 1, 10)}
 	got := newTrend(c)
 	want := []shape{{"succeeded", "M1 50.0h8v50.0h-8zM21 50.0h8v50.0h-8zM31 75.0h8v25.0h-8z"}, {"dead", "M1 25.0h8v25.0h-8z"}}
 	if fmt.Sprint(got.Bars) != fmt.Sprint(want) || got.Most != 4 || got.Width != 40 || got.Each != "1m" {

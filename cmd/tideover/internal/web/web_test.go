@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/output"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/testwait"
@@ -65,12 +65,12 @@ func do(ctx context.Context, j job) (string, error) {
 // setup is the configuration of a test site.
 type setup struct {
 	Options
-	control.Config
+	admin.Config
 	actor string // "" means the default
 }
 
 func newSiteOf(s setup) *Site {
-	s.Control = control.New(s.Config)
+	s.Control = admin.New(s.Config)
 	h := New(s.Options)
 	h.actor = cmp.Or(s.actor, h.actor)
 	return h
@@ -121,7 +121,7 @@ func newTestSite(t *testing.T, change ...func(*setup)) *testSite {
 func (b *testSite) serve(e *engine.Engine, change ...func(*setup)) {
 	b.Helper()
 	b.e = e
-	o := setup{Config: control.Config{Engine: e, Version: "test"}}
+	o := setup{Config: admin.Config{Engine: e, Version: "test"}}
 	for _, f := range change {
 		f(&o)
 	}

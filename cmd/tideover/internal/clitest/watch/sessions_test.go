@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/engine"
@@ -125,7 +125,7 @@ func (k *sessionServer) listen(socket string) {
 		k.t.Fatal(err)
 	}
 	k.tcp = "http://" + tcp.Addr().String()
-	server := httpserver.NewServer(clitest.NewTestAPI(control.Config{Engine: k.engine, Sessions: k.manager}))
+	server := httpserver.NewServer(clitest.NewTestAPI(admin.Config{Engine: k.engine, Sessions: k.manager}))
 	var serving sync.WaitGroup
 	for _, l := range []net.Listener{unix, tcp} {
 		serving.Go(func() {

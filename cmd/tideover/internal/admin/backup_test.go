@@ -1,4 +1,4 @@
-package control
+package admin
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tideover/tideover/engine/move"
+	"github.com/tideover/tideover/internal/console/control"
 )
 
 func TestWhoseMistakeABackupIs(t *testing.T) {
@@ -34,7 +35,7 @@ func TestWhoseMistakeABackupIs(t *testing.T) {
 func TestALostShardIsNamedInTheProblem(t *testing.T) {
 	t.Parallel()
 	err := fmt.Errorf("backup: %w", &move.LostShardError{Shard: 3, Err: errors.New("the stream was deleted")})
-	p, ok := errors.AsType[*Error](backupProblem(err, "/copy"))
+	p, ok := errors.AsType[*control.Error](backupProblem(err, "/copy"))
 	if !ok || p.Status != 500 || p.Message != "backup: the stream was deleted" || !strings.Contains(p.Hint, "--without-shard 3") {
 		t.Errorf("backupProblem = %+v; want a hint that names the shard", p)
 	}

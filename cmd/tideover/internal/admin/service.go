@@ -1,10 +1,12 @@
-package control
+package admin
 
 import (
 	"cmp"
 	"log/slog"
 	"strings"
 	"time"
+
+	"github.com/tideover/tideover/internal/console/control"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
@@ -18,12 +20,12 @@ import (
 
 // Service has all operations on a server, grouped by what they operate on.
 type Service struct {
-	Runs      *Runs        // nil without an engine
-	Workflows *Definitions // nil without an engine
-	Schedules *Schedules   // nil without an engine
-	Outputs   *Outputs     // of attempts; nil without an engine
-	Callbacks *Callbacks   // nil without an engine
-	Sessions  *Sessions    // nil if the server can't run sessions
+	Runs      *control.Runs        // nil without an engine
+	Workflows *control.Definitions // nil without an engine
+	Schedules *control.Schedules   // nil without an engine
+	Outputs   *Outputs             // of attempts; nil without an engine
+	Callbacks *Callbacks           // nil without an engine
+	Sessions  *Sessions            // nil if the server can't run sessions
 	Providers *Providers
 	Requests  *Requests
 	Messages  *Messages // nil without an engine
@@ -70,9 +72,7 @@ func New(c Config) *Service {
 	}
 	s.Providers.changed = c.ProviderChanged
 	if c.Engine != nil {
-		s.Workflows = &Definitions{c.Engine}
-		s.Runs = &Runs{c.Engine, s.Workflows}
-		s.Schedules = &Schedules{c.Engine, s.Runs}
+		s.Workflows, s.Runs, s.Schedules = control.NewDefinitions(c.Engine), control.NewRuns(c.Engine), control.NewSchedules(c.Engine)
 		s.Outputs = &Outputs{s.Runs, c.Outputs, c.Engine, cmp.Or(c.Redactor, new(secret.Redactor))}
 		s.Callbacks = &Callbacks{engine: c.Engine, key: c.CallbackKey, place: c.Place}
 		s.Messages = &Messages{engine: c.Engine, settings: s.System.Settings, place: c.Place}

@@ -1,4 +1,4 @@
-package control
+package admin
 
 import (
 	"bytes"
@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/internal/console/control"
+
 	"github.com/tideover/tideover/cmd/tideover/internal/output"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/secret"
@@ -18,7 +20,7 @@ import (
 
 // OutputQuery names the output of an attempt.
 type OutputQuery struct {
-	Run     string // as in [Runs.Find]
+	Run     string // as in [control.Runs.Find]
 	Step    string // or operation, NAME#INDEX for an item, undo:NAME for an undo; "" means the one that failed or ran last
 	Attempt int    // 0 means the last attempt that has ended
 
@@ -149,7 +151,7 @@ func stepOfOutput(info *engine.Info, q OutputQuery) (*engine.StepInfo, error) {
 	if s := latestStep(info); s != nil {
 		return s, nil
 	}
-	return nil, NewError(CodeNotFound, "the run has made no attempt", "")
+	return nil, control.NewError(control.CodeNotFound, "the run has made no attempt", "")
 }
 
 func namedStep(info *engine.Info, q OutputQuery) (found *engine.StepInfo, err error) {
@@ -168,7 +170,7 @@ func namedStep(info *engine.Info, q OutputQuery) (found *engine.StepInfo, err er
 	case found != nil:
 		return found, nil
 	case known:
-		return nil, NewError(CodeNotFound, fmt.Sprintf("step %s has no operation %d", Excerpt(q.Step), q.Operation), "")
+		return nil, control.NewError(control.CodeNotFound, fmt.Sprintf("step %s has no operation %d", control.Excerpt(q.Step), q.Operation), "")
 	}
 	return nil, noOutputOf(info, q.Step)
 }
@@ -219,7 +221,7 @@ func noOutputOf(info *engine.Info, name string) error {
 			known = append(known, s)
 		}
 	}
-	return hasStep("step", info.Workflow, known, name)
+	return control.CheckStep("step", info.Workflow, known, name)
 }
 
 // attemptOfOutput returns the number of an attempt of a step. 0 means the last one that has ended. It
@@ -232,14 +234,14 @@ func attemptOfOutput(info *engine.Info, s *engine.StepInfo, number int) (int, er
 		case a.Outcome != "running":
 			last = a.Number
 		case a.Number == number:
-			return 0, NewError(CodeNotFound, fmt.Sprintf("attempt %d of step %s is running", number, s.Name), "its output is stored when it ends")
+			return 0, control.NewError(control.CodeNotFound, fmt.Sprintf("attempt %d of step %s is running", number, s.Name), "its output is stored when it ends")
 		}
 	}
 	if number != 0 {
 		return number, nil
 	}
 	if last == 0 && info.Omitted == 0 {
-		return 0, NewError(CodeNotFound, fmt.Sprintf("step %s has no attempt that has ended", s.Name), "")
+		return 0, control.NewError(control.CodeNotFound, fmt.Sprintf("step %s has no attempt that has ended", s.Name), "")
 	}
 	return last, nil
 }
@@ -281,7 +283,7 @@ func (o *Outputs) Ends(i *engine.Info, most int) map[output.Attempt]OutputEnd {
 
 // Outputs reads the outputs of attempts, from this process and from other members of the cluster.
 type Outputs struct {
-	runs     *Runs         // finds the runs
+	runs     *control.Runs // finds the runs
 	store    *output.Store // nil if none are stored
 	engine   *engine.Engine
 	redactor *secret.Redactor
@@ -320,11 +322,11 @@ func (o *Outputs) get(ctx context.Context, a output.Attempt) (*Output, error) {
 // hintRemoved is the hint if it is not known why an output is not stored.
 const hintRemoved = "it was removed because of server.output-retention or server.output-storage, the server ended during the attempt, or the attempt had no output"
 
-func notStored(a output.Attempt, hint string) *Error {
+func notStored(a output.Attempt, hint string) *control.Error {
 	if a.Number == 0 {
-		return NewError(CodeNotFound, fmt.Sprintf("no output of step %s is stored", a.Step), hint)
+		return control.NewError(control.CodeNotFound, fmt.Sprintf("no output of step %s is stored", a.Step), hint)
 	}
-	return NewError(CodeNotFound, fmt.Sprintf("no output of attempt %d of step %s is stored", a.Number, a.Step), hint)
+	return control.NewError(control.CodeNotFound, fmt.Sprintf("no output of attempt %d of step %s is stored", a.Number, a.Step), hint)
 }
 
 // memberTimeout is how long the other members of a cluster may take to send an output.

@@ -1,4 +1,4 @@
-package control
+package admin
 
 import (
 	"cmp"
@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tideover/tideover/internal/console/control"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 	"github.com/tideover/tideover/engine"
@@ -31,8 +33,8 @@ type Notifier struct {
 func (m *Messages) Notifiers() (list []Notifier) {
 	settings := m.settings()
 	for _, flow := range m.engine.Workflows() {
-		name, ok := strings.CutPrefix(flow.Name(), NotifyPrefix)
-		if !ok || !Message(flow.Name()) {
+		name, ok := strings.CutPrefix(flow.Name(), control.NotifyPrefix)
+		if !ok || !control.Message(flow.Name()) {
 			continue
 		}
 		n := Notifier{Name: name, Workflow: flow.Name(), NotifierSettings: settings.Notifiers[name]}
@@ -52,7 +54,7 @@ func (m *Messages) Check(name string) error {
 }
 
 func (m *Messages) workflow(name string) (*engine.Workflow, error) {
-	flow, ok := m.engine.Workflow(NotifyPrefix + name)
+	flow, ok := m.engine.Workflow(control.NotifyPrefix + name)
 	if !ok {
 		return nil, fmt.Errorf("%w: unknown notifier %q", engine.ErrNotFound, name)
 	}

@@ -1,4 +1,4 @@
-package control
+package admin
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tideover/tideover/internal/console/control"
 
 	"github.com/tideover/tideover/gateway"
 )
@@ -48,7 +50,7 @@ func (r *Requests) List(f gateway.RequestFilter) (RequestList, error) {
 	if err := CheckRequestFilter(f); err != nil || r.record == nil {
 		return out, err
 	}
-	out.Requests = NotNil(r.record.Requests(f))
+	out.Requests = control.NotNil(r.record.Requests(f))
 	for i := range out.Requests {
 		out.Requests[i].Steps = nil
 	}
@@ -59,16 +61,16 @@ func (r *Requests) List(f gateway.RequestFilter) (RequestList, error) {
 // have.
 func CheckRequestFilter(f gateway.RequestFilter) error {
 	if f.Outcome != "" && !slices.Contains(gateway.Outcomes, f.Outcome) {
-		return Invalid("outcome", "unknown outcome %q", Excerpt(f.Outcome)).WithHint("want one of " + strings.Join(gateway.Outcomes, ", "))
+		return control.Invalid("outcome", "unknown outcome %q", control.Excerpt(f.Outcome)).WithHint("want one of " + strings.Join(gateway.Outcomes, ", "))
 	}
 	if s := f.Status; s != "" {
 		class := len(s) == 3 && s[0] >= '1' && s[0] <= '5' && s[1:] == "xx"
 		if n, err := strconv.Atoi(s); !class && (err != nil || n < 100 || n > 599 || len(s) != 3) {
-			return Invalid("status", "%q is neither a status such as 429 nor a class such as 5xx", Excerpt(s))
+			return control.Invalid("status", "%q is neither a status such as 429 nor a class such as 5xx", control.Excerpt(s))
 		}
 	}
 	if f.Least < 0 {
-		return Invalid("min_duration", "%v is negative", f.Least)
+		return control.Invalid("min_duration", "%v is negative", f.Least)
 	}
 	return nil
 }
@@ -78,7 +80,7 @@ func (r *Requests) Get(id string) (gateway.RequestInfo, error) {
 	call, err := strconv.ParseUint(strings.TrimSpace(id), 10, 64)
 	if err == nil && r.record != nil {
 		if found, ok := r.record.Request(call); ok {
-			found.Steps = NotNil(found.Steps)
+			found.Steps = control.NotNil(found.Steps)
 			return found, nil
 		}
 	}
@@ -89,7 +91,7 @@ func (r *Requests) Get(id string) (gateway.RequestInfo, error) {
 	case r.record == nil:
 		hint = NoRequestsKept
 	}
-	return gateway.RequestInfo{}, NewError(CodeNotFound, fmt.Sprintf("no such request: %q", Excerpt(id)), hint)
+	return gateway.RequestInfo{}, control.NewError(control.CodeNotFound, fmt.Sprintf("no such request: %q", control.Excerpt(id)), hint)
 }
 
 // WaitMeaning returns who or what made a request wait, in words. by is the source of the wait.

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/textfmt"
 )
@@ -21,6 +20,12 @@ type Runs struct {
 	engine    *engine.Engine
 	workflows *Definitions // checks their names
 }
+
+// NewRuns returns the operations on the runs of an engine.
+func NewRuns(e *engine.Engine) *Runs { return &Runs{e, NewDefinitions(e)} }
+
+// Stats returns the counters of the engine.
+func (r *Runs) Stats(ctx context.Context) (engine.Stats, error) { return r.engine.Stats(ctx) }
 
 // Find returns the id of the run that text names. The text may be the id, the beginning of the id,
 // or the key of the run. If several runs match, the error has the code [CodeAmbiguous].
@@ -156,14 +161,14 @@ func suggestWorkflow(name string, list []*engine.Workflow) string {
 		}
 	}
 	slices.Sort(names)
-	return strictyaml.SuggestName("workflow", name, names)
+	return textfmt.SuggestName("workflow", name, names)
 }
 
 // Validate returns an error for an unknown state or order, or a negative number of attempts.
 func (f *Filter) Validate() error {
 	for _, s := range f.States {
 		if !slices.Contains(stateNames, s) {
-			return Invalid("state", "unknown state %q", Excerpt(s)).WithHint(strictyaml.SuggestName("state", s, stateNames))
+			return Invalid("state", "unknown state %q", Excerpt(s)).WithHint(textfmt.SuggestName("state", s, stateNames))
 		}
 	}
 	for _, tag := range f.Tags {
@@ -314,7 +319,7 @@ func (r *Runs) Rerun(ctx context.Context, q engine.RerunRequest) (Started, error
 	if err != nil {
 		return Started{}, err
 	}
-	if err := hasStep("step", info.Workflow, info.Steps, q.Step); err != nil {
+	if err := CheckStep("step", info.Workflow, info.Steps, q.Step); err != nil {
 		return Started{}, err
 	}
 	run, err := r.engine.Rerun(ctx, q)
@@ -337,7 +342,7 @@ func (r *Runs) RetryLatest(ctx context.Context, id string, from *string, input j
 		}
 		// If the workflow no longer exists, the error of the engine is clearer.
 		if flow, ok := r.engine.Workflow(info.Workflow); ok {
-			if err := hasStep("from", info.Workflow, flow.Steps(), latest.From); err != nil {
+			if err := CheckStep("from", info.Workflow, flow.Steps(), latest.From); err != nil {
 				return Started{}, err
 			}
 		}
@@ -346,8 +351,8 @@ func (r *Runs) RetryLatest(ctx context.Context, id string, from *string, input j
 	return Started{ID: run.ID}, explainLatest(err)
 }
 
-// hasStep returns an error about the field if none of the steps has the name.
-func hasStep(field, workflow string, steps []engine.StepInfo, name string) error {
+// CheckStep returns an error about the field if none of the steps has the name.
+func CheckStep(field, workflow string, steps []engine.StepInfo, name string) error {
 	var names []string
 	for _, s := range steps {
 		if s.Name == name {
@@ -356,7 +361,7 @@ func hasStep(field, workflow string, steps []engine.StepInfo, name string) error
 		names = append(names, s.Name)
 	}
 	e := Invalid(field, "workflow %q has no step %q", workflow, Excerpt(name))
-	return e.WithHint(strictyaml.SuggestName("step", name, names))
+	return e.WithHint(textfmt.SuggestName("step", name, names))
 }
 
 // explainLatest adds a hint to the error of a run with steps that the current definition lacks.

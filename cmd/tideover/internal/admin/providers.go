@@ -1,4 +1,4 @@
-package control
+package admin
 
 import (
 	"cmp"
@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"slices"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
+	"github.com/tideover/tideover/internal/console/control"
+	"github.com/tideover/tideover/internal/textfmt"
+
 	"github.com/tideover/tideover/gateway"
 )
 
@@ -52,7 +54,7 @@ func (p *Providers) Get(name string) (gateway.Status, error) {
 		}
 		names[i] = st.Name
 	}
-	e := NewError(CodeNotFound, fmt.Sprintf("no such provider: %q", Excerpt(name)), strictyaml.SuggestName("provider", name, names))
+	e := control.NewError(control.CodeNotFound, fmt.Sprintf("no such provider: %q", control.Excerpt(name)), textfmt.SuggestName("provider", name, names))
 	return gateway.Status{}, e
 }
 
@@ -65,7 +67,7 @@ func (p *Providers) Apply(name, action, by string) (gateway.Status, error) {
 	}
 	if err := p.gateway.Control(name, action); err != nil {
 		if errors.Is(err, gateway.ErrUnknownProvider) || errors.Is(err, gateway.ErrUnknownAction) {
-			err = NewError(CodeNotFound, err.Error(), "")
+			err = control.NewError(control.CodeNotFound, err.Error(), "")
 		}
 		return before, err
 	}

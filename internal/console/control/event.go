@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/retry"
 )
@@ -67,6 +66,12 @@ type Missed struct {
 	Why   string `json:"why"`
 }
 
+// IsAboutNoRun reports whether an event [retry.Paused] or [retry.Resumed] is about a schedule or a
+// workflow, not about a run. Its Note says which, and who has caused it.
+func IsAboutNoRun(e *retry.Event) bool {
+	return e.Run == "" && (strings.HasPrefix(e.Note, "schedule ") || strings.HasPrefix(e.Note, "workflow "))
+}
+
 // Describe returns a sentence about the event. number is the number of the retry that follows a
 // failed attempt, for an event of the kind [retry.Waiting]; 0 means unknown.
 func Describe(e *retry.Event, number int) string {
@@ -84,7 +89,7 @@ func Describe(e *retry.Event, number int) string {
 	case retry.Resumed:
 		return describeResumed(e)
 	case retry.Paused:
-		if notify.IsAboutNoRun(e) {
+		if IsAboutNoRun(e) {
 			return "Paused: " + e.Note
 		}
 		return byActor("Run paused", e.Note)
@@ -132,7 +137,7 @@ func describeAttempt(e *retry.Event) string {
 // describeResumed is Describe for a run, a step, or something else that was resumed.
 func describeResumed(e *retry.Event) string {
 	switch {
-	case notify.IsAboutNoRun(e):
+	case IsAboutNoRun(e):
 		return "Resumed: " + e.Note
 	case e.Step != "":
 		return byActor("Wait of "+e.Step+" ended early", e.Note)

@@ -1,8 +1,10 @@
-package control
+package admin
 
 import (
 	"strings"
 	"time"
+
+	"github.com/tideover/tideover/internal/console/control"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/timeseries"
 )
@@ -55,12 +57,12 @@ var RangeNames = func() (names []string) {
 
 // Get returns the chart of a workflow, or of all workflows except internal ones if the name is "".
 func (c *Charts) Get(workflow, name string) (Chart, error) {
-	if Internal(workflow) {
-		return Chart{}, Invalid("workflow", "%q is an internal workflow, whose runs are not counted", Excerpt(workflow))
+	if control.Internal(workflow) {
+		return Chart{}, control.Invalid("workflow", "%q is an internal workflow, whose runs are not counted", control.Excerpt(workflow))
 	}
 	found, ok := c.store.Chart(workflow, name)
 	if !ok {
-		return Chart{}, Invalid("range", "unknown range %q", Excerpt(name)).WithHint("want one of " + strings.Join(RangeNames, ", "))
+		return Chart{}, control.Invalid("range", "unknown range %q", control.Excerpt(name)).WithHint("want one of " + strings.Join(RangeNames, ", "))
 	}
 	out := Chart{
 		Range: found.Name, Workflow: workflow, Interval: found.Interval.Seconds(), Since: found.Since, Merged: found.Merged, OneMember: c.clustered,

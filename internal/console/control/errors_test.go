@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/engine"
 )
 
@@ -20,7 +19,6 @@ func TestErrorsHaveCodesAndStatuses(t *testing.T) {
 		field  string
 	}{
 		{engine.ErrNotFound, CodeNotFound, 404, ""},
-		{session.ErrUnknown, CodeNotFound, 404, ""},
 		{engine.ErrState, CodeState, 409, ""},
 		{engine.ErrConflict, CodeConflict, 409, ""},
 		{engine.ErrInput, CodeBadRequest, 400, "input"},

@@ -1,4 +1,4 @@
-package control
+package admin
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tideover/tideover/internal/console/control"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 )
@@ -33,7 +35,7 @@ type Sessions struct{ SessionManager }
 func (s *Sessions) ReadOutput(ctx context.Context, name, after string) (session.OutputPart, error) {
 	part, err := s.SessionManager.ReadOutput(ctx, name, after)
 	if errors.Is(err, session.ErrPosition) {
-		err = Invalid("after", "%v", err)
+		err = control.Invalid("after", "%v", err)
 	}
 	return part, err
 }
@@ -44,13 +46,13 @@ func (p *SessionPause) Validate() error {
 		return nil
 	}
 	if p.Tonight {
-		return Invalid("tonight", "can't be combined with until")
+		return control.Invalid("tonight", "can't be combined with until")
 	}
-	if err := CheckMoment(p.Until); err != nil {
-		return Invalid("until", "%v", err)
+	if err := control.CheckMoment(p.Until); err != nil {
+		return control.Invalid("until", "%v", err)
 	}
 	if !p.Until.After(time.Now()) {
-		return Invalid("until", "%s is in the past", p.Until.Format(time.RFC3339))
+		return control.Invalid("until", "%s is in the past", p.Until.Format(time.RFC3339))
 	}
 	return nil
 }
@@ -66,7 +68,7 @@ func (s *Sessions) Pause(ctx context.Context, name string, p SessionPause, by st
 // ReportLimit records that the program of a session has reached a limit.
 func (s *Sessions) ReportLimit(ctx context.Context, name string, r session.LimitReport, by string) error {
 	if !slices.Contains(session.LimitReasons, r.Reason) {
-		return Invalid("reason", "%q is not a reason for a limit; want %s", Excerpt(r.Reason), strings.Join(session.LimitReasons, " or "))
+		return control.Invalid("reason", "%q is not a reason for a limit; want %s", control.Excerpt(r.Reason), strings.Join(session.LimitReasons, " or "))
 	}
 	return s.SessionManager.ReportLimit(ctx, name, r, by)
 }

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // Schedules has the operations on schedules.
@@ -15,6 +15,9 @@ type Schedules struct {
 	engine *engine.Engine
 	runs   *Runs // starts the runs
 }
+
+// NewSchedules returns the operations on the schedules of an engine.
+func NewSchedules(e *engine.Engine) *Schedules { return &Schedules{e, NewRuns(e)} }
 
 // List returns the schedules, sorted by name.
 func (s *Schedules) List(ctx context.Context) ([]engine.Schedule, error) {
@@ -36,7 +39,7 @@ func (s *Schedules) Get(ctx context.Context, name string) (engine.Schedule, erro
 		}
 		names = append(names, found.Name)
 	}
-	return engine.Schedule{}, NewError(CodeNotFound, fmt.Sprintf("there is no schedule %q", Excerpt(name)), strictyaml.SuggestName("schedule", name, names))
+	return engine.Schedule{}, NewError(CodeNotFound, fmt.Sprintf("there is no schedule %q", Excerpt(name)), textfmt.SuggestName("schedule", name, names))
 }
 
 // Pause stops a schedule until it is resumed. by names the user.

@@ -1,4 +1,4 @@
-package control
+package admin
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/tideover/tideover/internal/console/control"
 
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/move"
@@ -41,13 +43,13 @@ func (s *System) Backup(ctx context.Context, q BackupRequest) (Backup, error) {
 func backupProblem(err error, dir string) error {
 	switch {
 	case atTarget(err, dir):
-		return Invalid("dir", "%v", err)
+		return control.Invalid("dir", "%v", err)
 	case errors.Is(err, move.ErrNotLost):
-		return Invalid("without_shards", "%v", err)
+		return control.Invalid("without_shards", "%v", err)
 	case errors.Is(err, engine.ErrClosed):
 		return err
 	}
-	p := NewError(CodeInternal, err.Error(), "")
+	p := control.NewError(control.CodeInternal, err.Error(), "")
 	p.Err = err
 	if lost, ok := errors.AsType[*move.LostShardError](err); ok {
 		p.Hint = fmt.Sprintf("if it can't be restored, leave it out: --without-shard %d, or %d in without_shards", lost.Shard, lost.Shard)
@@ -59,17 +61,17 @@ func backupProblem(err error, dir string) error {
 // the data folder, or the folder is not empty. It does not check whether the folder is writable.
 func checkTarget(data, dir string) error {
 	if !filepath.IsAbs(dir) || strings.ContainsRune(dir, 0) {
-		return Invalid("dir", "%q is not the absolute path of a folder", Excerpt(dir))
+		return control.Invalid("dir", "%q is not the absolute path of a folder", control.Excerpt(dir))
 	}
 	if data != "" && within(resolved(data), resolved(dir)) {
-		return Invalid("dir", "%q is in the data folder %s; the copy must be elsewhere", Excerpt(dir), data)
+		return control.Invalid("dir", "%q is in the data folder %s; the copy must be elsewhere", control.Excerpt(dir), data)
 	}
 	entries, err := os.ReadDir(dir)
 	switch {
 	case err == nil && len(entries) > 0:
-		return Invalid("dir", "the folder %q is not empty: it has %q", Excerpt(dir), entries[0].Name())
+		return control.Invalid("dir", "the folder %q is not empty: it has %q", control.Excerpt(dir), entries[0].Name())
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return Invalid("dir", "%v", err)
+		return control.Invalid("dir", "%v", err)
 	}
 	return nil
 }

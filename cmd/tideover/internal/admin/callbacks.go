@@ -1,4 +1,4 @@
-package control
+package admin
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	"errors"
 	"strings"
 	"time"
+
+	"github.com/tideover/tideover/internal/console/control"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
@@ -37,26 +39,26 @@ type Callbacks struct {
 
 // New returns a URL that sends a signal with this name to the run, and that expires after the time.
 func (c *Callbacks) New(ctx context.Context, run, name string, expires time.Duration) (Callback, error) {
-	if err := checkSignalName(name); err != nil {
+	if err := control.CheckSignalName(name); err != nil {
 		return Callback{}, err
 	}
 	if expires <= 0 || expires > MaxExpiry {
-		return Callback{}, Invalid("expires", "%v is not between 1s and 30d", expires)
+		return Callback{}, control.Invalid("expires", "%v is not between 1s and 30d", expires)
 	}
 	if c.key.IsZero() {
-		return Callback{}, NewError(CodeState, "this server can't sign callback URLs", "set server.callback-key to the same secret in all processes of the cluster")
+		return Callback{}, control.NewError(control.CodeState, "this server can't sign callback URLs", "set server.callback-key to the same secret in all processes of the cluster")
 	}
 	info, err := c.engine.Get(ctx, run)
 	if err != nil {
 		return Callback{}, err
 	}
 	if info.Finished() && info.ContinuedBy == "" {
-		e := NewError(CodeState, "run "+run+" is "+info.State+", and takes no signals", "")
-		e.Outcome = NewOutcome(info)
+		e := control.NewError(control.CodeState, "run "+run+" is "+info.State+", and takes no signals", "")
+		e.Outcome = control.NewOutcome(info)
 		return Callback{}, e
 	}
 	if info.Operations == nil {
-		return Callback{}, NewError(CodeState, "workflow "+info.Workflow+" has no function that could wait for the signal "+name, "")
+		return Callback{}, control.NewError(control.CodeState, "workflow "+info.Workflow+" has no function that could wait for the signal "+name, "")
 	}
 	ticket := ticket{run: run, name: name, expires: time.Now().Add(expires).Truncate(time.Second)}
 	_, _ = rand.Read(ticket.nonce[:]) // it never fails
@@ -74,13 +76,13 @@ func (c *Callbacks) Accept(ctx context.Context, token string, read func() (json.
 	t, ok := verify(token, c.key)
 	switch {
 	case !ok:
-		return NewError(CodeForbidden, "the signature of this callback URL is wrong", "use the URL as it was given to you")
+		return control.NewError(control.CodeForbidden, "the signature of this callback URL is wrong", "use the URL as it was given to you")
 	case !time.Now().Before(t.expires):
-		return NewError(CodeExpired, "this callback URL has expired", "ask for a new one")
+		return control.NewError(control.CodeExpired, "this callback URL has expired", "ask for a new one")
 	}
 	payload, err := read()
 	if err == nil {
-		err = checkPayload("", payload)
+		err = control.CheckPayload("", payload)
 	}
 	if err != nil {
 		return err
@@ -89,17 +91,17 @@ func (c *Callbacks) Accept(ctx context.Context, token string, read func() (json.
 	err = c.engine.Signal(ctx, t.run, t.name, payload, engine.ID(id), engine.SentBy("callback"), engine.Once())
 	for _, known := range []struct {
 		err  error
-		as   Code
+		as   control.Code
 		text string
 	}{
-		{engine.ErrSignalUsed, CodeUsed, "this callback URL was used already"},
-		{engine.ErrState, CodeState, "nothing waits for this callback any more"},
-		{engine.ErrNotFound, CodeNotFound, "nothing waits for this callback any more"},
-		{engine.ErrTooManySignals, CodeTooMany, "too many signals wait to be processed"},
-		{engine.ErrTooLarge, CodeTooLarge, "the body is too large"},
+		{engine.ErrSignalUsed, control.CodeUsed, "this callback URL was used already"},
+		{engine.ErrState, control.CodeState, "nothing waits for this callback any more"},
+		{engine.ErrNotFound, control.CodeNotFound, "nothing waits for this callback any more"},
+		{engine.ErrTooManySignals, control.CodeTooMany, "too many signals wait to be processed"},
+		{engine.ErrTooLarge, control.CodeTooLarge, "the body is too large"},
 	} {
 		if errors.Is(err, known.err) {
-			return NewError(known.as, known.text, "")
+			return control.NewError(known.as, known.text, "")
 		}
 	}
 	return err

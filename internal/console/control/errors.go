@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/engine"
 )
 
@@ -64,7 +63,6 @@ var causes = []struct {
 }{
 	{engine.ErrNotFound, CodeNotFound, ""},
 	{engine.ErrNoSchedule, CodeNotFound, ""},
-	{session.ErrUnknown, CodeNotFound, ""},
 	{engine.ErrState, CodeState, ""},
 	{engine.ErrConflict, CodeConflict, ""},
 	{engine.ErrInput, CodeBadRequest, "input"},

@@ -1,9 +1,11 @@
-package control
+package admin
 
 import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/tideover/tideover/internal/console/control"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
 	"github.com/tideover/tideover/cmd/tideover/internal/storm"
@@ -12,7 +14,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// System has the operations on the server itself. Status, Stats, DiskUsage, Cluster and Backup need
+// System has the operations on the server itself. Status, DiskUsage, Cluster and Backup need
 // an engine.
 type System struct {
 	config  Config
@@ -61,7 +63,7 @@ func (s *System) Version() string { return s.config.Version }
 func (s *System) Clustered() bool { return s.config.Clustered }
 
 // Storms returns the current retry storms.
-func (s *System) Storms() []storm.Storm { return NotNil(call(s.config.Storms)) }
+func (s *System) Storms() []storm.Storm { return control.NotNil(call(s.config.Storms)) }
 
 // Relays returns the state of the Nostr relays that NIP-90 uses.
 func (s *System) Relays() []nostr.RelayStatus { return call(s.config.Relays) }
@@ -113,16 +115,13 @@ func (s *System) Status(ctx context.Context) (Status, error) {
 	out := Status{
 		Version: s.version, Started: s.started, Uptime: time.Since(s.started).Seconds(), Workflows: []WorkflowCounts{},
 		Timers: stats.Waiting, Running: stats.Running, Stuck: stats.Stuck, NeedsHandler: stats.Missing,
-		ViewBehind: stats.Behind, Next: stats.Next, Troubles: NotNil(stats.Troubles), Warnings: stats.Warnings, Storms: s.Storms(), Config: s.ConfigFile(), Silent: stats.Silent,
+		ViewBehind: stats.Behind, Next: stats.Next, Troubles: control.NotNil(stats.Troubles), Warnings: stats.Warnings, Storms: s.Storms(), Config: s.ConfigFile(), Silent: stats.Silent,
 	}
 	for _, c := range stats.Workflows {
 		out.Workflows = append(out.Workflows, WorkflowCounts{c.Name, c.States, Totals(c.Totals), c.Paused})
 	}
 	return out, nil
 }
-
-// Stats returns the counters of the engine.
-func (s *System) Stats(ctx context.Context) (engine.Stats, error) { return s.engine.Stats(ctx) }
 
 // DiskUsage has the sizes of the engine's files, and the free space on their file system.
 type DiskUsage struct {
@@ -144,10 +143,10 @@ func (s *System) DiskUsage() (DiskUsage, error) {
 // the error has the code [CodeNotFound].
 func (s *System) Doctor() (Diagnosis, error) {
 	if s.config.Doctor == nil {
-		return Diagnosis{}, NewError(CodeNotFound, "this server has no doctor checks", "")
+		return Diagnosis{}, control.NewError(control.CodeNotFound, "this server has no doctor checks", "")
 	}
 	d := s.config.Doctor()
-	d.Findings = NotNil(d.Findings)
+	d.Findings = control.NotNil(d.Findings)
 	return d, nil
 }
 

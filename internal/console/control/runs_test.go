@@ -14,9 +14,9 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// newTestService returns the service of an engine with the workflows "echo", which succeeds, and
+// newTestEngine returns an engine with the workflows "echo", which succeeds, and
 // "fail", which dies at once.
-func newTestService(t *testing.T) *Service {
+func newTestEngine(t *testing.T) *engine.Engine {
 	t.Helper()
 	echo, err := engine.NewWorkflow("echo", engine.Step("say", func(_ context.Context, in json.RawMessage) (json.RawMessage, error) { return in, nil }))
 	if err != nil {
@@ -37,7 +37,7 @@ func newTestService(t *testing.T) *Service {
 			t.Error(err)
 		}
 	})
-	return New(Config{Engine: e, Version: "tideover v1.2.3 0123abcd, go1.26", Logger: slog.New(slog.DiscardHandler)})
+	return e
 }
 
 // start starts a run and waits for its end.
@@ -56,7 +56,7 @@ func start(t *testing.T, r *Runs, workflow string) *engine.Info {
 
 func TestOperationsOnRuns(t *testing.T) {
 	t.Parallel()
-	r := newTestService(t).Runs
+	r := NewRuns(newTestEngine(t))
 	done, dead := start(t, r, "echo"), start(t, r, "fail")
 	ctx := t.Context()
 	for _, c := range []struct {
@@ -94,7 +94,7 @@ func TestOperationsOnRuns(t *testing.T) {
 
 func TestOperationsOnManyRuns(t *testing.T) {
 	t.Parallel()
-	r := newTestService(t).Runs
+	r := NewRuns(newTestEngine(t))
 	var ids []string
 	for range 3 {
 		ids = append(ids, start(t, r, "fail").ID)
@@ -137,20 +137,6 @@ func TestOperationsOnManyRuns(t *testing.T) {
 		if err := c.bulk.Validate(c.action); err == nil || AsError(err).Code != CodeBadRequest {
 			t.Errorf("%s: %v, want the code %s", name, err, CodeBadRequest)
 		}
-	}
-}
-
-func TestAServiceWithoutAnEngine(t *testing.T) {
-	t.Parallel()
-	s := New(Config{Version: "tideover v1.2.3"})
-	if s.Runs != nil || s.Messages != nil || s.Sessions != nil || !s.System.Health().OK || len(s.Providers.List()) != 0 {
-		t.Errorf("New(Config{}) = %+v", s)
-	}
-	if _, err := s.Providers.Apply("claude", "open", "x"); err == nil || AsError(err).Code != CodeNotFound {
-		t.Errorf("Apply to an unknown provider: %v", err)
-	}
-	if _, err := s.System.Doctor(); err == nil || AsError(err).Code != CodeNotFound {
-		t.Errorf("Doctor: %v", err)
 	}
 }
 

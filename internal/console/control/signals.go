@@ -19,7 +19,7 @@ const maxSignalID = 256
 
 // validate returns an error for a wrong field, and chooses an id if there is none.
 func (s *Signal) validate() error {
-	if err := checkSignalName(s.Name); err != nil {
+	if err := CheckSignalName(s.Name); err != nil {
 		return err
 	}
 	if s.ID == "" {
@@ -28,10 +28,11 @@ func (s *Signal) validate() error {
 	if len(s.ID) > maxSignalID || !utf8.ValidString(s.ID) || strings.ContainsFunc(s.ID, func(r rune) bool { return r < ' ' }) {
 		return Invalid("id", "must have at most %d bytes of UTF-8 without control characters", maxSignalID)
 	}
-	return checkPayload("payload", s.Data)
+	return CheckPayload("payload", s.Data)
 }
 
-func checkSignalName(name string) error {
+// CheckSignalName returns an error if a signal can't have the name.
+func CheckSignalName(name string) error {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
 	if name == "" || len(name) > 128 || strings.Trim(name, letters) != "" {
 		return Invalid("name", "%q must have 1 to 128 letters, digits, '-', '_' and '.'", Excerpt(name))
@@ -39,8 +40,8 @@ func checkSignalName(name string) error {
 	return nil
 }
 
-// checkPayload returns an error about the field if the text is not valid JSON. No text is valid, too.
-func checkPayload(field string, text json.RawMessage) error {
+// CheckPayload returns an error about the field if the text is not valid JSON. No text is valid, too.
+func CheckPayload(field string, text json.RawMessage) error {
 	if len(text) == 0 {
 		return nil
 	}

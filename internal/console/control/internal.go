@@ -1,25 +1,22 @@
 package control
 
-import (
-	"strings"
-
-	"github.com/tideover/tideover/cmd/tideover/internal/session"
-)
+import "strings"
 
 // Parts of the names of workflows that tideover defines itself. The configuration rejects other
 // workflows with such names.
 const (
-	NotifyPrefix = "notify."
-	GiveUpSuffix = ".on-give-up"
-	jobPrefix    = "nip90."
-	answers      = jobPrefix + "answer"
+	SessionPrefix = "session."
+	NotifyPrefix  = "notify."
+	GiveUpSuffix  = ".on-give-up"
+	jobPrefix     = "nip90."
+	answers       = jobPrefix + "answer"
 )
 
 // Internal reports whether tideover starts the runs of a workflow itself: sessions, messages,
 // answers to jobs, and follow-up runs of runs that gave up. Users can't start or repeat these
 // runs, and lists contain them only on request.
 func Internal(workflow string) bool {
-	return workflow == answers || strings.HasPrefix(workflow, session.Prefix) || strings.HasPrefix(workflow, NotifyPrefix) || strings.HasSuffix(workflow, GiveUpSuffix)
+	return workflow == answers || strings.HasPrefix(workflow, SessionPrefix) || strings.HasPrefix(workflow, NotifyPrefix) || strings.HasSuffix(workflow, GiveUpSuffix)
 }
 
 // Message reports whether a workflow sends messages. Its dead runs are messages that could not
@@ -31,7 +28,7 @@ func Message(workflow string) bool {
 // InternalNames returns patterns that match the names of [Internal] workflows, for the Exclude of
 // an [engine.Filter].
 func InternalNames() []string {
-	return []string{session.Prefix + "*", NotifyPrefix + "*", "*" + GiveUpSuffix, answers}
+	return []string{SessionPrefix + "*", NotifyPrefix + "*", "*" + GiveUpSuffix, answers}
 }
 
 // Pausable returns an error if users can neither pause nor resume the workflow, because it is
@@ -40,7 +37,7 @@ func Pausable(workflow string) error {
 	switch {
 	case !Internal(workflow):
 		return nil
-	case strings.HasPrefix(workflow, session.Prefix):
+	case strings.HasPrefix(workflow, SessionPrefix):
 		return NewError(CodeState, workflow+" is a session", "use tideover sessions")
 	}
 	return NewError(CodeState, workflow+" can't be paused or resumed: tideover starts its runs itself", "")
@@ -55,7 +52,7 @@ func Startable(workflow string) error {
 	switch {
 	case strings.HasSuffix(workflow, GiveUpSuffix):
 		return NewError(CodeState, workflow+" is started when a run gives up", "retry that run instead")
-	case strings.HasPrefix(workflow, session.Prefix):
+	case strings.HasPrefix(workflow, SessionPrefix):
 		return NewError(CodeState, workflow+" is a session; use tideover sessions", "")
 	case strings.HasPrefix(workflow, jobPrefix):
 		return NewError(CodeState, workflow+" is started only by a request over Nostr", "use tideover nip90 request")
