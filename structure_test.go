@@ -53,12 +53,13 @@ var areas = map[string]area{
 		"internal/cluster": 7,
 		"":                 8,
 		"enginetest":       9, "jetstream/clustertest": 9,
+		"page": 10,
 	}},
 	"cmd/tideover": {ranks: map[string]int{
 		// Tools that know nothing of the others.
-		"internal/chart": 0, "internal/connlimit": 0, "internal/detect": 0, "internal/exitcode": 0, "internal/fileaccess": 0, "internal/graph": 0,
+		"internal/chart": 0, "internal/connlimit": 0, "internal/detect": 0, "internal/exitcode": 0, "internal/fileaccess": 0,
 		"internal/lockfile": 0, "internal/process": 0, "internal/release": 0, "internal/screen": 0, "internal/starter": 0,
-		"internal/strictyaml": 0, "internal/theme": 0,
+		"internal/strictyaml": 0,
 		// Tools of tests.
 		"internal/browsertest": 0, "internal/certtest": 0, "internal/detecttest": 0,
 

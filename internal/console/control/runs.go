@@ -15,14 +15,25 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
+// Engine has the operations on an engine, grouped by what they operate on.
+type Engine struct {
+	Runs      *Runs
+	Workflows *Definitions
+	Schedules *Schedules
+}
+
+// New returns the operations on an engine.
+func New(e *engine.Engine) *Engine {
+	workflows := &Definitions{e}
+	runs := &Runs{e, workflows}
+	return &Engine{runs, workflows, &Schedules{e, runs}}
+}
+
 // Runs has the operations on runs.
 type Runs struct {
 	engine    *engine.Engine
 	workflows *Definitions // checks their names
 }
-
-// NewRuns returns the operations on the runs of an engine.
-func NewRuns(e *engine.Engine) *Runs { return &Runs{e, NewDefinitions(e)} }
 
 // Stats returns the counters of the engine.
 func (r *Runs) Stats(ctx context.Context) (engine.Stats, error) { return r.engine.Stats(ctx) }

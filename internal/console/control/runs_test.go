@@ -56,7 +56,7 @@ func start(t *testing.T, r *Runs, workflow string) *engine.Info {
 
 func TestOperationsOnRuns(t *testing.T) {
 	t.Parallel()
-	r := NewRuns(newTestEngine(t))
+	r := New(newTestEngine(t)).Runs
 	done, dead := start(t, r, "echo"), start(t, r, "fail")
 	ctx := t.Context()
 	for _, c := range []struct {
@@ -94,7 +94,7 @@ func TestOperationsOnRuns(t *testing.T) {
 
 func TestOperationsOnManyRuns(t *testing.T) {
 	t.Parallel()
-	r := NewRuns(newTestEngine(t))
+	r := New(newTestEngine(t)).Runs
 	var ids []string
 	for range 3 {
 		ids = append(ids, start(t, r, "fail").ID)

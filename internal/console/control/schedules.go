@@ -16,9 +16,6 @@ type Schedules struct {
 	runs   *Runs // starts the runs
 }
 
-// NewSchedules returns the operations on the schedules of an engine.
-func NewSchedules(e *engine.Engine) *Schedules { return &Schedules{e, NewRuns(e)} }
-
 // List returns the schedules, sorted by name.
 func (s *Schedules) List(ctx context.Context) ([]engine.Schedule, error) {
 	list, err := s.engine.Schedules(ctx)

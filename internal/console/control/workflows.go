@@ -15,9 +15,6 @@ import (
 // Definitions has the definitions of workflows, and the operations on all runs of a workflow.
 type Definitions struct{ engine *engine.Engine }
 
-// NewDefinitions returns the operations on the workflows of an engine.
-func NewDefinitions(e *engine.Engine) *Definitions { return &Definitions{e} }
-
 // Get returns the current definition of a workflow.
 func (d *Definitions) Get(name string) (*engine.Workflow, bool) { return d.engine.Workflow(name) }
 

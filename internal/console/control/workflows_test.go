@@ -9,7 +9,7 @@ import (
 // The engine is closed after the change, so that the workflow can't be read.
 func TestAChangeOfAWorkflowThatCantBeRead(t *testing.T) {
 	t.Parallel()
-	d := NewDefinitions(newTestEngine(t))
+	d := New(newTestEngine(t)).Workflows
 	_, err := d.change(t.Context(), "echo", "ann", func(ctx context.Context, name, by string) error {
 		if err := d.engine.PauseWorkflow(ctx, name, by); err != nil {
 			return err

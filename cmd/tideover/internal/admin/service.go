@@ -20,12 +20,11 @@ import (
 
 // Service has all operations on a server, grouped by what they operate on.
 type Service struct {
-	Runs      *control.Runs        // nil without an engine
-	Workflows *control.Definitions // nil without an engine
-	Schedules *control.Schedules   // nil without an engine
-	Outputs   *Outputs             // of attempts; nil without an engine
-	Callbacks *Callbacks           // nil without an engine
-	Sessions  *Sessions            // nil if the server can't run sessions
+	*control.Engine // Runs, Workflows and Schedules, which are nil without an engine
+
+	Outputs   *Outputs   // of attempts; nil without an engine
+	Callbacks *Callbacks // nil without an engine
+	Sessions  *Sessions  // nil if the server can't run sessions
 	Providers *Providers
 	Requests  *Requests
 	Messages  *Messages // nil without an engine
@@ -67,12 +66,12 @@ func New(c Config) *Service {
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	version, _, _ := strings.Cut(strings.TrimPrefix(c.Version, "tideover "), " ")
 	s := &Service{
-		Providers: NewProviders(c.Providers, c.Logger), Requests: &Requests{c.Requests, time.Now()},
+		Engine: new(control.Engine), Providers: NewProviders(c.Providers, c.Logger), Requests: &Requests{c.Requests, time.Now()},
 		System: &System{config: c, engine: c.Engine, version: strings.TrimSuffix(version, ","), started: time.Now()},
 	}
 	s.Providers.changed = c.ProviderChanged
 	if c.Engine != nil {
-		s.Workflows, s.Runs, s.Schedules = control.NewDefinitions(c.Engine), control.NewRuns(c.Engine), control.NewSchedules(c.Engine)
+		s.Engine = control.New(c.Engine)
 		s.Outputs = &Outputs{s.Runs, c.Outputs, c.Engine, cmp.Or(c.Redactor, new(secret.Redactor))}
 		s.Callbacks = &Callbacks{engine: c.Engine, key: c.CallbackKey, place: c.Place}
 		s.Messages = &Messages{engine: c.Engine, settings: s.System.Settings, place: c.Place}

@@ -402,16 +402,16 @@ func (v visitor) reconnects(b *testSite) {
 	x.seen("#r-"+id, "succeeded")
 
 	// A page whose first connection fails also reconnects.
-	b.h.streams.open.Add(maxStreams)
+	b.full.Store(true)
 	x.visit("/runs")
 	x.Wait("the page says so", `document.getElementById("link").innerText === "reconnecting…"`)
-	b.h.streams.open.Add(-maxStreams)
+	b.full.Store(false)
 	x.Wait("the page is live after all", `document.getElementById("link").dataset.state === "live"`)
 }
 
 func (v visitor) progress(b *testSite) {
 	x := v.open(b)
-	x.live("/progress/" + b.h.jobs.add(&bulkJob{BulkJob: new(control.BulkJob), kind: &bulkKinds[0], total: 7, back: "/dead"}))
+	x.live(b.h.Progress(new(control.BulkJob), control.BulkRetry, 7, "/dead"))
 	x.Check(browsertest.Checks{Name: "progress", Pictures: os.Getenv("TIDEOVER_PICTURES")})
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/internal/console/pages"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
@@ -80,12 +81,12 @@ func (g *clusterCache) get(ctx context.Context, s *admin.System) (admin.Cluster,
 
 // clusterPage shows the members and shards of the cluster.
 type clusterPage struct {
-	*runData
+	server
 	cluster *clusterCache
 }
 
-func (h clusterPage) load(ctx context.Context, now time.Time) (part, error) {
-	p := part{template: "cluster", polled: true, data: page{Title: "Cluster", Place: "cluster", Live: "/live/cluster", Now: now}}
+func (h clusterPage) load(ctx context.Context, now time.Time) (pages.Part, error) {
+	p := pages.Part{Template: "cluster", Polled: true, Data: pages.Page{Title: "Cluster", Place: "cluster", Live: "/live/cluster", Now: now}}
 	c, err := h.cluster.get(ctx, h.control.System)
 	if ctx.Err() != nil || errors.Is(err, engine.ErrClosed) {
 		return p, err
@@ -104,7 +105,7 @@ func (h clusterPage) load(ctx context.Context, now time.Time) (part, error) {
 		t.Error = h.redact(t.Error)
 		b.Troubles = append(b.Troubles, t)
 	}
-	p.data.Dead, p.data.Body = h.deadCount(ctx), b
+	p.Data.Dead, p.Data.Body = h.DeadCount(ctx), b
 	return p, nil
 }
 

@@ -162,7 +162,7 @@ func TestNoRequestsAreKept(t *testing.T) {
 func TestARequestInProgressIsShown(t *testing.T) {
 	t.Parallel()
 	s := newRequestSite(t)
-	s.h.streams.pace, s.h.streams.beat = time.Millisecond, time.Hour
+	s.h.Pace, s.h.Beat = time.Millisecond, time.Hour
 	hold := make(chan struct{})
 	end := sync.OnceFunc(func() { close(hold) })
 	t.Cleanup(end)

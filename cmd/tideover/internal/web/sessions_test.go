@@ -18,6 +18,8 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/pages"
+	"github.com/tideover/tideover/internal/console/pagetest"
 	"github.com/tideover/tideover/internal/testfile"
 	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
@@ -228,8 +230,8 @@ func TestHostileSessions(t *testing.T) {
 	}
 	for _, text := range hostileTogether() {
 		for _, path := range []string{"/sessions/" + url.PathEscape(text) + "/stop", "/sessions/ha/" + url.PathEscape(text), "/sessions?did=" + url.QueryEscape(text)} {
-			audit(t, path, d.request("GET", path, nil).body)
-			audit(t, path, d.request("POST", path, url.Values{}, htmx...).body)
+			pagetest.Audit(t, path, d.request("GET", path, nil).body)
+			pagetest.Audit(t, path, d.request("POST", path, url.Values{}, htmx...).body)
 		}
 	}
 }
@@ -293,7 +295,7 @@ func TestSessionOffers(t *testing.T) {
 		}
 	}
 	for _, s := range session.States {
-		if glyphs[s] == "" {
+		if states[s].Glyph+pages.Glyph(s) == "" {
 			t.Errorf("%s has no glyph", s)
 		}
 	}

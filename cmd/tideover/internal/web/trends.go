@@ -2,12 +2,14 @@ package web
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	pen "github.com/tideover/tideover/cmd/tideover/internal/chart"
 	"github.com/tideover/tideover/internal/console/control"
+	"github.com/tideover/tideover/internal/console/pages"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
@@ -165,7 +167,7 @@ func (t *trend) addTimes(title string, c *admin.Chart, of func(*admin.ChartPoint
 	up := func(d time.Duration) float64 { return 96 - 92*scale.At(d) }
 	s := times{Title: title}
 	for _, d := range scale.Ticks(4) {
-		s.Ticks = append(s.Ticks, tick{percent(up(d)), textfmt.ShortDuration(d)})
+		s.Ticks = append(s.Ticks, tick{pages.Percent(up(d)), textfmt.ShortDuration(d)})
 	}
 	var said []string
 	for _, k := range kinds {
@@ -173,9 +175,18 @@ func (t *trend) addTimes(title string, c *admin.Chart, of func(*admin.ChartPoint
 			p := of(&c.Points[i])
 			return up(durationOf(k.value(p))), p.Count > 0
 		})})
-		text := k.name + " " + exact(durationOf(k.value(total)))
+		text := k.name + " " + pages.Exact(durationOf(k.value(total)))
 		s.Numbers, said = append(s.Numbers, number{k.name, text}), append(said, text)
 	}
 	s.Said = strings.ToLower(t.Title) + ", " + strings.ToLower(title) + ": " + strings.Join(said, ", ")
 	t.Times = append(t.Times, s)
+}
+
+// trends returns the charts of a workflow for its page, or nil if there are none.
+func (h *server) trends(_ *http.Request, workflow string) (any, error) {
+	t, err := loadTrends(h.control.Charts, workflow)
+	if t == nil {
+		return nil, err
+	}
+	return t, err
 }

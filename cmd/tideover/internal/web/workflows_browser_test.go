@@ -117,7 +117,7 @@ func (v visitor) workflowPictures(g *fullSite) {
 		}
 		x.looksRight(dir, name)
 	}
-	x.visit("/progress/" + g.h.jobs.add(&bulkJob{BulkJob: new(control.BulkJob), kind: &bulkKinds[1], total: 7000, back: "/dead"}))
+	x.visit(g.h.Progress(new(control.BulkJob), control.BulkRetryLatest, 7000, "/dead"))
 	x.looksRight(dir, "progress")
 	x.quiet()
 }
