@@ -147,7 +147,7 @@ func TestFilesInABrowser(t *testing.T) {
 	x.Do(chromedp.SendKeys(chromedp.CSS("#query"), "first configuration"))
 	x.PressEnter()
 	x.Wait("results are shown", `location.pathname.endsWith("/search.html") && document.readyState === "complete" && document.querySelectorAll("#results li mark").length > 1`)
-	for _, query := range []string{"circuit breaker", "install", "--policy", "RETRY budget", "a", "429", "größe", "xyzzy", "decisions", "<b>"} {
+	for _, query := range []string{"circuit breaker", "install", "--policy", "RETRY budget", "a", "429", "größe", "xyzzy", "decisions", "<b>", "how do I cancel a run?", "jitter=full", "the"} {
 		x.Do(chromedp.Navigate(base + "/search.html?" + url.Values{"q": {query}}.Encode()))
 		var want []string
 		for _, r := range s.search(query) {
