@@ -54,6 +54,7 @@ type relay struct {
 type overviewPage struct {
 	*runData
 	findings *findingsCache
+	charts   string // the range of the charts; "" if none is chosen
 }
 
 func (h overviewPage) load(ctx context.Context, now time.Time) (part, error) {
@@ -68,7 +69,7 @@ func (h overviewPage) load(ctx context.Context, now time.Time) (part, error) {
 	if err := h.addFailures(ctx, &b); err != nil {
 		return part{}, err
 	}
-	if b.Trends, err = loadTrends(h.control.Charts, ""); err != nil {
+	if b.Trends, err = loadTrends(h.control.Charts, "", h.charts, "/overview"); err != nil {
 		return part{}, err
 	}
 	h.addSick(&b, now)
@@ -76,7 +77,7 @@ func (h overviewPage) load(ctx context.Context, now time.Time) (part, error) {
 	b.Alerts = h.alerts(&b, now)
 	return part{
 		template: "overview", moving: true, behind: t.Stats.Behind > 0,
-		data: page{Title: "Overview", Place: "overview", Live: "/live/overview", Now: now, Dead: t.States["dead"], Body: b},
+		data: page{Title: "Overview", Place: "overview", Live: rangeURL("/live/overview", h.charts), Now: now, Dead: t.States["dead"], Body: b},
 	}, nil
 }
 

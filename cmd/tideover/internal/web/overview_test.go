@@ -147,7 +147,7 @@ func TestOverviewPage(t *testing.T) {
 	has(t, "/overview", body, `href="/runs/`+wait+`"`, "by policy", "no route to host", "2 runs have given up", "418 teapot", `id="p-anthropic"`,
 		"Retry storm", "workflow quick&lt;b&gt; makes 3.2 attempts", "wss://relay.example", "dial: refused", "rate-limited", "was not reloaded", `<dt>succeeded in the last minute</dt>`,
 		`<rect class="succeeded"`, `<rect class="dead"`, `role="img" aria-label="in the last 10 minutes 4 runs started, 1 succeeded and 2 gave up; 7 attempts failed"`)
-	now := &stream{h: g.h.streams, load: overviewPage{g.h.runData, &g.h.findings}.load}
+	now := &stream{h: g.h.streams, load: overviewPage{runData: g.h.runData, findings: &g.h.findings}.load}
 	_, painted, err := now.paint(t.Context(), g.h.feed.latest().Time)
 	if err != nil {
 		t.Fatal(err)

@@ -80,7 +80,7 @@ func (h *Site) routes() {
 
 func (h *Site) engineRoutes() {
 	notifications, bulk := notificationsPage{h.runData}, bulkActions{h.runData, &h.jobs}
-	h.live("/overview", "", always(overviewPage{h.runData, &h.findings}.load), nil)
+	h.live("/overview", "", func(r *http.Request) loader { return overviewPage{h.runData, &h.findings, chartRange(r)}.load }, nil)
 	h.mux.HandleFunc("GET /policies", policiesPage{h.layout, &h.samples}.serve)
 	h.live("/notifications", "", always(notifications.load), notificationTexts)
 	h.form("/notifications/{notifier}/test", notifications.question, notifications.sendTest)
@@ -110,9 +110,11 @@ func (h *Site) engineRoutes() {
 }
 
 func (h *Site) workflowRoutes() {
-	workflows, schedules, start := workflowsPage{h.runData, &h.ended}, schedulesPage{h.runData}, startPage{h.layout}
+	workflows, schedules, start := workflowsPage{runData: h.runData, ended: &h.ended}, schedulesPage{h.runData}, startPage{h.layout}
 	h.live("/workflows", "", always(workflows.loadList), nil)
-	h.live("/workflows/{workflow}", "", byName("workflow", workflows.load), workflowTexts)
+	h.live("/workflows/{workflow}", "", func(r *http.Request) loader {
+		return byName("workflow", workflowsPage{h.runData, &h.ended, chartRange(r)}.load)(r)
+	}, workflowTexts)
 	h.form("/workflows/{workflow}/{action}", workflows.question, workflows.act)
 	h.mux.HandleFunc("GET /workflows/{workflow}/start", start.serve)
 	h.mux.HandleFunc("POST /workflows/{workflow}/start", start.start)

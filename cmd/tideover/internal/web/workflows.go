@@ -24,7 +24,8 @@ const (
 // workflowsPage shows the workflows.
 type workflowsPage struct {
 	*runData
-	ended *endedCache
+	ended  *endedCache
+	charts string // the range of the charts on the page of a workflow; "" if none is chosen
 }
 
 // workflowsBody is the content of the page with the list of workflows.
@@ -326,7 +327,7 @@ func (h workflowsPage) load(ctx context.Context, name string, now time.Time) (pa
 			b.Defs = append(b.Defs, stepDef{s, fmt.Sprintf("def-%d", n)})
 		}
 	}
-	if b.Trends, err = loadTrends(h.control.Charts, name); err != nil {
+	if b.Trends, err = loadTrends(h.control.Charts, name, h.charts, workflowURL(name)); err != nil {
 		return part{}, err
 	}
 	f := q.filter()
@@ -340,7 +341,7 @@ func (h workflowsPage) load(ctx context.Context, name string, now time.Time) (pa
 	}
 	return part{
 		template: "workflow", behind: t.Stats.Behind > 0, moving: true,
-		data: page{Title: "Workflow " + name, Place: "workflows", Live: "/live" + workflowURL(name), Now: now, Dead: t.States["dead"], Body: b},
+		data: page{Title: "Workflow " + name, Place: "workflows", Live: rangeURL("/live"+workflowURL(name), h.charts), Now: now, Dead: t.States["dead"], Body: b},
 	}, nil
 }
 

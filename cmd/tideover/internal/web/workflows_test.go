@@ -320,16 +320,16 @@ func TestFiguresOfAWorkflowAreCached(t *testing.T) {
 	b := newTestSite(t)
 	b.until(b.start("quick", job{}), "succeeded")
 	totals := engine.Totals{Succeeded: 1}
-	first, err := (workflowsPage{b.h.runData, &b.h.ended}).endedRuns(t.Context(), "quick", totals)
+	first, err := (workflowsPage{runData: b.h.runData, ended: &b.h.ended}).endedRuns(t.Context(), "quick", totals)
 	if err != nil || first.Took.N != 1 {
 		t.Fatalf("got %+v, %v", first, err)
 	}
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if again, err := (workflowsPage{b.h.runData, &b.h.ended}).endedRuns(canceled, "quick", totals); err != nil || again != first {
+	if again, err := (workflowsPage{runData: b.h.runData, ended: &b.h.ended}).endedRuns(canceled, "quick", totals); err != nil || again != first {
 		t.Errorf("the second time: %+v, %v", again, err)
 	}
-	if _, err := (workflowsPage{b.h.runData, &b.h.ended}).endedRuns(canceled, "quick", engine.Totals{Succeeded: 2}); err == nil {
+	if _, err := (workflowsPage{runData: b.h.runData, ended: &b.h.ended}).endedRuns(canceled, "quick", engine.Totals{Succeeded: 2}); err == nil {
 		t.Error("it was not read again")
 	}
 }
