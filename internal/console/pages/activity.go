@@ -83,12 +83,12 @@ type Sparkline struct {
 	Most   int           // the count that a bar of full height stands for
 	Span   time.Duration // that the whole chart covers
 	Width  time.Duration // that a bar covers
+	Values ChartColumn
 }
 
 // sparkBar is the bar of a slot with events. Positions and sizes are in percent.
 type sparkBar struct {
 	X, W  string
-	Title string
 	Parts []sparkPart
 }
 
@@ -102,7 +102,7 @@ func (b *counts) height() int { return b.Succeeded + b.Failed + b.Dead }
 
 // newSparkline returns the chart of the slots, of which the last contains the time now.
 func newSparkline(list [slotCount]counts, now time.Time) Sparkline {
-	s := Sparkline{Span: slotCount * slotWidth, Width: slotWidth, Most: 1}
+	s := Sparkline{Span: slotCount * slotWidth, Width: slotWidth, Most: 1, Values: ChartColumn{Name: "Runs and attempts"}}
 	for i := range list {
 		s.All.add(list[i])
 		if i >= slotCount-int(time.Minute/slotWidth) {
@@ -112,19 +112,27 @@ func newSparkline(list [slotCount]counts, now time.Time) Sparkline {
 	}
 	end := now.Truncate(slotWidth)
 	for i := range list {
-		if b := &list[i]; b.height() > 0 {
-			s.Bars = append(s.Bars, s.bar(i, b, end.Add(time.Duration(i-slotCount+1)*slotWidth)))
+		b := &list[i]
+		s.Values.Values = append(s.Values.Values, ChartValue{end.Add(time.Duration(i-slotCount+1) * slotWidth), b.text()})
+		if b.height() > 0 {
+			s.Bars = append(s.Bars, s.bar(i, b))
 		}
 	}
 	return s
 }
 
-func (s *Sparkline) bar(i int, b *counts, at time.Time) sparkBar {
+// text returns the numbers in words, or "" if all are 0.
+func (b *counts) text() string {
+	return NumbersText(NumberOf{b.Began, "started", "started"}, NumberOf{b.Succeeded, "succeeded", "succeeded"},
+		NumberOf{b.Failed, "attempt failed", "attempts failed"}, NumberOf{b.Dead, "gave up", "gave up"})
+}
+
+// Table has the values of the chart.
+func (s Sparkline) Table() ChartTable { return ChartTable{[]ChartColumn{s.Values}} }
+
+func (s *Sparkline) bar(i int, b *counts) sparkBar {
 	const wide = 100.0 / slotCount
-	out := sparkBar{
-		X: Percent(float64(i) * wide), W: Percent(wide * 0.8),
-		Title: fmt.Sprintf("%s: %d succeeded, %s failed, %d gave up", at.Format(clockLayout), b.Succeeded, textfmt.Plural(b.Failed, "attempt"), b.Dead),
-	}
+	out := sparkBar{X: Percent(float64(i) * wide), W: Percent(wide * 0.8)}
 	top := 100.0
 	for _, part := range []struct {
 		n     int

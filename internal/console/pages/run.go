@@ -115,7 +115,7 @@ func (h runPage) load(ctx context.Context, id string, all bool, now time.Time) (
 		b.Offers = nil
 	}
 	if _, ok := h.control.Workflows.Get(i.Workflow); ok {
-		b.Workflows = workflowURL(i.Workflow)
+		b.Workflows = WorkflowURL(i.Workflow)
 	}
 	h.addOutputs(i, &b)
 	p.Data.Body = b

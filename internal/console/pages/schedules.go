@@ -69,7 +69,7 @@ func (h schedulesPage) rows(ctx context.Context, list []engine.Schedule) ([]sche
 	rows := make([]scheduleRow, len(list))
 	for i, s := range list {
 		s.Refused = ChangedCopy(s.Refused, func(r *engine.RefusedStart) { r.Error = h.Redact(r.Error) })
-		rows[i] = scheduleRow{Schedule: s, ID: "sc-" + Hash(s.Name, 6), WorkflowURL: workflowURL(s.Workflow), Last: last[s.Name]}
+		rows[i] = scheduleRow{Schedule: s, ID: "sc-" + Hash(s.Name, 6), WorkflowURL: WorkflowURL(s.Workflow), Last: last[s.Name]}
 		if !readOnly {
 			rows[i].Offers = scheduleOffers(&s)
 		}

@@ -24,12 +24,12 @@ type Options struct {
 	Program   string // name and version, for the end of each page
 	Clustered bool   // the engine shares its work with other processes
 
-	Redact      func(string) string                                 // removes secrets from all text that is shown; nil removes none
-	CallerOf    func(*http.Request) Caller                          // who sends a request; nil means that everyone may change everything
-	LongRequest LongRequest                                         // prepares the response of a stream; nil removes the write deadline
-	Storms      func() []Storm                                      // retry storms at the moment; nil means none
-	Outputs     func(*engine.Info) FindOutput                       // finds the outputs of the attempts of a run; nil means that there are none
-	Trends      func(r *http.Request, workflow string) (any, error) // the data of the template "trends" for a workflow; nil means no charts
+	Redact      func(string) string           // removes secrets from all text that is shown; nil removes none
+	CallerOf    func(*http.Request) Caller    // who sends a request; nil means that everyone may change everything
+	LongRequest LongRequest                   // prepares the response of a stream; nil removes the write deadline
+	Storms      func() []Storm                // retry storms at the moment; nil means none
+	Outputs     func(*engine.Info) FindOutput // finds the outputs of the attempts of a run; nil means that there are none
+	Trends      FindTrends                    // finds the charts of a workflow; nil means that there are none
 
 	// Of further pages, which call Site.Live, Site.Form and Site.Handle.
 	Menu      []MenuEntry       // all entries; nil means those of an engine
@@ -41,6 +41,10 @@ type Options struct {
 // LongRequest prepares the response to a request that may take as long as the browser shows the page. The context
 // ends when the browser or the server ends the request.
 type LongRequest func(http.ResponseWriter, *http.Request) (context.Context, context.CancelFunc)
+
+// FindTrends returns the data of the template "trends" for the page of a workflow, and the query of its URL that
+// chooses them, such as "?range=day". charts is nil if there are none.
+type FindTrends func(r *http.Request, workflow string) (charts any, query string, err error)
 
 // Caller is the user who sends a request.
 type Caller struct {

@@ -84,8 +84,8 @@ func (h startPage) form(ctx context.Context, name string, asJSON bool) (*startFo
 	if err := control.Startable(name); err != nil {
 		return nil, err
 	}
-	u := ActionURL(workflowURL(name), "start")
-	f := &startForm{Workflow: name, Action: u, Back: workflowURL(name), Key: formField{Name: "key", ID: "start-key", Label: "Key (optional)"}}
+	u := ActionURL(WorkflowURL(name), "start")
+	f := &startForm{Workflow: name, Action: u, Back: WorkflowURL(name), Key: formField{Name: "key", ID: "start-key", Label: "Key (optional)"}}
 	given := h.defaultInput(flow)
 	shown := h.Redact(string(given))
 	f.Hidden = shown != string(given)

@@ -23,7 +23,7 @@ const (
 // workflowsPage shows the workflows.
 type workflowsPage struct {
 	*Data
-	trends func(r *http.Request, workflow string) (any, error) // see [Options]; may be nil
+	trends FindTrends // may be nil
 	ended  *endedCache
 }
 
@@ -56,15 +56,15 @@ var workflowTexts = map[string]string{
 	"pause": "Paused. No attempt of its runs begins until it is resumed.", "resume": "Resumed.",
 }
 
-// workflowURL returns the URL of the page of a workflow.
-func workflowURL(name string) string { return "/workflows/" + url.PathEscape(name) }
+// WorkflowURL returns the URL of the page of a workflow.
+func WorkflowURL(name string) string { return "/workflows/" + url.PathEscape(name) }
 
 // startURL returns the URL of the form that starts a run; "" if the user can't start one.
 func startURL(ctx context.Context, workflow string) string {
 	if callerOf(ctx).ReadOnly || control.Startable(workflow) != nil {
 		return ""
 	}
-	return ActionURL(workflowURL(workflow), "start")
+	return ActionURL(WorkflowURL(workflow), "start")
 }
 
 // endedRuns has figures of the last runs of a workflow that have succeeded or died.
@@ -166,7 +166,7 @@ func (h workflowsPage) loadList(ctx context.Context, now time.Time) (Part, error
 	list := h.control.Workflows.Describe(false, schedules, t.pauses())
 	for i := range list {
 		w := &list[i]
-		r := workflowRow{Name: w.Name, URL: workflowURL(w.Name), Start: startURL(ctx, w.Name), Next: w.Next, Steps: len(w.Steps)}
+		r := workflowRow{Name: w.Name, URL: WorkflowURL(w.Name), Start: startURL(ctx, w.Name), Next: w.Next, Steps: len(w.Steps)}
 		if h.isCode(w.Name) {
 			r.Steps = 0
 		}
@@ -214,7 +214,7 @@ func (h workflowsPage) question(r *http.Request) (*Question, error) {
 	if _, known := h.control.Workflows.Get(name); !known {
 		return nil, unknownWorkflow(name)
 	}
-	q := &Question{Action: ActionURL(workflowURL(name), action), Back: workflowURL(name)}
+	q := &Question{Action: ActionURL(WorkflowURL(name), action), Back: WorkflowURL(name)}
 	switch action {
 	case "pause":
 		q.Title, q.Button = "Pause "+name+"?", "Pause"
@@ -240,7 +240,7 @@ func (h workflowsPage) act(r *http.Request) (did, to string, err error) {
 		err = UnknownAction(action)
 	}
 	h.feed.touchAll()
-	return workflowTexts[action], workflowURL(name) + "?did=" + url.QueryEscape(action), err
+	return workflowTexts[action], WorkflowURL(name) + "?did=" + url.QueryEscape(action), err
 }
 
 func unknownWorkflow(name string) error {
@@ -307,8 +307,9 @@ func (h workflowsPage) load(r *http.Request) Loader {
 			return p, err
 		}
 		b, _ := p.Data.Body.(workflowBody)
-		b.Trends, err = h.trends(r, b.Name)
-		p.Data.Body = b
+		var query string
+		b.Trends, query, err = h.trends(r, b.Name)
+		p.Data.Body, p.Data.Live = b, p.Data.Live+query
 		return p, err
 	}
 }
@@ -327,7 +328,7 @@ func (h workflowsPage) loadOne(ctx context.Context, name string, now time.Time) 
 	w := &list[i]
 	q := Query{Workflow: name, Order: Newest}
 	b := workflowBody{
-		workflowRow: workflowRow{Name: name, URL: workflowURL(name), Start: startURL(ctx, name), Next: w.Next, Steps: len(w.Steps)},
+		workflowRow: workflowRow{Name: name, URL: WorkflowURL(name), Start: startURL(ctx, name), Next: w.Next, Steps: len(w.Steps)},
 		Timeout:     w.Timeout, Code: h.isCode(name), RunsURL: q.URL("/runs"), Missing: missing, Silent: SilentText(t.Stats.Silent, nil),
 	}
 	h.addPause(ctx, &b.workflowRow, w)
@@ -351,7 +352,7 @@ func (h workflowsPage) loadOne(ctx context.Context, name string, now time.Time) 
 	}
 	return Part{
 		Template: "workflow", Behind: t.Stats.Behind > 0, Moving: true,
-		Data: Page{Title: "Workflow " + name, Place: "workflows", Live: "/live" + workflowURL(name), Now: now, Dead: t.States["dead"], Body: b},
+		Data: Page{Title: "Workflow " + name, Place: "workflows", Live: "/live" + WorkflowURL(name), Now: now, Dead: t.States["dead"], Body: b},
 	}, nil
 }
 

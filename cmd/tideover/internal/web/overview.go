@@ -55,6 +55,7 @@ type relay struct {
 type overviewPage struct {
 	server
 	findings *findingsCache
+	charts   string // the range of the charts; "" if none is chosen
 }
 
 func (h overviewPage) load(ctx context.Context, now time.Time) (pages.Part, error) {
@@ -69,7 +70,7 @@ func (h overviewPage) load(ctx context.Context, now time.Time) (pages.Part, erro
 	if err := h.addFailures(ctx, &b); err != nil {
 		return pages.Part{}, err
 	}
-	if b.Trends, err = loadTrends(h.control.Charts, ""); err != nil {
+	if b.Trends, err = loadTrends(h.control.Charts, "", h.charts, "/overview"); err != nil {
 		return pages.Part{}, err
 	}
 	h.addSick(&b, now)
@@ -77,7 +78,7 @@ func (h overviewPage) load(ctx context.Context, now time.Time) (pages.Part, erro
 	b.Alerts = h.alerts(&b, now)
 	return pages.Part{
 		Template: "overview", Moving: true, Behind: t.Stats.Behind > 0,
-		Data: pages.Page{Title: "Overview", Place: "overview", Live: "/live/overview", Now: now, Dead: t.States["dead"], Body: b},
+		Data: pages.Page{Title: "Overview", Place: "overview", Live: rangeURL("/live/overview", h.charts), Now: now, Dead: t.States["dead"], Body: b},
 	}, nil
 }
 

@@ -148,7 +148,7 @@ func TestOverviewPage(t *testing.T) {
 		"Retry storm", "workflow quick&lt;b&gt; makes 3.2 attempts", "wss://relay.example", "dial: refused", "rate-limited", "was not reloaded", `<dt>succeeded in the last minute</dt>`,
 		`<rect class="succeeded"`, `<rect class="dead"`, `role="img" aria-label="in the last 10 minutes 4 runs started, 1 succeeded and 2 gave up; 7 attempts failed"`)
 	last := must(g.h.Totals(t.Context(), false)).Last
-	then := must(overviewPage{g.h.server, &g.h.findings}.load(t.Context(), last.Time))
+	then := must(overviewPage{server: g.h.server, findings: &g.h.findings}.load(t.Context(), last.Time))
 	if b, _ := then.Data.Body.(overviewBody); b.Pulse.Minute.Succeeded != 1 {
 		t.Errorf("at the time of the last event %d runs had succeeded in the last minute, want 1", b.Pulse.Minute.Succeeded)
 	}

@@ -121,7 +121,7 @@ func (h *Site) routes() {
 
 func (h *Site) engineRoutes() {
 	notifications, outputs := notificationsPage{h.server}, outputPage{h.server}
-	h.Live("/overview", "", pages.Always(overviewPage{h.server, &h.findings}.load), nil)
+	h.Live("/overview", "", func(r *http.Request) pages.Loader { return overviewPage{h.server, &h.findings, chartRange(r)}.load }, nil)
 	h.Handle("GET /policies", policiesPage{h.server, &h.samples}.serve)
 	h.Live("/notifications", "", pages.Always(notifications.load), notificationTexts)
 	h.Form("/notifications/{notifier}/test", notifications.question, notifications.sendTest)
