@@ -258,7 +258,7 @@ type OpCounts struct {
 	Failed    int `json:"failed"`
 	Running   int `json:"running"`
 	Waiting   int `json:"waiting"`            // were called, and wait for their next attempt, a free place or the end of a sleep
-	Canceled  int `json:"canceled,omitempty"` // had not ended when the run ended
+	Canceled  int `json:"canceled,omitempty"` // had not ended when the run ended or began to undo
 	Skipped   int `json:"skipped,omitempty"`  // the function has left them out: see Skip
 	Omitted   int `json:"omitted,omitempty"`  // of these, not in Info.Steps
 }
