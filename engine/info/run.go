@@ -181,7 +181,7 @@ type StepInfo struct {
 	Called     *time.Time      `json:"called,omitempty"` // in a flow: when the function called the operation first
 	Policy     string          `json:"policy"`
 	Handler    string          `json:"handler"`
-	Status     string          `json:"status"` // blocked, waiting, running, succeeded, failed, canceled, needs-handler; of a map: failed if an item has failed; in a flow also skipped: see Skip
+	Status     string          `json:"status"` // blocked, which means not begun, waiting, running, succeeded, failed, canceled, needs-handler; of a map: failed if an item has failed; in a flow also skipped: see Skip; of a function: blocked while it waits for operations
 	Next       *time.Time      `json:"next,omitempty"`
 	Spent      int             `json:"spent"`                // attempts that count for the policy
 	Lost       int             `json:"lost,omitempty"`       // attempts in a row that were lost because the process died

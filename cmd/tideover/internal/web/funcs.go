@@ -14,7 +14,7 @@ import (
 
 // glyphs has a symbol for each state and outcome, so that pages distinguish them not only by colour.
 var glyphs = map[string]string{
-	"running": "●", "waiting": "◐", "queued": "◌", "scheduled": "○", "needs-handler": "?", "blocked": "◌",
+	"running": "●", "waiting": "◐", "queued": "◌", "scheduled": "○", "needs-handler": "?",
 	"dead": "✕", "failed": "✕", "succeeded": "✓", "canceled": "⊘", "replaced": "→", "lost": "!", "late": "!", "released": "↺", "snoozed": "◐", "limited": "◐", "paused": "∥", "undoing": "↶", "suspended": "∥", "continued": "→", "asking": "?",
 	"skipped": "↷", "not-begun": "◌", "undone": "↶", "undo-failed": "✕",
 	"completed": "✓", "stopped": "⊘", "gave-up": "✕", "idle": "○",

@@ -147,6 +147,7 @@ func newStep(s *engine.StepInfo, number int, all bool) step {
 	if s.Status == "running" || s.Status == "succeeded" {
 		v.Made++ // Spent counts only failed attempts
 	}
+	v.Status = control.StateOf(s)
 	if p, err := retry.Parse(s.Policy); err == nil {
 		v.Limit = strconv.Itoa(p.Attempts)
 		if p.Attempts == retry.Unlimited {
