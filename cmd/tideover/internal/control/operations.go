@@ -85,16 +85,16 @@ var waits = map[string]wait{
 
 // Until returns until when an operation without attempts waits; nil for others.
 func Until(s *engine.StepInfo) *time.Time {
-	if _, ok := waits[s.Kind]; !ok {
+	if !Waits(s) {
 		return nil
 	}
 	return s.Next
 }
 
-// IsSleep reports whether all of the time of an operation is a wait until a time.
-func IsSleep(s *engine.StepInfo) bool {
-	w, ok := waits[s.Kind]
-	return ok && !w.bySignal
+// Waits reports whether an operation has no attempts, and waits for a time, a signal or an answer.
+func Waits(s *engine.StepInfo) bool {
+	_, ok := waits[s.Kind]
+	return ok
 }
 
 // NextWait returns what a run waits for until its next time, as the beginning of a sentence about its end.
