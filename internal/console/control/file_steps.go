@@ -6,13 +6,25 @@ import (
 	"github.com/tideover/tideover/engine"
 )
 
-// States of the steps of a file, beside those of operations.
+// States of steps as they are shown, beside those that the engine has.
 const (
-	StepNotBegun   = "not-begun"
+	StepNotBegun   = "not-begun" // also of a step that the engine calls blocked; see [StateOf]
 	StepUndoing    = "undoing"
 	StepUndone     = "undone"
 	StepUndoFailed = "undo-failed"
 )
+
+// StateOf returns the state of a step or an operation as it is shown. A step that never ran has not
+// begun, also if its run was canceled before.
+func StateOf(s *engine.StepInfo) string {
+	switch {
+	case s.Kind == "function" && s.Status == "blocked":
+		return "suspended" // until operations end
+	case s.Kind == "" && (s.Status == "blocked" || s.Status == "canceled" && len(s.Attempts)+s.Omitted == 0):
+		return StepNotBegun
+	}
+	return s.Status
+}
 
 // FileStep is a step of a workflow of the file that runs as code.
 type FileStep struct {

@@ -85,16 +85,16 @@ var waits = map[string]wait{
 
 // Until returns until when an operation without attempts waits; nil for others.
 func Until(s *engine.StepInfo) *time.Time {
-	if _, ok := waits[s.Kind]; !ok {
+	if !Waits(s) {
 		return nil
 	}
 	return s.Next
 }
 
-// IsSleep reports whether all of the time of an operation is a wait until a time.
-func IsSleep(s *engine.StepInfo) bool {
-	w, ok := waits[s.Kind]
-	return ok && !w.bySignal
+// Waits reports whether an operation has no attempts, and waits for a time, a signal or an answer.
+func Waits(s *engine.StepInfo) bool {
+	_, ok := waits[s.Kind]
+	return ok
 }
 
 // NextWait returns what a run waits for until its next time, as the beginning of a sentence about its end.
@@ -138,7 +138,7 @@ func CountsText(c *engine.OpCounts, noun string) string {
 		}
 	}
 	if left > 0 {
-		parts = append(parts, fmt.Sprintf("%d not begun", left))
+		parts = append(parts, fmt.Sprintf("%d %s", left, StateText(StepNotBegun)))
 	}
 	text := textfmt.Plural(c.Total, noun)
 	if len(parts) > 0 {
@@ -157,7 +157,7 @@ func StepCountsText(steps []FileStep) string {
 	var parts []string
 	for _, state := range StepStates {
 		if n := count[state]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, strings.ReplaceAll(state, "-", " ")))
+			parts = append(parts, fmt.Sprintf("%d %s", n, StateText(state)))
 		}
 	}
 	return textfmt.Plural(len(steps), "step") + ": " + strings.Join(parts, ", ")
@@ -165,8 +165,11 @@ func StepCountsText(steps []FileStep) string {
 
 // StepStates has the states of steps in the order in which they are counted.
 var StepStates = []string{
-	"succeeded", "skipped", "running", "waiting", "needs-handler", "failed", "canceled", "blocked", StepUndoing, StepUndone, StepUndoFailed, StepNotBegun,
+	"succeeded", "skipped", "running", "waiting", "needs-handler", "failed", "canceled", StepUndoing, StepUndone, StepUndoFailed, StepNotBegun,
 }
+
+// StateText returns the name of a state as it is shown.
+func StateText(state string) string { return strings.ReplaceAll(state, "-", " ") }
 
 // TagList returns the tags of a run as texts like name=value, ordered by name.
 func TagList(i *engine.Info) (list []string) {

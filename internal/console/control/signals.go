@@ -130,8 +130,10 @@ func AnswerOf(s *engine.StepInfo) (a engine.Answer, ok bool) {
 	if len(s.Output) > 0 && json.Unmarshal(s.Output, &a) == nil {
 		return a, true
 	}
-	a.Choice = s.Question.Default // nobody has answered in time
-	return a, s.Status == "failed" && a.Choice != ""
+	if s.Status != "failed" || s.Ended == nil || s.Question.Default == "" {
+		return engine.Answer{}, false // its run has ended before
+	}
+	return engine.Answer{Choice: s.Question.Default}, true // there was no answer in time
 }
 
 // OnlyQuestion returns the name of the open question of a run. If there is none, or there are several,

@@ -118,7 +118,8 @@ func (h runActions) question(r *http.Request) (*Question, error) {
 	case action == "cancel":
 		q.cancel(i)
 	case action == "rerun":
-		q.Title, q.Button, q.Steps = "Retry from which step?", "Retry", i.Steps
+		q.Title, q.Button = "Retry from which step?", "Retry"
+		q.Steps = Changed(i.Steps, func(s *engine.StepInfo) { s.Status = control.StateOf(s) })
 		q.Text = "A new run starts at this step and keeps the results of the steps before it."
 		q.Step = failedStep(i)
 	case action == "latest":

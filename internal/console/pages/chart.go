@@ -95,9 +95,9 @@ func Percent(f float64) string { return strconv.FormatFloat(f, 'f', 2, 64) + "%"
 
 func (c *Chart) lane(s *engine.StepInfo, i *engine.Info, now time.Time) lane {
 	l := laneOf{chart: c, lane: lane{Name: s.Name}, drawn: map[string]float64{}}
-	if control.IsSleep(s) && s.Called != nil {
+	if control.Waits(s) && s.Called != nil && (s.Ended != nil || s.Status == "waiting" || i.Finished()) {
 		end := lastSet(now, s.Next, i.Ended, s.Ended)
-		l.add(*s.Called, end, bar{Class: "wait", Wait: true, Title: "sleep until " + stamp(end), Label: c.arrow("", end)})
+		l.add(*s.Called, end, bar{Class: "wait", Wait: true, Title: operationTitle(s, end), Label: c.arrow(waitNames[s.Kind], end)})
 	}
 	for n := range s.Attempts {
 		a := &s.Attempts[n]
@@ -155,6 +155,19 @@ func (l *laneOf) add(from, to time.Time, b bar) {
 	}
 	b.X, b.W = Percent(x), Percent(w)
 	l.Bars = append(l.Bars, b)
+}
+
+// waitNames has the names of the waits of operations without attempts, by kind.
+var waitNames = map[string]string{"sleep": "sleep", "await": "signal", "ask": "question"}
+
+// operationTitle describes the wait of an operation without attempts, which ends or has ended at this
+// time.
+func operationTitle(s *engine.StepInfo, end time.Time) string {
+	what := waitNames[s.Kind]
+	if s.Ended == nil && s.Next == nil && s.Status == "waiting" {
+		return what + ", open since " + stamp(*s.Called)
+	}
+	return what + " until " + stamp(end)
 }
 
 func attemptTitle(a *engine.AttemptInfo, end time.Time) string {

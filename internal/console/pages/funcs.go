@@ -24,7 +24,7 @@ func Glyph(state string) string { return runStates[state].Glyph }
 // runStates has the states and outcomes of runs, steps, operations and attempts.
 var runStates = map[string]State{
 	"running": {Glyph: "●"}, "waiting": {Glyph: "◐"}, "queued": {Glyph: "◌"}, "scheduled": {Glyph: "○"}, "needs-handler": {Glyph: "?"},
-	"blocked": {Glyph: "◌"}, "dead": {Glyph: "✕"}, "failed": {Glyph: "✕"}, "succeeded": {Glyph: "✓"}, "canceled": {Glyph: "⊘"},
+	"dead": {Glyph: "✕"}, "failed": {Glyph: "✕"}, "succeeded": {Glyph: "✓"}, "canceled": {Glyph: "⊘"},
 	"replaced": {Glyph: "→"}, "lost": {Glyph: "!"}, "late": {Glyph: "!"}, "released": {Glyph: "↺"}, "snoozed": {Glyph: "◐"},
 	"limited": {Glyph: "◐"}, "paused": {Glyph: "∥"}, "undoing": {Glyph: "↶"}, "suspended": {Glyph: "∥"}, "continued": {Glyph: "→"},
 	"asking": {Glyph: "?"}, "skipped": {Glyph: "↷"}, "not-begun": {Glyph: "◌"}, "undone": {Glyph: "↶"}, "undo-failed": {Glyph: "✕"},

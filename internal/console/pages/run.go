@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/tideover/tideover/engine"
@@ -37,6 +36,8 @@ type runBody struct {
 	Continued Link   // the run that continues this one
 	Parent    Link   // the run that has started this one as its child
 	Waits     string // what the run waits for
+	History   []historyEntry
+	Earlier   int    // entries of the history that are not shown
 	Workflows string // URL of the page of its workflow; "" if the workflow is no longer defined
 }
 
@@ -46,6 +47,7 @@ type Link struct{ ID, URL string }
 type Step struct {
 	engine.StepInfo
 	Number   int
+	Brief    bool   // it has not begun, or succeeded at its first attempt: one line, whose details open on a click
 	Made     int    // attempts that count for the policy, including one that runs or has succeeded
 	Limit    string // largest number of attempts, by the policy
 	Attempts []Attempt
@@ -138,11 +140,15 @@ func newRunPart(i *engine.Info, dead int, all bool, now time.Time) Part {
 		b.Flow = newFlow(i, function, ops, steps, all)
 		b.Waits, _ = control.NextWait(i)
 		b.Graph = graphOfFile(steps, b.Flow)
+		b.History = newHistory(i, function, ops)
 	} else {
-		b.Chart, b.Graph = NewChart(i, i.Steps, now), graphOfRun(i)
+		b.Chart, b.Graph, b.History = NewChart(i, i.Steps, now), graphOfRun(i), newHistory(i, nil, nil)
 		for k := range i.Steps {
 			b.Steps = append(b.Steps, NewStep(&i.Steps[k], k, all))
 		}
+	}
+	if n := len(b.History) - shownEntries; n > 0 && !all {
+		b.Earlier, b.History = n, b.History[n:]
 	}
 	live := "/live/runs/" + url.PathEscape(i.ID)
 	if all {
@@ -159,6 +165,8 @@ func NewStep(s *engine.StepInfo, number int, all bool) Step {
 	if s.Status == "running" || s.Status == "succeeded" {
 		v.Made++ // Spent counts only failed attempts
 	}
+	v.Status = control.StateOf(s)
+	v.Brief = v.Status == control.StepNotBegun || succeededAtOnce(s)
 	if p, err := retry.Parse(s.Policy); err == nil {
 		v.Limit = strconv.Itoa(p.Attempts)
 		if p.Attempts == retry.Unlimited {
@@ -212,10 +220,7 @@ func (h runPage) addOutputs(i *engine.Info, b *runBody) {
 	}
 }
 
-// InWords returns a sentence for the reason why a run or a step gave up.
-func InWords(reason string) string {
-	if r, ok := retry.ParseReason(reason); ok {
-		return r.Error()
-	}
-	return strings.ReplaceAll(reason, "-", " ")
+// succeededAtOnce reports whether a step or an operation has succeeded, and had no attempt before.
+func succeededAtOnce(s *engine.StepInfo) bool {
+	return s.Status == "succeeded" && len(s.Attempts) < 2 && s.Omitted == 0
 }

@@ -38,6 +38,7 @@ type opRow struct {
 	Word   string // its kind as it is shown
 	ID     string // of the HTML element
 	Item   bool
+	Brief  bool   // it was skipped, has not begun, or succeeded at its first attempt: the details open on a click
 	Counts string // of a map: the numbers of its items, in words
 	Took   time.Duration
 	Until  *time.Time // of an operation that waits until a time
@@ -55,9 +56,10 @@ type opRow struct {
 // the file, else nil.
 func newFlow(i *engine.Info, function *engine.StepInfo, ops []control.Operation, steps []control.FileStep, all bool) *flow {
 	f := &flow{Function: NewStep(function, 0, all), Title: "Operations"}
+	f.Function.Brief = false
 	calls := len(function.Attempts) + function.Omitted
 	f.Calls = textfmt.Plural(calls, "call")
-	f.Troubled = function.Status == "needs-handler" || slices.ContainsFunc(function.Attempts, func(a engine.AttemptInfo) bool { return a.Outcome == "lost" || a.Outcome == "failed" && a.Wait != nil })
+	f.Troubled = function.Status == "needs-handler" || slices.ContainsFunc(function.Attempts, func(a engine.AttemptInfo) bool { return isTrouble(&a) })
 	if i.Operations != nil {
 		f.Counts, f.Omitted = control.CountsText(i.Operations, "operation"), i.Operations.Omitted
 	}
@@ -127,12 +129,25 @@ const (
 
 func newOpRow(o *control.Operation, item bool) opRow {
 	row := opRow{StepInfo: *o.StepInfo, Label: o.Label, Word: o.Word, ID: opID(o), Until: control.Until(o.StepInfo), Item: item || o.Kind == "item", ChildURL: RunURL(o.Child), Answer: newAnswered(o.StepInfo)}
-	if o.Called != nil && o.Ended != nil {
-		row.Took = max(o.Ended.Sub(*o.Called), 0)
+	if row.Ended = endOf(o); o.Called != nil && row.Ended != nil {
+		row.Took = max(row.Ended.Sub(*o.Called), 0)
 	}
+	row.Brief = isBrief(o)
 	if o.Status == "skipped" {
 		row.Called, row.Ended = nil, nil
 	}
+	row.setOutput(o)
+	if v := NewStep(o.StepInfo, 0, false); len(v.Attempts) > 1 || len(v.Attempts) == 1 && v.Attempts[0].Wait != nil {
+		row.Tries = v.Attempts
+		for k := range row.Tries {
+			row.Tries[k].ID = row.ID + "-a" + strconv.Itoa(row.Tries[k].Number)
+		}
+	}
+	return row
+}
+
+// setOutput sets how the row shows the output of the operation.
+func (row *opRow) setOutput(o *control.Operation) {
 	if o.Kind != "undo" { // its result is null
 		row.Short = firstLine(string(o.Output), shortOutput)
 	}
@@ -142,13 +157,22 @@ func newOpRow(o *control.Operation, item bool) opRow {
 	} else if len(o.Output) > longOutput {
 		row.Short += fmt.Sprintf(" (%d bytes)", len(o.Output))
 	}
-	if v := NewStep(o.StepInfo, 0, false); len(v.Attempts) > 1 || len(v.Attempts) == 1 && v.Attempts[0].Wait != nil {
-		row.Tries = v.Attempts
-		for k := range row.Tries {
-			row.Tries[k].ID = row.ID + "-a" + strconv.Itoa(row.Tries[k].Number)
-		}
+}
+
+// isBrief reports whether the row of an operation is one line at first.
+func isBrief(o *control.Operation) bool {
+	if o.Status == "skipped" || o.Status == control.StepNotBegun {
+		return true
 	}
-	return row
+	return succeededAtOnce(o.StepInfo) && o.StepInfo.Items == nil && o.Question == nil
+}
+
+// endOf returns when an operation ended. One that a retry of the run calls again has only attempts.
+func endOf(o *control.Operation) *time.Time {
+	if n := len(o.Attempts); o.Ended == nil && n > 0 && (o.Status == "succeeded" || o.Status == "failed") {
+		return o.Attempts[n-1].Ended
+	}
+	return o.Ended
 }
 
 // maxLanes is how many operations the chart of a run shows.

@@ -52,10 +52,10 @@ func graphOfRun(i *engine.Info) *stepGraph {
 	count := map[string]int{}
 	for k := range i.Steps {
 		nodes[k] = graph.Node{Name: i.Steps[k].Name, Needs: i.Steps[k].Needs}
-		count[i.Steps[k].Status]++
+		count[control.StateOf(&i.Steps[k])]++
 	}
 	g := newStepGraph(nodes, func(k int) graphNode {
-		return graphNode{State: i.Steps[k].Status, Link: "#step-" + strconv.Itoa(k)}
+		return graphNode{State: control.StateOf(&i.Steps[k]), Link: "#step-" + strconv.Itoa(k)}
 	})
 	if g == nil {
 		return nil

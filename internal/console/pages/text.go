@@ -10,6 +10,8 @@ import (
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/tideover/tideover/retry"
 )
 
 // visible replaces characters that are invisible or change how others look: terminal escapes, marks
@@ -110,4 +112,12 @@ func WaitSetter(who string) string {
 func Hash(text string, n int) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:n])
+}
+
+// InWords returns a sentence for the reason why a run or a step gave up.
+func InWords(reason string) string {
+	if r, ok := retry.ParseReason(reason); ok {
+		return r.Error()
+	}
+	return strings.ReplaceAll(reason, "-", " ")
 }

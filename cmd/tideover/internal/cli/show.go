@@ -264,7 +264,7 @@ func (p *runDetails) head() {
 }
 
 func (p *runDetails) step(s *engine.StepInfo) {
-	p.line("\n%s  %s  %s", p.paint("1", visible(s.Name)), p.paint(stateColours[s.Status], visible(s.Status)), p.paint("2", visible(s.Policy)))
+	p.line("\n%s  %s  %s", p.paint("1", visible(s.Name)), p.state(s), p.paint("2", visible(s.Policy)))
 	if len(s.Needs) > 0 {
 		p.line("  after %s", visible(strings.Join(s.Needs, ", ")))
 	}

@@ -163,7 +163,7 @@ func TestQuestionsOnPages(t *testing.T) {
 	}
 	body = page("eve", pages.RunURL(id))
 	has(t, "the page after the answer", body, "<strong>wait for a day or two, until the others are back</strong> by <span class=\"text\">ada</span>", "after lunch &lt;i&gt;",
-		"roll-out answered by ada: wait for a day or two, until the others are back: after lunch")
+		`<span class="text">roll-out</span> <strong>answered</strong> <span class="text">wait for a day or two, until the others are back, by ada: after lunch`)
 	hasNot(t, "the page after the answer", body, "hunter2", `class="ask"`)
 }
 

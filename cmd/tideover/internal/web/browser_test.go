@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -235,6 +236,27 @@ func (v visitor) stays(b *testSite) {
 	}
 	if !eval[bool](x, `document.activeElement.tagName === "SUMMARY"`) {
 		t.Error("the focus was lost by an update")
+	}
+
+	// A step that has succeeded at once is one line.
+	first := func(context.Context, job) (string, error) { return "done", nil }
+	b.w["pair"] = must(engine.NewWorkflow("pair", engine.Step("first", first), engine.Step("second", do, engine.After("first"), engine.Policy("fixed(1h) attempts=3"))))
+	if err := b.e.Register(b.w["pair"]); err != nil {
+		t.Fatal(err)
+	}
+	id = b.start("pair", job{Fail: 1})
+	x.live("/runs/" + id)
+	x.seen("#step-1", "waiting")
+	x.seen("details#step-0", "first")
+	if eval[bool](x, `document.getElementById("s0-a1").checkVisibility()`) {
+		t.Error("the attempt is shown")
+	}
+	x.click("#step-0 summary")
+	x.Wait("the attempt is shown", `document.getElementById("s0-a1").checkVisibility()`)
+	b.act(id, "wake")
+	x.seen("#said", "succeeded")
+	if !eval[bool](x, `document.getElementById("step-0").open`) {
+		t.Error("the step was closed by an update")
 	}
 	x.quiet()
 }

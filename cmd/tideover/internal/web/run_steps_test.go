@@ -160,7 +160,22 @@ paid: not begun = not-begun ◌ not begun`
 	if got := graphOf(page); got != again {
 		t.Errorf("after the retry the graph is\n%s\nwant\n%s", got, again)
 	}
-	s.expect(page, "works: false", "works: true")
+	s.expect(page, "works: false", "works: true", "<title>question until ", "<strong>asks</strong> <span class=\"text\">Release it?</span>")
+	if err := s.e.Cancel(t.Context(), id, "tester"); err != nil {
+		t.Fatal(err)
+	}
+	s.until(id, "canceled")
+	page = s.page(pages.RunURL(id))
+	const canceled = `build: undone = undone ↶ undone
+scan: skipped = skipped ↷ skipped
+deploy: succeeded, 3 items: 3 succeeded = succeeded ✓ 3 of 3
+smoke-test: succeeded = succeeded ✓ succeeded
+approval: canceled = canceled ⊘ canceled
+paid: not begun = not-begun ◌ not begun`
+	if got := graphOf(page); got != canceled {
+		t.Errorf("after the cancellation the graph is\n%s\nwant\n%s", got, canceled)
+	}
+	s.expect(page, "<title>question until ", "<span class=\"text\">approval</span> <strong>canceled</strong>", "<strong>run canceled</strong>")
 }
 
 func TestStepsThatRunAsCodeInABrowser(t *testing.T) {

@@ -75,7 +75,7 @@ func TestRunPageHasAGraph(t *testing.T) {
 	has(t, "a run", b.page("/runs/"+id), `class="node succeeded" href="#step-2"`, "3 steps: 3 succeeded.", "✓ succeeded")
 	wait := b.start("order", job{Hold: true})
 	b.until(wait, "running")
-	has(t, "a run that has begun", b.page("/runs/"+wait), `class="node running"`, `class="node blocked"`, "1 running, 2 blocked")
+	has(t, "a run that has begun", b.page("/runs/"+wait), `class="node running"`, `class="node not-begun"`, "1 running, 2 not begun")
 	one := b.start("quick", job{})
 	b.until(one, "succeeded")
 	hasNot(t, "a run with one step", b.page("/runs/"+one), "graph-section")
