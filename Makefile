@@ -75,7 +75,6 @@ test-long: build
 	$(TEST) $(TESTFLAGS) -run '^(TestServe|$(LONG))' ./cmd/tideover/internal/clitest/watch -messages.every
 	$(TEST) $(TESTFLAGS) -run OfACluster ./cmd/tideover/internal/clitest/secrets -access.every
 	$(TEST) $(TESTFLAGS) -run TenThousand ./retryhttp
-	$(TEST) $(TESTFLAGS) -run StandardReverseProxy ./retryhttp -stdproxy
 	$(TEST) $(TESTFLAGS) ./contend -contend.groups 100
 	$(TEST) $(TESTFLAGS) ./internal/paxos -paxos.seeds 500
 	$(TEST) $(TESTFLAGS) -run 'TestCluster|CrashAtEachPoint|TestBranchFails|TestEditsOfAFlow|TestReplayJudges' ./engine \
