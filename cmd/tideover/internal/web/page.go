@@ -33,6 +33,15 @@ type page struct {
 	Body    any // the content
 }
 
+// Current returns the label of the page in the navigation; "Menu" if the navigation does not have it.
+func (p page) Current() string {
+	at := slices.IndexFunc(p.Nav, func(n navEntry) bool { return n.Name == p.Place })
+	if at < 0 {
+		return "Menu"
+	}
+	return p.Nav[at].Label
+}
+
 // layout renders pages and dialogs.
 type layout struct {
 	*runData
