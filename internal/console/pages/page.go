@@ -34,6 +34,15 @@ type Page struct {
 	Body    any // the content
 }
 
+// Current returns the label of the page in the navigation; "Menu" if the navigation does not have it.
+func (p Page) Current() string {
+	at := slices.IndexFunc(p.Nav, func(n MenuEntry) bool { return n.Name == p.Place })
+	if at < 0 {
+		return "Menu"
+	}
+	return p.Nav[at].Label
+}
+
 // Layout renders pages and dialogs.
 type Layout struct {
 	*Data

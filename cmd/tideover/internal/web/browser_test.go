@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/browsertest"
 	"github.com/tideover/tideover/cmd/tideover/internal/output"
@@ -112,6 +113,7 @@ func TestBrowser(t *testing.T) {
 		{"a theme and a clock are chosen", visitor.theme},
 		{"everything works without scripts", visitor.plain},
 		{"details that the user has opened stay open", visitor.stays},
+		{"the menu of a phone", visitor.menu},
 		{"pages load without errors", visitor.loads},
 		{"filters are in the address", visitor.filters},
 		{"planted scripts do not run", visitor.hostile},
@@ -258,6 +260,46 @@ func (v visitor) stays(b *testSite) {
 	if !eval[bool](x, `document.getElementById("step-0").open`) {
 		t.Error("the step was closed by an update")
 	}
+	x.quiet()
+}
+
+// menu opens the menu on a phone, with scripts and without.
+func (v visitor) menu(b *testSite) {
+	t := v.T
+	ids := b.dead(1, job{Error: "418"})
+	x := v.open(b)
+	x.Resize(390, 844)
+	const shown = `document.getElementById("pages").checkVisibility()`
+	for _, scripts := range []bool{true, false} {
+		x.EnableScripts(scripts)
+		x.visit("/dead")
+		x.seen(".menu", "Dead letters")
+		x.seen(".menu", "1 dead")
+		x.Wait("the menu is closed, in one row", "!"+shown+` && document.querySelector("header").offsetHeight < 60`)
+		x.Wait("the number is not cut off", `document.querySelector(".menu .count").getBoundingClientRect().right <= document.querySelector(".menu").getBoundingClientRect().right`)
+		x.click(".menu")
+		x.Wait("the menu is open", shown)
+		for _, text := range append(x.SmallTargets(), x.TooWide()...) {
+			t.Errorf("with the menu: %s", text)
+		}
+		x.Screenshot(os.Getenv("TIDEOVER_PICTURES"), "menu")
+		x.Do(chromedp.KeyEvent(kb.Escape))
+		x.Wait("the menu is closed", "!"+shown)
+		x.Do(chromedp.Focus(chromedp.CSS(".menu")), chromedp.KeyEvent(" "))
+		x.Wait("a key opens the menu", shown)
+		x.click(`nav a[href="/runs"]`)
+		x.Wait("it leads to a page", `location.pathname === "/runs"`)
+	}
+	x.EnableScripts(true)
+	x.live("/dead")
+	ids = append(ids, b.dead(1, job{Error: "418"})...)
+	x.seen(".menu", "2 dead")
+	for _, id := range ids {
+		b.act(id, "retry")
+		b.until(id, "succeeded")
+	}
+	x.Resize(1280, 800)
+	x.Wait("a wide page has no menu to open", shown+` && !document.querySelector(".menu").checkVisibility()`)
 	x.quiet()
 }
 

@@ -202,6 +202,9 @@ func TestRequestsInABrowser(t *testing.T) {
 	for _, width := range []int64{1280, 390} {
 		x.Resize(width, 800)
 		x.live("/providers")
+		if width < 600 {
+			x.click(".menu")
+		}
 		x.click(`nav a[href="/requests"]`)
 		x.Wait("the list is live", `location.pathname === "/requests" && document.getElementById("link").dataset.state === "live"`)
 		x.Do(chromedp.SetValue(chromedp.CSS("#find"), moved))
