@@ -29,8 +29,10 @@ var ranks = map[string]int{
 	"retry": 2, "health": 2,
 	"retryhttp": 3, "contend": 3, "otel": 3, "prom": 3,
 	"engine": 4, "nostr": 4, "sim": 4, "gateway": 4, "chaos": 4,
-	"cmd/tideover": 5,
-	"bench":        6, "examples": 6,
+	"internal/console": 5, // what the pages of a program and of the server share
+	"engine/page":      6,
+	"cmd/tideover":     7,
+	"bench":            8, "examples": 8,
 }
 
 // area is a folder of ranks whose packages have ranks among themselves.
@@ -51,12 +53,13 @@ var areas = map[string]area{
 		"internal/cluster": 7,
 		"":                 8,
 		"enginetest":       9, "jetstream/clustertest": 9,
+		"page": 10,
 	}},
 	"cmd/tideover": {ranks: map[string]int{
 		// Tools that know nothing of the others.
-		"internal/chart": 0, "internal/connlimit": 0, "internal/detect": 0, "internal/exitcode": 0, "internal/fileaccess": 0, "internal/graph": 0,
+		"internal/chart": 0, "internal/connlimit": 0, "internal/detect": 0, "internal/exitcode": 0, "internal/fileaccess": 0,
 		"internal/lockfile": 0, "internal/process": 0, "internal/release": 0, "internal/screen": 0, "internal/starter": 0,
-		"internal/strictyaml": 0, "internal/theme": 0,
+		"internal/strictyaml": 0,
 		// Tools of tests.
 		"internal/browsertest": 0, "internal/certtest": 0, "internal/detecttest": 0,
 
@@ -65,7 +68,7 @@ var areas = map[string]area{
 		"internal/template": 1, "internal/timeseries": 1,
 		"internal/cluster": 2, "internal/notify": 2, "internal/session": 2, "internal/steps": 2, "internal/tracing": 2,
 		"internal/demo": 3, "internal/metrics": 3, "internal/nip90": 3, "internal/outbox": 3,
-		"internal/config": 4, "internal/control": 4,
+		"internal/admin": 4, "internal/config": 4,
 		"internal/api": 5, "internal/client": 5, "internal/web": 5,
 		"internal/server": 6, "internal/watch": 6,
 		"internal/cli": 7, "internal/clitest": 7,
@@ -281,26 +284,28 @@ func (a area) upwardImports(p sourcePackage, folder string) (list []string) {
 	return list
 }
 
-// renderings are packages that reach the engine only through control.
-var renderings = []string{"api", "client", "web"}
+// renderings are packages that reach the engine only through those of operations.
+var (
+	operations = []string{"internal/console/control", "cmd/tideover/internal/admin"}
+	renderings = []string{"internal/console/pages", "cmd/tideover/internal/api", "cmd/tideover/internal/client", "cmd/tideover/internal/web"}
+)
 
 // TestRenderingsCallNoMethodOfTheEngine parses the packages: a file can call a method of
-// engine.Engine only if it names the type, opens an engine, or gets one from control.
+// engine.Engine only if it names the type, opens an engine, or gets one from the operations.
 func TestRenderingsCallNoMethodOfTheEngine(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
-		name, ok := strings.CutPrefix(p.ImportPath, root+"/cmd/tideover/internal/")
-		if !ok || name != "control" && !slices.Contains(renderings, name) {
+		name, _ := relative(p.ImportPath)
+		uses := namesEngine
+		if slices.Contains(operations, name) {
+			uses = exposesEngine
+		} else if !slices.Contains(renderings, name) {
 			continue
 		}
 		for _, file := range p.GoFiles {
 			src, err := os.ReadFile(filepath.Join(p.Dir, file))
 			if err != nil {
 				t.Fatal(err)
-			}
-			uses := namesEngine
-			if name == "control" {
-				uses = exposesEngine
 			}
 			for _, what := range uses(t, src) {
 				t.Errorf("%s/%s: %s", name, file, what)
@@ -349,7 +354,7 @@ func namesEngine(t *testing.T, src []byte) (list []string) {
 }
 
 // exposesEngine returns the exported functions and fields of a file from which another package gets
-// an engine. Config.Engine is how control itself gets one.
+// an engine. Config.Engine is how package admin itself gets one.
 func exposesEngine(t *testing.T, src []byte) (list []string) {
 	t.Helper()
 	f, is := parseWithEngine(t, src)

@@ -125,6 +125,10 @@ func TestUndoAfterCancel(t *testing.T) {
 		"sleep": func(f *engine.Flow) error { return engine.Sleep(f, "week", 7*day) },
 		"short": func(f *engine.Flow) error { return engine.Sleep(f, "short", 900*time.Millisecond) },
 		"await": func(f *engine.Flow) error { _, err := engine.Await[int](f, "go"); return err },
+		"ask": func(f *engine.Flow) error {
+			_, err := engine.Ask(f, "go", engine.Question{Text: "Go?", Default: engine.Approve}, engine.Within(7*day))
+			return err
+		},
 		"swallowed": func(f *engine.Flow) error {
 			_ = engine.Sleep(f, "week", 7*day)
 			return do(f, "another")
@@ -153,7 +157,13 @@ func TestUndoAfterCancel(t *testing.T) {
 						e.Crash()
 						e.Restart()
 					}
-					wantRun(t, endOfFlow(t, e, id), engine.StateCanceled, "")
+					i := endOfFlow(t, e, id)
+					wantRun(t, i, engine.StateCanceled, "")
+					for _, s := range i.Steps {
+						if waited := s.Kind == "sleep" || s.Kind == "await" || s.Kind == "ask"; waited != (s.Status == "canceled") {
+							t.Errorf("%s: %s %s is %s", name, s.Kind, s.Name, s.Status)
+						}
+					}
 					if got := d.String(); !crash && got != booked+", "+undone {
 						t.Errorf("%s, pause %v: the operations did\n%s", name, pause, got)
 					} else if !strings.HasPrefix(got, booked) || !strings.HasSuffix(got, "undo hotel") {

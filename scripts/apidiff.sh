@@ -20,7 +20,7 @@ while read -r module dir; do
 		cat "$tool/changes"
 		broken=1
 	fi
-done < <(go list -m -f '{{.Path}} {{.Dir}}' | grep -vE '^[^ ]*/(bench|examples|cmd)(/| )')
+done < <(go list -m -f '{{.Path}} {{.Dir}}' | grep -vE '^[^ ]*/(bench|examples|cmd|internal)(/| )')
 if [ $broken = 1 ]; then
 	echo "Keep what programs use. What must break is told in CHANGELOG.md under Breaking; then: bash scripts/apidiff.sh --write"
 	exit 1

@@ -19,6 +19,7 @@ require (
 	github.com/tideover/tideover/chaos v0.0.0
 	github.com/tideover/tideover/engine v0.0.0
 	github.com/tideover/tideover/gateway v0.0.0
+	github.com/tideover/tideover/internal/console v0.0.0
 	github.com/tideover/tideover/nostr v0.0.0
 	github.com/yuin/goldmark v1.8.7
 	golang.org/x/sys v0.49.0
@@ -64,5 +65,7 @@ replace github.com/tideover/tideover/chaos => ../../chaos
 replace github.com/tideover/tideover/engine => ../../engine
 
 replace github.com/tideover/tideover/gateway => ../../gateway
+
+replace github.com/tideover/tideover/internal/console => ../../internal/console
 
 replace github.com/tideover/tideover/nostr => ../../nostr

@@ -181,7 +181,7 @@ type StepInfo struct {
 	Called     *time.Time      `json:"called,omitempty"` // in a flow: when the function called the operation first
 	Policy     string          `json:"policy"`
 	Handler    string          `json:"handler"`
-	Status     string          `json:"status"` // blocked, waiting, running, succeeded, failed, canceled, needs-handler; of a map: failed if an item has failed; in a flow also skipped: see Skip
+	Status     string          `json:"status"` // blocked, which means not begun, waiting, running, succeeded, failed, canceled, needs-handler; of a map: failed if an item has failed; in a flow also skipped: see Skip; of a function: blocked while it waits for operations
 	Next       *time.Time      `json:"next,omitempty"`
 	Spent      int             `json:"spent"`                // attempts that count for the policy
 	Lost       int             `json:"lost,omitempty"`       // attempts in a row that were lost because the process died
@@ -258,7 +258,7 @@ type OpCounts struct {
 	Failed    int `json:"failed"`
 	Running   int `json:"running"`
 	Waiting   int `json:"waiting"`            // were called, and wait for their next attempt, a free place or the end of a sleep
-	Canceled  int `json:"canceled,omitempty"` // had not ended when the run ended
+	Canceled  int `json:"canceled,omitempty"` // had not ended when the run ended or began to undo
 	Skipped   int `json:"skipped,omitempty"`  // the function has left them out: see Skip
 	Omitted   int `json:"omitted,omitempty"`  // of these, not in Info.Steps
 }

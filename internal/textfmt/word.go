@@ -1,6 +1,7 @@
 package textfmt
 
 import (
+	"fmt"
 	"strings"
 )
 
@@ -62,4 +63,21 @@ func ShellWords(words []string) string {
 		quoted[i] = ShellWord(w)
 	}
 	return strings.Join(quoted, " ")
+}
+
+// SuggestName returns a hint for an unknown name: the known name that is probably meant, or else the
+// first ten. The argument what names the kind of thing, in the singular, such as "step".
+func SuggestName(what, name string, known []string) string {
+	const most = 10
+	if best := Nearest(name, known); best != "" {
+		return fmt.Sprintf("did you mean %q?", best)
+	}
+	switch n := len(known); {
+	case n == 0:
+		return fmt.Sprintf("no %ss are defined", what)
+	case n > most:
+		return fmt.Sprintf("known %ss: %s and %d more", what, strings.Join(known[:most], ", "), n-most)
+	default:
+		return fmt.Sprintf("known %ss: %s", what, strings.Join(known, ", "))
+	}
 }

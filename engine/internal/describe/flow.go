@@ -87,19 +87,17 @@ func newFlowOps(r *machine.Run) *flowOps {
 		known[n] = true
 	}
 	for res := range machine.ReadResults(r.Flow().Results()) {
-		o := listedOp{number: res.Number, status: machine.Complete.String(), made: res.Attempts, group: otherOps}
+		o := listedOp{number: res.Number, made: res.Attempts, group: otherOps}
 		o.kind, o.name = machine.SplitIdentity(res.Name)
+		o.status = endedStatus(r, &res, o.kind)
 		if machine.OpKindOf(o.kind).Items != "" {
 			items, _ := machine.ReadItems(res.Data) // without items if they can't be read
 			l.itemsOf(o.name).Total = items.Count()
 			l.labels[o.name] = items.Labels
 			o.group = mapOps
 		}
-		switch {
-		case res.Reason != 0:
-			o.status, o.group = machine.Exhausted.String(), failedOps
-		case o.kind == machine.SkipKind:
-			o.status = statusSkipped
+		if res.Reason != 0 {
+			o.group = failedOps
 		}
 		l.add(o)
 		known[res.Number] = true
@@ -122,6 +120,19 @@ func newFlowOps(r *machine.Run) *flowOps {
 	}
 	slices.SortFunc(l.ops, func(a, b listedOp) int { return a.number - b.number })
 	return l
+}
+
+// endedStatus returns the status of an operation of this kind that has ended.
+func endedStatus(r *machine.Run, res *machine.OpResult, kind string) string {
+	switch {
+	case r.Flow().HasCanceled(res):
+		return machine.Canceled.String()
+	case res.Reason != 0:
+		return machine.Exhausted.String()
+	case kind == machine.SkipKind:
+		return statusSkipped
+	}
+	return machine.Complete.String()
 }
 
 // add adds an operation, and counts it.
@@ -307,7 +318,7 @@ func statusOf(c *info.OpCounts, over bool) string {
 		return machine.Exhausted.String()
 	case c.Succeeded == c.Total:
 		return machine.Complete.String()
-	case over:
+	case over || c.Canceled > 0:
 		return machine.Canceled.String()
 	}
 	return machine.Running.String()

@@ -240,6 +240,12 @@ func (f *Flow) IsUndo(n int) bool { return f != nil && n > 0 && isUndo(f.Identit
 // IsUndoing reports whether the run undoes its operations, or has tried to.
 func (f *Flow) IsUndoing() bool { return f != nil && f.undo != nil && !f.undo.done }
 
+// HasCanceled reports whether the operation with this result was canceled, because it had not ended when
+// the run began to undo.
+func (f *Flow) HasCanceled(o *OpResult) bool {
+	return f.undo != nil && o.Reason == retry.StopCanceled && o.Code == canceledOp
+}
+
 // Undoable returns how many operations with an undo the run has called; 0 if they are undone. The
 // run must be that of a flow.
 func (f *Flow) Undoable() int {

@@ -8,7 +8,7 @@ import (
 
 // Situation returns what a list of runs shows for the run: the name of a step, the last error,
 // and the time of the last record. The step is the one with the highest displayRank; it is "" for
-// a run that succeeded.
+// a run that succeeded, and for the function of a flow that declares its operations.
 func Situation(r *Run) (step, text string, at time.Time) {
 	if r.Outcome == Succeeded {
 		_, latest := lastTimes(r)
@@ -41,7 +41,7 @@ func shownStep(r *Run) string {
 			return OpName(op.Name)
 		}
 	}
-	if best < 0 {
+	if best < 0 || r.IsFunction(best) && len(r.Def.Ops) > 0 { // its steps are the operations that it declares
 		return ""
 	}
 	return r.StepName(best)

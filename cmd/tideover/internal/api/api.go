@@ -17,10 +17,11 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/gateway"
+	"github.com/tideover/tideover/internal/console/control"
 	"github.com/tideover/tideover/internal/surrogate"
 )
 
@@ -33,7 +34,7 @@ const MaxStreams = 256
 
 // Options configures the API.
 type Options struct {
-	Control *control.Service
+	Control *admin.Service
 	Guard   httpserver.GuardOptions // who may send requests
 
 	// Streams and LocalStreams limit the concurrent event streams over TCP and over the Unix
@@ -68,7 +69,7 @@ func New(o Options) http.Handler {
 	a := &router{
 		engine: c.Runs != nil, logger: cmp.Or(o.Logger, slog.Default()),
 		runs: runsHandler{c.Runs, c.Outputs}, workflows: workflowsHandler{c.Workflows}, schedules: schedulesHandler{c.Schedules}, signals: signalsHandler{c.Runs, c.Callbacks}, providers: providersHandler{c.Providers, c.System}, requests: requestsHandler{c.Requests}, charts: chartsHandler{c.Charts, c.Workflows}, system: systemHandler{c.System},
-		sessions: sessionsHandler{cmp.Or(c.Sessions, &control.Sessions{SessionManager: new(session.Manager)})}, // an empty manager has no sessions
+		sessions: sessionsHandler{cmp.Or(c.Sessions, &admin.Sessions{SessionManager: new(session.Manager)})}, // an empty manager has no sessions
 	}
 	if a.engine {
 		a.events = newEventStream(c.Runs, cmp.Or(o.Streams, MaxStreams), cmp.Or(o.LocalStreams, MaxStreams))
@@ -174,11 +175,11 @@ func (a *router) routes() []route {
 		{"GET", "sessions/{id}", getOne(a.sessions.show)},
 		{"GET", "sessions/{id}/output", a.sessions.output},
 		{"POST", "sessions/{id}/pause", a.sessions.pause},
-		{"POST", "sessions/{id}/resume", a.sessions.change((*control.Sessions).Resume)},
-		{"POST", "sessions/{id}/wake", a.sessions.change((*control.Sessions).RetryNow)},
-		{"POST", "sessions/{id}/retry-now", a.sessions.change((*control.Sessions).RetryNow)}, // former name
+		{"POST", "sessions/{id}/resume", a.sessions.change((*admin.Sessions).Resume)},
+		{"POST", "sessions/{id}/wake", a.sessions.change((*admin.Sessions).RetryNow)},
+		{"POST", "sessions/{id}/retry-now", a.sessions.change((*admin.Sessions).RetryNow)}, // former name
 		{"POST", "sessions/{id}/stop", a.sessions.stop},
-		{"POST", "sessions/{id}/reset", a.sessions.change((*control.Sessions).Reset)},
+		{"POST", "sessions/{id}/reset", a.sessions.change((*admin.Sessions).Reset)},
 		{"POST", "sessions/{id}/limit", a.sessions.reportLimit},
 		{"GET", "providers", get(a.providers.list)},
 		{"GET", "providers/{id}", getOne(a.providers.show)},

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/internal/console/control"
 )
 
 // FuzzStart checks that the parser accepts only bodies that a strict JSON parser reads in the same way.

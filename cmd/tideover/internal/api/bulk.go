@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
+	"github.com/tideover/tideover/internal/console/control"
 )
 
 // bulk returns the handler that applies an action to many runs.

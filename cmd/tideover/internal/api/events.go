@@ -9,9 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/control"
+	"github.com/tideover/tideover/internal/eventstream"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -134,7 +135,7 @@ func (h eventStream) events(r *request) (any, error) {
 // eventWriter sends events to one client.
 type eventWriter struct {
 	handler  eventStream
-	stream   *httpserver.EventStream
+	stream   *eventstream.Stream
 	filter   eventFilter
 	last     retry.Event // the previous event, sent or not
 	position string      // id of that event
@@ -241,6 +242,6 @@ func (f *feed) stop() {
 // readerTimeout is how long a write to a client may take before the stream is closed.
 const readerTimeout = 30 * time.Second
 
-func newStream(r *request) *httpserver.EventStream {
-	return httpserver.NewEventStream(r.w, readerTimeout)
+func newStream(r *request) *eventstream.Stream {
+	return eventstream.New(r.w, readerTimeout)
 }

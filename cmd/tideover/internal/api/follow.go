@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
-	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/control"
+	"github.com/tideover/tideover/internal/eventstream"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -85,7 +85,7 @@ func keyOf(e *retry.Event) eventKey {
 // and live events look like those of the history.
 type follower struct {
 	runs   *control.Runs
-	stream *httpserver.EventStream
+	stream *eventstream.Stream
 	id     string
 	opened time.Time // when the stream began; earlier events are in the history
 	resume position  // of the last event that the client received on an earlier connection

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 )
 
@@ -21,7 +21,7 @@ func TestAHalfClosedClientGetsItsAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := httpserver.NewServer(httpserver.Timely(New(newOptions(control.Config{Engine: f.engine, Logger: quiet()}))))
+	s := httpserver.NewServer(httpserver.Timely(New(newOptions(admin.Config{Engine: f.engine, Logger: quiet()}))))
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = s.Serve(l) }()
 	t.Cleanup(func() { _ = s.Close(); <-ended })

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/control"
 )
 
 // own returns an option of serve that adds workflows with these names, whose runs always fail.

@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/client"
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
 	commands "github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
@@ -27,6 +27,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/output"
 	"github.com/tideover/tideover/cmd/tideover/internal/timeseries"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/control"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
@@ -67,8 +68,8 @@ type fixture struct {
 	failed  map[string]int // number of failed attempts by run
 	calls   int
 
-	sessions  control.SessionManager
-	providers control.Gateway
+	sessions  admin.SessionManager
+	providers admin.Gateway
 	outputs   *output.Store
 	redactor  *secret.Redactor
 	judge     *judge
@@ -135,8 +136,8 @@ func (f *fixture) workflows() []*engine.Workflow {
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // newOptions returns options with a new service and the token of the tests.
-func newOptions(c control.Config) Options {
-	return Options{Control: control.New(c), Guard: httpserver.GuardOptions{Token: secret.New(token)}, Logger: c.Logger}
+func newOptions(c admin.Config) Options {
+	return Options{Control: admin.New(c), Guard: httpserver.GuardOptions{Token: secret.New(token)}, Logger: c.Logger}
 }
 
 // serve starts a server for the test. The functions change the configuration of its engine.
@@ -182,12 +183,12 @@ func (f *fixture) listen(address string) {
 		f.t.Fatal(err)
 	}
 	f.tcp = tcp.Addr().String()
-	o := newOptions(control.Config{
+	o := newOptions(admin.Config{
 		Engine: f.engine, Version: "v1.2.3", Data: f.dir, Logger: quiet(), Sessions: f.sessions, Providers: f.providers, Requests: recordedRequests{},
 		Outputs: f.outputs, Charts: timeseries.Open(filepath.Join(f.dir, "charts.json.gz"), quiet()), Redactor: f.redactor,
 		CallbackKey: secret.New(callbackKey), Place: func() notify.Place { return notify.Place{Page: "http://" + f.tcp + "/"} },
-		Doctor: func() control.Diagnosis {
-			return control.Diagnosis{Engine: "the folder " + f.dir, Findings: doctor.Folder{Path: f.dir, Keeps: true, Lazy: true}.Check(context.Background())}
+		Doctor: func() admin.Diagnosis {
+			return admin.Diagnosis{Engine: "the folder " + f.dir, Findings: doctor.Folder{Path: f.dir, Keeps: true, Lazy: true}.Check(context.Background())}
 		},
 	})
 	o.Guard.Users = []httpserver.User{

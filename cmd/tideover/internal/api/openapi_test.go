@@ -16,9 +16,9 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/gateway"
+	"github.com/tideover/tideover/internal/console/control"
 	"github.com/tideover/tideover/internal/testfile"
 )
 
@@ -264,7 +264,7 @@ func TestTheDescriptionHasEveryWord(t *testing.T) {
 		what      string
 		got, want []string
 	}{
-		{"codes of problems", d.enum("Problem", "code"), constants(t, "../control/errors.go", "Code")},
+		{"codes of problems", d.enum("Problem", "code"), constants(t, "../../../../internal/console/control/errors.go", "Code")},
 		{"states of runs", d.enum("State", ""), control.States()},
 		{"states of sessions", d.enum("Session", "state"), session.States},
 		{"states of providers", d.enum("Provider", "state"), gateway.States},

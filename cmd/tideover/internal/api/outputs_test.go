@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/output"
 	"github.com/tideover/tideover/internal/testwait"
 )
@@ -38,7 +38,7 @@ func TestOutputOfAnAttempt(t *testing.T) {
 	f.keepOutput(id, "do", 2, long, "PLANTED <b>\x1b[31m\xff")
 	f.redactor.Add("PLANTED") // it became known after the output was stored
 	path := Prefix + "runs/" + id + "/output"
-	var o control.Output
+	var o admin.Output
 	a := f.ask(false, "GET", path, "")
 	if err := json.Unmarshal([]byte(a.text), &o); err != nil || a.status != http.StatusOK {
 		t.Fatalf("%d %.200s", a.status, a.text)
@@ -54,7 +54,7 @@ func TestOutputOfAnAttempt(t *testing.T) {
 	case errs.Head != "*** <b>\x1b[31m\uFFFD":
 		t.Errorf("stderr is %q", errs.Head)
 	}
-	first, err := f.client().Output(t.Context(), control.OutputQuery{Run: id, Step: "do", Attempt: 1})
+	first, err := f.client().Output(t.Context(), admin.OutputQuery{Run: id, Step: "do", Attempt: 1})
 	if err != nil || first.Streams[0].Head != "one" {
 		t.Errorf("the first attempt: %+v, %v", first, err)
 	}

@@ -3,22 +3,23 @@ package api
 import (
 	"context"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/gateway"
+	"github.com/tideover/tideover/internal/console/control"
 )
 
 // providersHandler handles requests about providers.
 type providersHandler struct {
-	providers *control.Providers
-	system    *control.System
+	providers *admin.Providers
+	system    *admin.System
 }
 
-func (h providersHandler) list(context.Context) (control.ProviderList, error) {
+func (h providersHandler) list(context.Context) (admin.ProviderList, error) {
 	list := h.providers.List()
 	for i := range list {
 		list[i] = withoutNull(list[i])
 	}
-	return control.ProviderList{Providers: control.NotNil(list), Config: h.system.ConfigFile()}, nil
+	return admin.ProviderList{Providers: control.NotNil(list), Config: h.system.ConfigFile()}, nil
 }
 
 func (h providersHandler) show(_ context.Context, name string) (gateway.Status, error) {

@@ -14,15 +14,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/client"
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/gateway"
+	"github.com/tideover/tideover/internal/console/control"
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-var _ control.Gateway = (*gateway.Gateway)(nil)
+var _ admin.Gateway = (*gateway.Gateway)(nil)
 
 // fleet is a gateway whose providers have the states that a test sets.
 type fleet struct {
@@ -31,14 +32,14 @@ type fleet struct {
 	lost bool // makes Control remove all providers
 }
 
-// Status implements [control.Gateway].
+// Status implements [admin.Gateway].
 func (f *fleet) Status() []gateway.Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]gateway.Status(nil), f.list...)
 }
 
-// Control implements [control.Gateway].
+// Control implements [admin.Gateway].
 func (f *fleet) Control(name, action string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -169,7 +170,7 @@ func TestProviderActionIsLogged(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	f := &fleet{list: []gateway.Status{{Name: "claude", State: gateway.Up}}}
-	c := gatewayAlone(t, control.Config{Providers: f, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	c := gatewayAlone(t, admin.Config{Providers: f, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if _, err := c.ApplyProvider(t.Context(), "claude", gateway.Drain); err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +221,7 @@ func TestProviderActionErrors(t *testing.T) {
 	if p, ok := errors.AsType[*control.Error](err); !ok || p.Status != 404 || !strings.Contains(p.Message, "no such provider") {
 		t.Errorf("one that goes away in between: %v", err)
 	}
-	if _, err := control.NewProviders(gate, quiet()).Apply("claude", "explode", "x"); err == nil {
+	if _, err := admin.NewProviders(gate, quiet()).Apply("claude", "explode", "x"); err == nil {
 		t.Error("an unknown action was done")
 	}
 }
@@ -241,7 +242,7 @@ func TestAServerWithoutProviders(t *testing.T) {
 
 // gatewayAlone serves the API without an engine, and returns a client over its
 // socket.
-func gatewayAlone(t *testing.T, cfg control.Config) *client.Client {
+func gatewayAlone(t *testing.T, cfg admin.Config) *client.Client {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "api")
 	if err != nil {
@@ -272,7 +273,7 @@ func gatewayAlone(t *testing.T, cfg control.Config) *client.Client {
 
 func TestAGatewayAlone(t *testing.T) {
 	t.Parallel()
-	c := gatewayAlone(t, control.Config{Providers: &fleet{list: []gateway.Status{rich()}}, Logger: quiet()})
+	c := gatewayAlone(t, admin.Config{Providers: &fleet{list: []gateway.Status{rich()}}, Logger: quiet()})
 	if h, err := c.Healthy(t.Context()); err != nil || !h.OK {
 		t.Errorf("Healthy() = %+v, %v", h, err)
 	}
@@ -320,7 +321,7 @@ func TestProviderMeaning(t *testing.T) {
 		{gateway.Status{State: gateway.Down, Recovery: &gateway.Recovery{Next: &soon}}, "no requests are sent until the next probe"},
 		{gateway.Status{State: gateway.Down, Recovery: &gateway.Recovery{Due: true}}, "the next request is a probe"},
 	} {
-		if got := control.ProviderMeaning(&tt.st); got != tt.want {
+		if got := admin.ProviderMeaning(&tt.st); got != tt.want {
 			t.Errorf("%+v: %q, want %q", tt.st, got, tt.want)
 		}
 	}

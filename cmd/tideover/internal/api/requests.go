@@ -4,18 +4,19 @@ import (
 	"context"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/gateway"
+	"github.com/tideover/tideover/internal/console/control"
 )
 
 // requestsHandler handles requests about the requests of the gateway.
-type requestsHandler struct{ requests *control.Requests }
+type requestsHandler struct{ requests *admin.Requests }
 
 func (h requestsHandler) list(r *request) (any, error) {
 	q := r.query("provider", "outcome", "status", "min_duration", "limit")
 	f := gateway.RequestFilter{
 		Provider: q.values["provider"], Outcome: q.values["outcome"], Status: q.values["status"],
-		Least: q.duration("min_duration"), Limit: q.number("limit", control.DefaultRequests, control.MaxRequests),
+		Least: q.duration("min_duration"), Limit: q.number("limit", admin.DefaultRequests, admin.MaxRequests),
 	}
 	if q.err != nil {
 		return nil, q.err

@@ -6,12 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/gateway"
 )
 
-var _ control.RequestRecord = (*gateway.Gateway)(nil)
+var _ admin.RequestRecord = (*gateway.Gateway)(nil)
 
 // recordedRequests is a record with one request that has all fields set, and one that has few.
 type recordedRequests struct{}
@@ -31,7 +31,7 @@ func (recordedRequests) list() []gateway.RequestInfo {
 	}
 }
 
-// Requests implements [control.RequestRecord]. It selects by outcome only.
+// Requests implements [admin.RequestRecord]. It selects by outcome only.
 func (r recordedRequests) Requests(f gateway.RequestFilter) (list []gateway.RequestInfo) {
 	for _, i := range r.list() {
 		if (f.Outcome == "" || i.Outcome == f.Outcome) && (f.Least == 0 || i.Seconds >= f.Least.Seconds()) && (f.Limit == 0 || len(list) < f.Limit) {
@@ -41,7 +41,7 @@ func (r recordedRequests) Requests(f gateway.RequestFilter) (list []gateway.Requ
 	return list
 }
 
-// Request implements [control.RequestRecord].
+// Request implements [admin.RequestRecord].
 func (r recordedRequests) Request(call uint64) (gateway.RequestInfo, bool) {
 	for _, i := range r.list() {
 		if i.Call == call {
@@ -80,7 +80,7 @@ func TestRequests(t *testing.T) {
 			}
 			continue
 		}
-		var list control.RequestList
+		var list admin.RequestList
 		if err := json.Unmarshal([]byte(a.text), &list); err != nil || a.status != http.StatusOK {
 			t.Errorf("%s: %d %s", tt.query, a.status, a.text)
 		}

@@ -11,9 +11,10 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/journal/memlog"
+	"github.com/tideover/tideover/internal/console/control"
 )
 
 // TestTheResultOfARunThatTimesOutHasItsRetries has a run whose timeout ends in the middle
@@ -38,7 +39,7 @@ func TestTheResultOfARunThatTimesOutHasItsRetries(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = e.Close(context.Background()) }()
-		handler := New(newOptions(control.Config{Engine: e, Logger: quiet()}))
+		handler := New(newOptions(admin.Config{Engine: e, Logger: quiet()}))
 		ask := func(method, path, body string, into any) {
 			t.Helper()
 			answer := httptest.NewRecorder()

@@ -6,15 +6,16 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/control"
 )
 
 // runsHandler handles requests about runs.
 type runsHandler struct {
 	runs    *control.Runs
-	outputs *control.Outputs
+	outputs *admin.Outputs
 }
 
 // readStart decodes the body of a request to start a run.
@@ -60,7 +61,7 @@ const maxAttempt = 1<<31 - 1
 // requested in parts, by the header Range.
 func (h runsHandler) output(r *request) (any, error) {
 	q := r.query("step", "operation", "attempt", "download")
-	find := control.OutputQuery{
+	find := admin.OutputQuery{
 		Run: r.id, Step: q.values["step"], Operation: q.number("operation", 0, maxAttempt), Attempt: q.number("attempt", 0, maxAttempt),
 	}
 	download := q.yes("download", false)

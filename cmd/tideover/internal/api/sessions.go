@@ -4,12 +4,13 @@ import (
 	"context"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
+	"github.com/tideover/tideover/internal/console/control"
 )
 
 // sessionsHandler handles requests about sessions.
-type sessionsHandler struct{ sessions *control.Sessions }
+type sessionsHandler struct{ sessions *admin.Sessions }
 
 func (h sessionsHandler) list(ctx context.Context) (any, error) {
 	list, err := h.sessions.List(ctx)
@@ -38,7 +39,7 @@ func (h sessionsHandler) after(r *request, err error) (any, error) {
 }
 
 // change returns the handler that calls do for a session. The request has no body.
-func (h sessionsHandler) change(do func(s *control.Sessions, ctx context.Context, name, by string) error) handler {
+func (h sessionsHandler) change(do func(s *admin.Sessions, ctx context.Context, name, by string) error) handler {
 	return func(r *request) (any, error) {
 		who, err := r.read()
 		if err == nil {
@@ -49,7 +50,7 @@ func (h sessionsHandler) change(do func(s *control.Sessions, ctx context.Context
 }
 
 // readPause decodes and validates the body of a request to pause a session.
-func readPause(o object, p *control.SessionPause) error {
+func readPause(o object, p *admin.SessionPause) error {
 	var until *string
 	if err := o.fields("until", &until, "tonight", &p.Tonight); err != nil {
 		return err
@@ -68,7 +69,7 @@ func readPause(o object, p *control.SessionPause) error {
 }
 
 func (h sessionsHandler) pause(r *request) (any, error) {
-	var p control.SessionPause
+	var p admin.SessionPause
 	who, o, err := r.plainChange()
 	if err == nil {
 		err = readPause(o, &p)
@@ -85,7 +86,7 @@ func (h sessionsHandler) stop(r *request) (any, error) {
 	switch {
 	case err != nil:
 	case tonight:
-		err = h.sessions.Pause(r.Context(), r.id, control.SessionPause{Tonight: true}, who)
+		err = h.sessions.Pause(r.Context(), r.id, admin.SessionPause{Tonight: true}, who)
 	default:
 		err = h.sessions.Stop(r.Context(), r.id, who)
 	}

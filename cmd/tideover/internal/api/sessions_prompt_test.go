@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/client"
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/internal/testwait"
 )
@@ -33,10 +33,10 @@ func TestSessionsObeyAtOnce(t *testing.T) {
 		stopped      bool   // the action is expected to stop the command
 	}{
 		{"pause while a command runs", working, "running", func(ctx context.Context, c *client.Client) (session.Status, error) {
-			return c.PauseSession(ctx, "s", control.SessionPause{})
+			return c.PauseSession(ctx, "s", admin.SessionPause{})
 		}, "paused", 1, true},
 		{"pause until a time while a command runs", working, "running", func(ctx context.Context, c *client.Client) (session.Status, error) {
-			return c.PauseSession(ctx, "s", control.SessionPause{Until: time.Now().Add(time.Hour)})
+			return c.PauseSession(ctx, "s", admin.SessionPause{Until: time.Now().Add(time.Hour)})
 		}, "waiting", 1, true},
 		{"stop while a command runs", working, "running", func(ctx context.Context, c *client.Client) (session.Status, error) {
 			return c.StopSession(ctx, "s", false)
@@ -45,7 +45,7 @@ func TestSessionsObeyAtOnce(t *testing.T) {
 			return c.StopSession(ctx, "s", true)
 		}, "waiting", 1, true},
 		{"pause while it waits", limited, "waiting", func(ctx context.Context, c *client.Client) (session.Status, error) {
-			return c.PauseSession(ctx, "s", control.SessionPause{})
+			return c.PauseSession(ctx, "s", admin.SessionPause{})
 		}, "paused", 1, false},
 		{"stop while it waits", limited, "waiting", func(ctx context.Context, c *client.Client) (session.Status, error) {
 			return c.StopSession(ctx, "s", false)

@@ -16,10 +16,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/control"
 	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
 )
@@ -157,11 +158,11 @@ func TestASessionIsPausedAndGoesOn(t *testing.T) {
 	before := k.until("s", "waiting")
 	c, ctx := k.client(), t.Context()
 
-	st, err := c.PauseSession(ctx, "s", control.SessionPause{})
+	st, err := c.PauseSession(ctx, "s", admin.SessionPause{})
 	if err != nil || st.State != "paused" {
 		t.Fatalf("PauseSession() = %+v, %v", st, err)
 	}
-	if _, err := c.PauseSession(ctx, "s", control.SessionPause{}); control.AsError(err).Code != control.CodeState {
+	if _, err := c.PauseSession(ctx, "s", admin.SessionPause{}); control.AsError(err).Code != control.CodeState {
 		t.Errorf("a second time: %v", err)
 	}
 	if st, err = c.ResumeSession(ctx, "s"); err != nil || st.State != "waiting" || !st.Next.Equal(*before.Next) {
@@ -171,7 +172,7 @@ func TestASessionIsPausedAndGoesOn(t *testing.T) {
 		t.Errorf("one that is not paused: %v", err)
 	}
 	until := time.Now().Add(48 * time.Hour).Truncate(time.Second)
-	if st, err = c.PauseSession(ctx, "s", control.SessionPause{Until: until}); err != nil || st.State != "waiting" || !st.Next.Equal(until) || st.WaitBy != "human" {
+	if st, err = c.PauseSession(ctx, "s", admin.SessionPause{Until: until}); err != nil || st.State != "waiting" || !st.Next.Equal(until) || st.WaitBy != "human" {
 		t.Fatalf("PauseSession(until) = %+v, %v", st, err)
 	}
 	if !strings.Contains(st.WaitFor, "tester") {
@@ -200,7 +201,7 @@ func TestStopForTonight(t *testing.T) {
 	want := k.manager.Tonight("a")
 	for name, do := range map[string]func() (session.Status, error){
 		"a": func() (session.Status, error) { return c.StopSession(ctx, "a", true) },
-		"b": func() (session.Status, error) { return c.PauseSession(ctx, "b", control.SessionPause{Tonight: true}) },
+		"b": func() (session.Status, error) { return c.PauseSession(ctx, "b", admin.SessionPause{Tonight: true}) },
 	} {
 		k.until(name, "waiting")
 		if st, err := do(); err != nil || st.State != "waiting" || st.Next.Sub(want).Abs() > time.Minute {

@@ -7,15 +7,16 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/control"
 )
 
 // signalsHandler handles signals to runs, answers to their questions, and callback URLs.
 type signalsHandler struct {
 	runs      *control.Runs
-	callbacks *control.Callbacks
+	callbacks *admin.Callbacks
 }
 
 // readSignal reads the payload and the id of a signal. The id is in the header Idempotency-Key or in the
@@ -77,7 +78,7 @@ func (h signalsHandler) answer(r *request) (any, error) {
 }
 
 func (h signalsHandler) callback(r *request) (any, error) {
-	expires := control.Span(control.DefaultExpiry)
+	expires := control.Span(admin.DefaultExpiry)
 	if _, err := r.read("expires", &expires); err != nil {
 		return nil, err
 	}
@@ -95,7 +96,7 @@ func (h signalsHandler) callback(r *request) (any, error) {
 // accept handles the request of another system to a callback URL. Such a request has no token.
 func (h signalsHandler) accept(r *request) (any, error) {
 	err := h.callbacks.Accept(r.Context(), r.values["token"], func() (json.RawMessage, error) {
-		data, err := io.ReadAll(http.MaxBytesReader(r.w, r.Body, control.MaxCallbackBody))
+		data, err := io.ReadAll(http.MaxBytesReader(r.w, r.Body, admin.MaxCallbackBody))
 		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); err != nil && !tooLarge {
 			err = control.Invalid("", "the body can't be read: %v", err)
 		}

@@ -13,9 +13,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/control"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/testwait"
 )
@@ -315,7 +316,7 @@ func TestCallbacksExpire(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.New(t.Context(), run.ID, "paid", control.MaxExpiry); err != nil {
+		if _, err := c.New(t.Context(), run.ID, "paid", admin.MaxExpiry); err != nil {
 			t.Fatal(err)
 		}
 		long, err := c.New(t.Context(), run.ID, "paid", 2*time.Hour) // a day of an engine in a bubble takes seconds
@@ -326,7 +327,7 @@ func TestCallbacksExpire(t *testing.T) {
 			t.Errorf("it expires at %v", late.Expires)
 		}
 		payload := func() (json.RawMessage, error) { return json.RawMessage("1"), nil }
-		use := func(c *control.Callbacks, made control.Callback) control.Code {
+		use := func(c *admin.Callbacks, made admin.Callback) control.Code {
 			_, token, _ := strings.Cut(made.URL, httpserver.CallbackPrefix)
 			if err := c.Accept(t.Context(), token, payload); err != nil {
 				return control.AsError(err).Code
@@ -357,7 +358,7 @@ func TestCallbacksExpire(t *testing.T) {
 }
 
 // callbacks returns the callbacks of a server with this key.
-func (f *fixture) callbacks(key string) *control.Callbacks {
+func (f *fixture) callbacks(key string) *admin.Callbacks {
 	f.t.Helper()
-	return control.New(control.Config{Engine: f.engine, Logger: quiet(), CallbackKey: secret.New(key)}).Callbacks
+	return admin.New(admin.Config{Engine: f.engine, Logger: quiet(), CallbackKey: secret.New(key)}).Callbacks
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 )
 
@@ -17,7 +17,7 @@ import (
 func TestIncompleteBodyTimesOut(t *testing.T) {
 	t.Parallel()
 	f := serve(t)
-	o := newOptions(control.Config{Engine: f.engine, Logger: quiet()})
+	o := newOptions(admin.Config{Engine: f.engine, Logger: quiet()})
 	page := httpserver.Guard(o.Guard, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.ReadAll(r.Body); err != nil {
 			http.Error(w, "late", http.StatusRequestTimeout)

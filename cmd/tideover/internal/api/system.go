@@ -7,8 +7,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
+	"github.com/tideover/tideover/internal/console/control"
 )
 
 // openapi is the description of the API. docs/openapi.yaml is a copy of the file: Go can embed only
@@ -18,7 +19,7 @@ import (
 var openapi string
 
 // systemHandler handles requests about the server itself.
-type systemHandler struct{ system *control.System }
+type systemHandler struct{ system *admin.System }
 
 func (h systemHandler) openapi(r *request) (any, error) {
 	r.w.Header().Set("Content-Type", "application/yaml")
@@ -35,7 +36,7 @@ func (h systemHandler) health(*request) (any, error) {
 	return health, nil
 }
 
-func (h systemHandler) doctor(context.Context) (control.Diagnosis, error) { return h.system.Doctor() }
+func (h systemHandler) doctor(context.Context) (admin.Diagnosis, error) { return h.system.Doctor() }
 
 // backup stores a backup on the server's machine. It accepts only requests over the Unix socket,
 // whose clients could copy the files themselves.
@@ -43,7 +44,7 @@ func (h systemHandler) backup(r *request) (any, error) {
 	if !httpserver.Local(r.Context()) {
 		return nil, control.NewError(control.CodeForbidden, "a backup can only be requested over the Unix socket", "run 'tideover backup' on the machine itself")
 	}
-	var q control.BackupRequest
+	var q admin.BackupRequest
 	o, err := r.body()
 	if err == nil {
 		err = o.fields("dir", &q.Dir, "without_shards", &q.WithoutShards)

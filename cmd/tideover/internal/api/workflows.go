@@ -3,8 +3,9 @@ package api
 import (
 	"context"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/timeseries"
+	"github.com/tideover/tideover/internal/console/control"
 )
 
 // workflowsHandler handles requests about workflows.
@@ -79,7 +80,7 @@ func (h schedulesHandler) read(r *request) (who string, err error) {
 
 // chartsHandler handles the requests for charts.
 type chartsHandler struct {
-	charts    *control.Charts // nil if the server counts nothing
+	charts    *admin.Charts // nil if the server counts nothing
 	workflows *control.Definitions
 }
 
@@ -93,7 +94,7 @@ func (h chartsHandler) show(r *request) (any, error) {
 	}
 	name, workflow := q.values["range"], q.values["workflow"]
 	if name == "" {
-		name = control.RangeNames[0]
+		name = admin.RangeNames[0]
 	}
 	chart, err := h.charts.Get(workflow, name)
 	if err == nil && workflow != timeseries.Other {

@@ -82,7 +82,7 @@ func layoutsOf(c Checks) []Layout {
 
 // maxFirstRow is where the first row of a list must begin on a phone, in pixels from the top of the
 // page.
-const maxFirstRow = 400
+const maxFirstRow = 310
 
 // Checks has what [Tab.Check] needs to know of a page.
 type Checks struct {
@@ -114,7 +114,12 @@ func (x *Tab) Check(c Checks) {
 		x.checkLayout(c, l)
 		x.Screenshot(c.Pictures, c.Name+"-"+l.Name)
 	}
-	if len(c.Layouts) > 1 {
+	phone := Layouts[len(Layouts)-1]
+	x.Resize(phone.Width, phone.Height)
+	for _, text := range x.SmallTargets() {
+		x.t.Errorf("%s: on a phone this target is too small: %s", c.Name, text)
+	}
+	if len(c.Layouts) > 1 || c.Layouts[0].Width != phone.Width {
 		x.Resize(c.Layouts[0].Width, c.Layouts[0].Height)
 		x.SetColorScheme(c.Layouts[0].Scheme)
 	}
@@ -141,6 +146,32 @@ const tooWide = `(() => {
 func (x *Tab) TooWide() []string {
 	x.t.Helper()
 	return Eval[[]string](x, tooWide)
+}
+
+// smallTargets is an expression for the links and controls with less than 24 pixels in a direction. It
+// leaves out links within a sentence, as WCAG 2.5.8 does.
+const smallTargets = `(() => {
+	const controls = "a[href], button, input, select, textarea, summary";
+	const inSentence = (e) => {
+		if (e.localName !== "a" || getComputedStyle(e).display !== "inline") return false;
+		let block = e.parentElement;
+		while (getComputedStyle(block).display === "inline") block = block.parentElement;
+		const texts = document.createTreeWalker(block, NodeFilter.SHOW_TEXT);
+		let rest = "";
+		while (texts.nextNode()) if (!texts.currentNode.parentElement.closest(controls)) rest += " " + texts.currentNode.data;
+		return (rest.match(/\p{L}{2,}/gu) ?? []).length > 3;
+	};
+	return [...document.querySelectorAll(controls)].filter((e) => {
+		const r = e.getBoundingClientRect();
+		return e.type !== "hidden" && e.checkVisibility({visibilityProperty: true}) && r.right > 0 && Math.min(r.width, r.height) < 23.9 && !inSentence(e);
+	}).map((e) => { const r = e.getBoundingClientRect(); return r.width.toFixed(1) + " by " + r.height.toFixed(1) + ": " + e.outerHTML.slice(0, 120); });
+})()`
+
+// SmallTargets returns the links and controls that are too small for a finger, each with its size. The
+// window should have the size of a phone.
+func (x *Tab) SmallTargets() []string {
+	x.t.Helper()
+	return Eval[[]string](x, smallTargets)
 }
 
 func (x *Tab) checkLayout(c Checks, l Layout) {

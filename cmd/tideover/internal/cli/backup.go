@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/client"
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
@@ -36,7 +36,7 @@ func newBackup(io Streams) *cobra.Command {
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},
-		RunE: query(&o, func(ctx context.Context, c *client.Client, args []string) (*control.Backup, error) {
+		RunE: query(&o, func(ctx context.Context, c *client.Client, args []string) (*admin.Backup, error) {
 			dir, err := filepath.Abs(args[0])
 			if err != nil {
 				return nil, err
@@ -53,7 +53,7 @@ func newBackup(io Streams) *cobra.Command {
 	return cmd
 }
 
-func renderBackup(b *control.Backup, s *screen) []string {
+func renderBackup(b *admin.Backup, s *screen) []string {
 	lines := []string{visible("copied to " + b.Dir)}
 	if len(b.LeftOut) == 0 {
 		return lines

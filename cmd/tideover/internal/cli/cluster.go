@@ -11,9 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/client"
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/control"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
@@ -64,7 +65,7 @@ type clusterOptions struct {
 const longestMember = 40
 
 // renderCluster renders the members and the shards as lines.
-func renderCluster(c *control.Cluster, s *screen) []string {
+func renderCluster(c *admin.Cluster, s *screen) []string {
 	members := &table{heads: []string{"MEMBER", "NAME", "SHARDS", "JOINED", "HEARD"}}
 	for i := range c.Members {
 		m := &c.Members[i]
@@ -106,7 +107,7 @@ func ownerCell(sh *engine.ShardInfo) cell {
 }
 
 // shardTrouble returns the first problem of a shard in a few words; empty if there is none.
-func shardTrouble(c *control.Cluster, sh *engine.ShardInfo) string {
+func shardTrouble(c *admin.Cluster, sh *engine.ShardInfo) string {
 	switch {
 	case sh.Error != "":
 		return sh.Error
@@ -120,9 +121,9 @@ func shardTrouble(c *control.Cluster, sh *engine.ShardInfo) string {
 
 // watch shows the cluster until the context ends, with an update every second.
 func (o *clusterOptions) watch(ctx context.Context, c *client.Client) error {
-	w := &listWatch[control.Cluster]{
+	w := &listWatch[admin.Cluster]{
 		resultPrinter: o.resultPrinter, get: c.Cluster, isAway: isTemporary, warnsAway: true,
-		render:  func(info control.Cluster, s *screen) []string { return renderCluster(&info, s) },
+		render:  func(info admin.Cluster, s *screen) []string { return renderCluster(&info, s) },
 		changes: o.printChanges,
 	}
 	return w.run(ctx)
@@ -138,7 +139,7 @@ func isTemporary(err error) bool {
 
 // printChanges prints a line for each member that joined or left, and for each shard with a new
 // owner, epoch or problem.
-func (o *clusterOptions) printChanges(info control.Cluster, emit printChange) {
+func (o *clusterOptions) printChanges(info admin.Cluster, emit printChange) {
 	now := time.Now().Format(time.RFC3339)
 	present := map[string]string{}
 	for _, m := range info.Members {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/journal"
 
@@ -27,7 +27,7 @@ func TestAServerWithoutACluster(t *testing.T) {
 func TestAClusterForPeople(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
-	c := &control.Cluster{ClusterInfo: engine.ClusterInfo{
+	c := &admin.Cluster{ClusterInfo: engine.ClusterInfo{
 		Self:    "a1",
 		Members: []journal.Member{{ID: "a1", Name: "box\x1b-1", Joined: now.Add(-2 * time.Hour), Silence: 400 * time.Millisecond}},
 		Shards: []engine.ShardInfo{

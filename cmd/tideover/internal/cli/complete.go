@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/client"
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/internal/console/control"
 )
 
 // completionTimeout limits the time that shell completion waits for a server.

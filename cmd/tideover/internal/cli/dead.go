@@ -9,9 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/client"
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
+	"github.com/tideover/tideover/internal/console/control"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
@@ -88,7 +89,7 @@ func (o *runsOptions) printUnlisted(ctx context.Context, c *client.Client) error
 
 // unlistedDeadRuns returns lines that count the dead runs that are listed only with --internal:
 // messages that could not be sent, and runs that on-give-up has started.
-func unlistedDeadRuns(st *control.Status) (lines []string) {
+func unlistedDeadRuns(st *admin.Status) (lines []string) {
 	messages, reactions := 0, 0
 	for _, w := range st.Workflows {
 		switch n := w.States["dead"]; {

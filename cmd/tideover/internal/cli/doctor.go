@@ -11,10 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/client"
 	"github.com/tideover/tideover/cmd/tideover/internal/cluster"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
 	"github.com/tideover/tideover/cmd/tideover/internal/server"
 	"github.com/tideover/tideover/engine/journal"
@@ -113,7 +113,7 @@ func checkLocally(ctx context.Context, f *configFlags, deep bool, r *resultPrint
 
 // printDiagnosis prints the findings. It returns an exit error if a finding has the severity weak
 // or broken.
-func printDiagnosis(r *resultPrinter, d control.Diagnosis) error {
+func printDiagnosis(r *resultPrinter, d admin.Diagnosis) error {
 	err := r.printRendered(d, func(s *screen) []string { return renderDiagnosis(d, s) })
 	if err == nil && doctor.Weakens(d.Findings) {
 		return exitError{Code: CodeFailed}
@@ -135,7 +135,7 @@ func printWaitNotice(w io.Writer, cfg *config.Config) {
 }
 
 // diagnose checks the cluster, the folder and the addresses of the configuration.
-func diagnose(ctx context.Context, cfg *config.Config, redactor *secret.Redactor, deep bool) (d control.Diagnosis, err error) {
+func diagnose(ctx context.Context, cfg *config.Config, redactor *secret.Redactor, deep bool) (d admin.Diagnosis, err error) {
 	d.Findings = []doctor.Finding{}
 	e := &cfg.Engine
 	folder := doctor.Folder{Path: cfg.Server.Data, Keeps: !e.Clustered(), Lazy: cfg.Server.Durability == "os", Deep: deep}
@@ -173,7 +173,7 @@ func checkAddresses(cfg *config.Config, now time.Time) []doctor.Finding {
 // colours that every terminal has.
 var severityColours = map[string]string{journal.Broken: "31", journal.Weak: "33", journal.Note: "2"}
 
-func renderDiagnosis(d control.Diagnosis, s *screen) []string {
+func renderDiagnosis(d admin.Diagnosis, s *screen) []string {
 	lines := []string{visible("runs are stored in " + d.Engine)}
 	counts := map[string]int{}
 	for _, f := range d.Findings {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/engine/move"
 )
 
@@ -17,14 +17,14 @@ func TestWhatWasLeftOutForPeople(t *testing.T) {
 		t.Errorf("incomplete = %q, want %q", got, want)
 	}
 	s := &screen{}
-	b := &control.Backup{Dir: "/copy", Shards: 8, Runs: map[string]int{"dead": 1, "succeeded": 4}, Keys: 1, Schedules: 2, LeftOut: lost}
+	b := &admin.Backup{Dir: "/copy", Shards: 8, Runs: map[string]int{"dead": 1, "succeeded": 4}, Keys: 1, Schedules: 2, LeftOut: lost}
 	want := `copied to /copy, from 6 of 8 shards: 5 runs, 1 key, 2 schedules
 LEFT OUT shard 3, with all its runs, keys, schedules and history: the stream was \x1bdeleted
 LEFT OUT shard 7, with all its runs, keys, schedules and history: it is empty`
 	if got := strings.Join(renderBackup(b, s), "\n"); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if got := strings.Join(renderBackup(&control.Backup{Dir: "/copy"}, s), "\n"); got != "copied to /copy" {
+	if got := strings.Join(renderBackup(&admin.Backup{Dir: "/copy"}, s), "\n"); got != "copied to /copy" {
 		t.Errorf("a copy of all: %s", got)
 	}
 }

@@ -8,9 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/client"
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/gateway"
+	"github.com/tideover/tideover/internal/console/control"
 )
 
 // providersOptions holds the flags that all commands about providers have.
@@ -137,7 +138,7 @@ func newProviderVerb(io Streams, v providerVerb) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				meaning := optional(": ", control.ProviderMeaning(&st), "")
+				meaning := optional(": ", admin.ProviderMeaning(&st), "")
 				return o.printJSONOrLine(&st, "%s %s%s", st.Name, st.State, meaning)
 			})
 		},

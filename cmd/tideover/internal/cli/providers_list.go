@@ -9,19 +9,19 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/client"
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // get returns the provider with this name, or all providers if name is empty.
-func (o *providersOptions) get(ctx context.Context, c *client.Client, name string) (control.ProviderList, error) {
+func (o *providersOptions) get(ctx context.Context, c *client.Client, name string) (admin.ProviderList, error) {
 	if name == "" {
 		return c.Providers(ctx)
 	}
 	st, err := c.Provider(ctx, name)
-	return control.ProviderList{Providers: []gateway.Status{st}}, err
+	return admin.ProviderList{Providers: []gateway.Status{st}}, err
 }
 
 func (o *providersOptions) list(ctx context.Context, c *client.Client, name string) error {
@@ -130,14 +130,14 @@ func latency(seconds float64) string {
 
 // watch shows the list until the context ends, with an update every second.
 func (o *providersOptions) watch(ctx context.Context, c *client.Client, name string) error {
-	w := &listWatch[control.ProviderList]{
+	w := &listWatch[admin.ProviderList]{
 		resultPrinter: o.resultPrinter, isAway: unreachable, warnsAway: true,
-		get: func(ctx context.Context) (control.ProviderList, error) {
+		get: func(ctx context.Context) (admin.ProviderList, error) {
 			all, err := o.get(ctx, c, name)
 			return all, noGateway(err)
 		},
-		render: func(all control.ProviderList, s *screen) []string { return renderProviders(all.Providers, s) },
-		changes: func(all control.ProviderList, emit printChange) {
+		render: func(all admin.ProviderList, s *screen) []string { return renderProviders(all.Providers, s) },
+		changes: func(all admin.ProviderList, emit printChange) {
 			for i := range all.Providers {
 				st := &all.Providers[i]
 				emit(st.Name, providerMark(st), st, time.Now().Format(time.RFC3339)+" "+providerLine(st))

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/client"
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/limit"
 )
@@ -64,7 +64,7 @@ func renderProvider(st *gateway.Status, s *screen) []string {
 
 // providerState adds the state and the forecast of an outage.
 func (p *details) providerState(st *gateway.Status) {
-	p.field("meaning", control.ProviderMeaning(st))
+	p.field("meaning", admin.ProviderMeaning(st))
 	p.field("since", p.moment(st.Since))
 	if r := recovery(st); r != nil {
 		p.field("next probe", p.moment(r.Next))

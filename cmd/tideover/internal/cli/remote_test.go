@@ -19,10 +19,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/control"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
@@ -126,7 +127,7 @@ func (s *inProcessServer) listen() {
 		s.t.Fatal(err)
 	}
 	s.tcp = "http://" + tcp.Addr().String()
-	server := httpserver.NewServer(clitest.NewTestAPI(control.Config{
+	server := httpserver.NewServer(clitest.NewTestAPI(admin.Config{
 		Engine: s.engine, Version: "v0.0.1", CallbackKey: secret.New("the key of these tests"), Place: func() notify.Place { return notify.Place{Page: s.tcp} },
 	}))
 	s.server = server

@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/control"
 	"github.com/tideover/tideover/internal/testfile"
 )
 
@@ -188,18 +189,18 @@ func TestHowTheRestLooks(t *testing.T) {
 	t.Parallel()
 	s := screen{now: noon, zone: time.UTC, width: 100}
 	text := [][]string{
-		renderStatus(control.Status{
+		renderStatus(admin.Status{
 			Version: "v1.2.3", Uptime: 93784, Running: 3, Timers: 12, Stuck: 1, ViewBehind: 4, Next: later(12 * time.Second), NeedsHandler: map[string]int{"go:order/pack": 2},
-			Config:   control.ConfigFile{Read: at(-time.Hour), Problem: "tideover.yaml:3:1: unknown key \"a\x1b\"", More: 2},
+			Config:   admin.ConfigFile{Read: at(-time.Hour), Problem: "tideover.yaml:3:1: unknown key \"a\x1b\"", More: 2},
 			Troubles: []engine.Trouble{{What: "can't store what happens", Since: at(-time.Minute), Error: "disk full\x1b[2J"}},
 			Warnings: []engine.Trouble{{What: "schedule nightly: a start of workflow order was refused", Since: at(-time.Hour), Error: "input: no key"}},
-			Workflows: []control.WorkflowCounts{
-				{Name: "order", States: map[string]int{"waiting": 12, "dead": 3}, Totals: control.Totals{Succeeded: 4711, Failures: 99}},
-				{Name: "nightly", States: map[string]int{}, Totals: control.Totals{Succeeded: 1}},
+			Workflows: []admin.WorkflowCounts{
+				{Name: "order", States: map[string]int{"waiting": 12, "dead": 3}, Totals: admin.Totals{Succeeded: 4711, Failures: 99}},
+				{Name: "nightly", States: map[string]int{}, Totals: admin.Totals{Succeeded: 1}},
 			},
 		}, &s),
-		renderStatus(control.Status{Version: "v1.2.3", Config: control.ConfigFile{Read: at(-time.Hour)}}, &s),
-		renderStatus(control.Status{Version: "v1.2.3", Running: 1, Timers: 1, Stuck: 2, ViewBehind: 1, NeedsHandler: map[string]int{"go:order/pack": 1}}, &s),
+		renderStatus(admin.Status{Version: "v1.2.3", Config: admin.ConfigFile{Read: at(-time.Hour)}}, &s),
+		renderStatus(admin.Status{Version: "v1.2.3", Running: 1, Timers: 1, Stuck: 2, ViewBehind: 1, NeedsHandler: map[string]int{"go:order/pack": 1}}, &s),
 		renderWorkflows([]control.Workflow{
 			{Name: "order", Timeout: time.Hour, Next: later(15 * time.Hour), Steps: []control.Step{
 				{Name: "charge", Policy: "exponential(1s..1m) attempts=5"},

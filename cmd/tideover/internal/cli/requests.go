@@ -9,9 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/client"
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/gateway"
+	"github.com/tideover/tideover/internal/console/control"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
@@ -69,10 +70,10 @@ func newRequests(io Streams) *cobra.Command {
 
 // check returns an error for a flag with a wrong value.
 func (o *requestsOptions) check() error {
-	if n := o.filter.Limit; n < 1 || n > control.MaxRequests {
-		return fmt.Errorf("--limit: %d is not between 1 and %d", n, control.MaxRequests)
+	if n := o.filter.Limit; n < 1 || n > admin.MaxRequests {
+		return fmt.Errorf("--limit: %d is not between 1 and %d", n, admin.MaxRequests)
 	}
-	if err := control.CheckRequestFilter(o.filter); err != nil {
+	if err := admin.CheckRequestFilter(o.filter); err != nil {
 		e := control.AsError(err)
 		return fmt.Errorf("--%s: %s%s", strings.ReplaceAll(e.Field, "_", "-"), e.Message, optional("; ", e.Hint, ""))
 	}
@@ -88,9 +89,9 @@ var outcomeColours = map[string]string{
 const noRequests = "no requests: the server has kept none that match, since its start"
 
 // renderRequests renders a list of requests as lines.
-func renderRequests(list *control.RequestList, s *screen) []string {
+func renderRequests(list *admin.RequestList, s *screen) []string {
 	if list.Off {
-		return []string{"no requests: " + control.NoRequestsKept}
+		return []string{"no requests: " + admin.NoRequestsKept}
 	}
 	if len(list.Requests) == 0 {
 		return []string{noRequests}
@@ -150,7 +151,7 @@ func requestStepRow(s gateway.RequestStep) []cell {
 	step, provider, result, why := s.Kind, s.Provider, s.Result, s.Why
 	switch s.Kind {
 	case gateway.StepWait:
-		result, why = "by "+s.By, control.WaitMeaning(s.By)
+		result, why = "by "+s.By, admin.WaitMeaning(s.By)
 	case gateway.StepFailover:
 		provider += " → " + s.To
 	}

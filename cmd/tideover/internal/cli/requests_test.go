@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/gateway"
 )
 
@@ -40,7 +40,7 @@ func exampleRequests() []gateway.RequestInfo {
 func TestHowRequestsLook(t *testing.T) {
 	t.Parallel()
 	all := exampleRequests()
-	list := &control.RequestList{Requests: all}
+	list := &admin.RequestList{Requests: all}
 	for name, s := range map[string]screen{
 		"requests.txt":        {now: noon, zone: time.UTC},
 		"requests-80.txt":     {now: noon, zone: time.UTC, terminal: true, width: 80},
@@ -51,10 +51,10 @@ func TestHowRequestsLook(t *testing.T) {
 	for i, name := range []string{"requests-show.txt", "requests-show-open.txt", "requests-show-rejected.txt"} {
 		goldenLines(t, name, renderRequest(&all[i], &screen{now: noon, zone: time.UTC}))
 	}
-	if got := renderRequests(&control.RequestList{Off: true}, &screen{}); len(got) != 1 || got[0] != "no requests: "+control.NoRequestsKept {
+	if got := renderRequests(&admin.RequestList{Off: true}, &screen{}); len(got) != 1 || got[0] != "no requests: "+admin.NoRequestsKept {
 		t.Errorf("a server that keeps none: %q", got)
 	}
-	if got := renderRequests(&control.RequestList{}, &screen{}); len(got) != 1 || got[0] != noRequests {
+	if got := renderRequests(&admin.RequestList{}, &screen{}); len(got) != 1 || got[0] != noRequests {
 		t.Errorf("no requests: %q", got)
 	}
 }

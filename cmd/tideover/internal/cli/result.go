@@ -6,7 +6,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/internal/console/control"
 )
 
 // resultPrinter prints the result of a command.

@@ -9,10 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/client"
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
+	"github.com/tideover/tideover/internal/console/control"
 )
 
 // sessionsOptions holds the flags that all commands about sessions have.
@@ -132,7 +133,7 @@ ended, and the session continues from there.`,
 			_ = cmd.RegisterFlagCompletionFunc("until", completeWords(nil))
 		},
 		do: func(c *client.Client, ctx context.Context, name string) (session.Status, error) {
-			return c.PauseSession(ctx, name, control.SessionPause{Until: until.at})
+			return c.PauseSession(ctx, name, admin.SessionPause{Until: until.at})
 		},
 		ending: func() string {
 			if until.at.IsZero() {

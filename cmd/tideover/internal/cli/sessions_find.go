@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/client"
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/cmd/tideover/internal/watch"
+	"github.com/tideover/tideover/internal/console/control"
 )
 
 // answerTimeout is the default of --timeout: how long a server or a watch may take to answer.

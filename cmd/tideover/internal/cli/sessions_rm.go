@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/lockfile"
+	"github.com/tideover/tideover/internal/console/control"
 )
 
 const sessionsRemoveLong = `Removes the state of a watch that is not running: its folder with the history of the

@@ -14,10 +14,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/client"
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/output"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/control"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
@@ -54,11 +55,11 @@ const showExample = `  tideover show 01k9v3q0h2f8
 func newShow(io Streams) *cobra.Command {
 	o := newRemote(io)
 	var showsOutput, showsHistory bool
-	var which control.OutputQuery
+	var which admin.OutputQuery
 	show := query(&o, func(ctx context.Context, c *client.Client, args []string) (*engine.Info, error) {
 		return c.Get(ctx, args[0])
 	}, renderShow)
-	showOutput := query(&o, func(ctx context.Context, c *client.Client, args []string) (control.Output, error) {
+	showOutput := query(&o, func(ctx context.Context, c *client.Client, args []string) (admin.Output, error) {
 		which.Run = args[0]
 		return c.Output(ctx, which)
 	}, renderOutput)
@@ -100,7 +101,7 @@ func newShow(io Streams) *cobra.Command {
 }
 
 // checkOutputQuery returns an error for flags that select no output.
-func checkOutputQuery(flags *pflag.FlagSet, q *control.OutputQuery) error {
+func checkOutputQuery(flags *pflag.FlagSet, q *admin.OutputQuery) error {
 	switch {
 	case flags.Changed("attempt") && q.Attempt < 1:
 		return fmt.Errorf("--attempt: %d is not the number of an attempt: want 1 or more", q.Attempt)
@@ -130,7 +131,7 @@ func printHistories(r *remote, cmd *cobra.Command, runs []string) error {
 
 // renderOutput returns the output of an attempt as lines, without escape sequences and with other
 // control characters made visible.
-func renderOutput(o control.Output, s *screen) []string {
+func renderOutput(o admin.Output, s *screen) []string {
 	end := optional(", ", o.Status, "")
 	if o.Exit != nil {
 		end = fmt.Sprintf(", exit code %d", *o.Exit)
@@ -263,7 +264,7 @@ func (p *runDetails) head() {
 }
 
 func (p *runDetails) step(s *engine.StepInfo) {
-	p.line("\n%s  %s  %s", p.paint("1", visible(s.Name)), p.paint(stateColours[s.Status], visible(s.Status)), p.paint("2", visible(s.Policy)))
+	p.line("\n%s  %s  %s", p.paint("1", visible(s.Name)), p.state(s), p.paint("2", visible(s.Policy)))
 	if len(s.Needs) > 0 {
 		p.line("  after %s", visible(strings.Join(s.Needs, ", ")))
 	}

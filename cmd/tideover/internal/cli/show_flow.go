@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/control"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
@@ -49,6 +49,12 @@ func (p *runDetails) withoutSuspensions(function *engine.StepInfo) *engine.StepI
 	return &f
 }
 
+// state returns the state of a step or an operation.
+func (p *runDetails) state(s *engine.StepInfo) string {
+	state := control.StateOf(s)
+	return p.paint(stateColours[state], visible(control.StateText(state)))
+}
+
 // operation adds an operation, and the items of a map.
 func (p *runDetails) operation(o *control.Operation, indent string) {
 	text := indent + p.paint("1", visible(o.Label))
@@ -59,7 +65,7 @@ func (p *runDetails) operation(o *control.Operation, indent string) {
 		text += "  " + p.paint("2", visible(o.Word))
 	}
 	if o.Items == nil && o.StepInfo.Items == nil {
-		text += "  " + p.paint(stateColours[o.Status], visible(strings.ReplaceAll(o.Status, "-", " ")))
+		text += "  " + p.state(o.StepInfo)
 	}
 	p.line("%s%s", text, p.result(o))
 	for k := range o.Attempts {

@@ -9,9 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/client"
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/control"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
@@ -122,7 +123,7 @@ const callbackExample = `  tideover callback 01k9v3q0h2f8 paid
 
 func newCallback(io Streams) *cobra.Command {
 	o := newRemote(io)
-	expires := duration(control.DefaultExpiry)
+	expires := duration(admin.DefaultExpiry)
 	cmd := &cobra.Command{
 		Use:               "callback [flags] RUN NAME",
 		Short:             "Make a URL with which another system sends a signal",
@@ -131,7 +132,7 @@ func newCallback(io Streams) *cobra.Command {
 		Args:              runAnd("name of a signal", 2, 2),
 		ValidArgsFunction: single(completeRuns(&o, "waiting", "running")),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if expires <= 0 || time.Duration(expires) > control.MaxExpiry {
+			if expires <= 0 || time.Duration(expires) > admin.MaxExpiry {
 				return fmt.Errorf("--expires: %v is not above 0 and at most 30d", time.Duration(expires))
 			}
 			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error {

@@ -12,9 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/control"
 	"github.com/tideover/tideover/internal/testwait"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/clitest"
@@ -139,7 +140,7 @@ func TestCallbackOfTheCommand(t *testing.T) {
 		t.Errorf("%s: %s", url, resp.Status)
 	}
 	s.untilAsking(id, "ship")
-	var made control.Callback
+	var made admin.Callback
 	if err := json.Unmarshal([]byte(s.mustRun("callback", id, "paid", "--json")), &made); err != nil || made.Expires.IsZero() {
 		t.Errorf("%+v, %v", made, err)
 	}

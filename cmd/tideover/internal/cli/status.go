@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/client"
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/textfmt"
 )
@@ -24,7 +24,7 @@ func newStatus(io Streams) *cobra.Command {
 		Short:   "Show the state of the server",
 		Long:    "Shows the state of the server: runs by workflow and state, the next timer, problems, scheduled\nstarts that were rejected, and errors of the last reload of the configuration.",
 		Example: "  tideover status\n  tideover status --json | jq .troubles",
-		RunE: query(&o, func(ctx context.Context, c *client.Client, _ []string) (control.Status, error) {
+		RunE: query(&o, func(ctx context.Context, c *client.Client, _ []string) (admin.Status, error) {
 			st, err := c.Status(ctx)
 			o.warnSilentShards(st.Silent)
 			return st, err
@@ -32,7 +32,7 @@ func newStatus(io Streams) *cobra.Command {
 	}, nil)
 }
 
-func renderStatus(st control.Status, s *screen) []string {
+func renderStatus(st admin.Status, s *screen) []string {
 	lines := []string{visible(fmt.Sprintf("tideover %s; up for %s", strings.TrimPrefix(st.Version, "tideover "), textfmt.CoarseDuration(time.Duration(st.Uptime*float64(time.Second)))))}
 	fact := textfmt.PluralOf(st.Running, "attempt running", "attempts running") + ", " + textfmt.Plural(st.Timers, "timer")
 	if st.Next != nil {
@@ -91,7 +91,7 @@ func renderTroubles(list []engine.Trouble, s *screen, colour string) (lines []st
 
 // reloadProblem says why the server could not load its latest configuration file and uses an older
 // version; empty if the server uses the latest one.
-func reloadProblem(c *control.ConfigFile, s *screen) string {
+func reloadProblem(c *admin.ConfigFile, s *screen) string {
 	if c.Problem == "" {
 		return ""
 	}
@@ -125,8 +125,8 @@ func newHealth(io Streams) *cobra.Command {
 
 // printHealth prints the health and its warnings, unless err is not nil. It returns an exit error if
 // the server is unhealthy.
-func printHealth(p *resultPrinter, h control.Health, err error) error {
-	err = printFetched(p, h, err, func(h control.Health, _ *screen) []string {
+func printHealth(p *resultPrinter, h admin.Health, err error) error {
+	err = printFetched(p, h, err, func(h admin.Health, _ *screen) []string {
 		lines := []string{"healthy"}
 		if !h.OK {
 			lines[0] = visible(strings.Join(append([]string{"unhealthy"}, h.Troubles...), ": "))

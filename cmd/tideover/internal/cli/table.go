@@ -48,7 +48,7 @@ func (s *screen) paint(code, text string) string {
 // that every terminal has.
 var stateColours = map[string]string{
 	"succeeded": "32", "dead": "31", "failed": "31", "canceled": "2", "replaced": "2", "running": "36", "waiting": "33", "scheduled": "34",
-	"queued": "34", "needs-handler": "35", "lost": "35", "late": "2", "blocked": "2", "released": "2", "snoozed": "34", "limited": "33", "paused": "35", "undoing": "33",
+	"queued": "34", "needs-handler": "35", "lost": "35", "late": "2", "released": "2", "snoozed": "34", "limited": "33", "paused": "35", "undoing": "33",
 	"suspended": "2", "continued": "2", "skipped": "2", "not-begun": "2",
 }
 

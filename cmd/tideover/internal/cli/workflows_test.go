@@ -5,8 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/control"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/clitest"
 )
@@ -29,7 +30,7 @@ func TestWorkflowsArePausedAndResumed(t *testing.T) {
 	if err := json.Unmarshal([]byte(s.mustRun("show", id, "--json")), &info); err != nil || info.WorkflowPaused == nil || info.State != engine.StateQueued || info.Attempts != 0 {
 		t.Errorf("show --json: %+v, %v", info, err)
 	}
-	var status control.Status
+	var status admin.Status
 	if err := json.Unmarshal([]byte(s.mustRun("status", "--json")), &status); err != nil || !strings.Contains(s.mustRun("status", "--json"), `"paused":{"at":`) {
 		t.Errorf("status --json: %+v, %v", status, err)
 	}

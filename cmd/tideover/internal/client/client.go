@@ -19,8 +19,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
+	"github.com/tideover/tideover/internal/console/control"
 )
 
 // maxAnswer limits how much of a response the client reads, in bytes.

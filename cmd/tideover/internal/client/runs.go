@@ -6,8 +6,9 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/control"
 )
 
 // runCalls are the operations on runs.
@@ -38,8 +39,8 @@ func (c runCalls) History(ctx context.Context, id string) (json.RawMessage, erro
 }
 
 // Output returns the output of an attempt of a run.
-func (c runCalls) Output(ctx context.Context, q control.OutputQuery) (control.Output, error) {
-	return get[control.Output](ctx, c.connection, pathOf("runs", q.Run, "output"), queryOf(map[string]any{"step": q.Step, "operation": q.Operation, "attempt": q.Attempt}))
+func (c runCalls) Output(ctx context.Context, q admin.OutputQuery) (admin.Output, error) {
+	return get[admin.Output](ctx, c.connection, pathOf("runs", q.Run, "output"), queryOf(map[string]any{"step": q.Step, "operation": q.Operation, "attempt": q.Attempt}))
 }
 
 // Cancel ends a run and its attempts.
@@ -91,13 +92,13 @@ func (c runCalls) Answer(ctx context.Context, id, question string, r control.Rep
 }
 
 // Callback returns a URL with which another system sends one signal with this name to the run. 0 means
-// that it expires after [control.DefaultExpiry].
-func (c runCalls) Callback(ctx context.Context, id, name string, expires time.Duration) (control.Callback, error) {
+// that it expires after [admin.DefaultExpiry].
+func (c runCalls) Callback(ctx context.Context, id, name string, expires time.Duration) (admin.Callback, error) {
 	in := map[string]control.Span{}
 	if expires != 0 {
 		in["expires"] = control.Span(expires)
 	}
-	return post[control.Callback](ctx, c.connection, pathOf("runs", id, "callbacks", name), in)
+	return post[admin.Callback](ctx, c.connection, pathOf("runs", id, "callbacks", name), in)
 }
 
 // Replay starts a new run in place of one that has ended. A nil input means the input of the old

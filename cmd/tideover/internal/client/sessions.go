@@ -3,7 +3,7 @@ package client
 import (
 	"context"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 )
 
@@ -34,7 +34,7 @@ func (c sessionCalls) change(ctx context.Context, name, verb string, in any) (se
 }
 
 // PauseSession pauses a session.
-func (c sessionCalls) PauseSession(ctx context.Context, name string, p control.SessionPause) (session.Status, error) {
+func (c sessionCalls) PauseSession(ctx context.Context, name string, p admin.SessionPause) (session.Status, error) {
 	return c.change(ctx, name, "pause", p)
 }
 

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/internal/console/control"
 	"github.com/tideover/tideover/retry"
 )
 

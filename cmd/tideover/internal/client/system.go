@@ -3,22 +3,23 @@ package client
 import (
 	"context"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/gateway"
+	"github.com/tideover/tideover/internal/console/control"
 )
 
 // systemCalls are the operations on the server, its workflows and schedules.
 type systemCalls struct{ *connection }
 
 // Status returns the state of the server.
-func (c systemCalls) Status(ctx context.Context) (control.Status, error) {
-	return get[control.Status](ctx, c.connection, "status", nil)
+func (c systemCalls) Status(ctx context.Context) (admin.Status, error) {
+	return get[admin.Status](ctx, c.connection, "status", nil)
 }
 
 // Healthy returns the result of the server's health check. An unhealthy server is not an error.
-func (c systemCalls) Healthy(ctx context.Context) (control.Health, error) {
-	return get[control.Health](ctx, c.connection, "healthz", nil)
+func (c systemCalls) Healthy(ctx context.Context) (admin.Health, error) {
+	return get[admin.Health](ctx, c.connection, "healthz", nil)
 }
 
 // Workflows returns the workflows that can be started, with their schedules.
@@ -65,18 +66,18 @@ func (c systemCalls) Dead(ctx context.Context, limit int, internal bool) (contro
 
 // BackupWithout copies all runs to the folder dir on the server's machine, except the runs of the
 // given shards, which must be lost.
-func (c systemCalls) BackupWithout(ctx context.Context, dir string, shards []int) (control.Backup, error) {
-	return post[control.Backup](ctx, c.connection, "backup", control.BackupRequest{Dir: dir, WithoutShards: shards})
+func (c systemCalls) BackupWithout(ctx context.Context, dir string, shards []int) (admin.Backup, error) {
+	return post[admin.Backup](ctx, c.connection, "backup", admin.BackupRequest{Dir: dir, WithoutShards: shards})
 }
 
 // Cluster returns the members and the shards of the server's cluster.
-func (c systemCalls) Cluster(ctx context.Context) (control.Cluster, error) {
-	return get[control.Cluster](ctx, c.connection, "cluster", nil)
+func (c systemCalls) Cluster(ctx context.Context) (admin.Cluster, error) {
+	return get[admin.Cluster](ctx, c.connection, "cluster", nil)
 }
 
 // Doctor returns the problems that the server finds when it checks its installation.
-func (c systemCalls) Doctor(ctx context.Context) (control.Diagnosis, error) {
-	return get[control.Diagnosis](ctx, c.connection, "doctor", nil)
+func (c systemCalls) Doctor(ctx context.Context) (admin.Diagnosis, error) {
+	return get[admin.Diagnosis](ctx, c.connection, "doctor", nil)
 }
 
 // providerCalls are the operations on providers and their requests.
@@ -84,8 +85,8 @@ type providerCalls struct{ *connection }
 
 // Providers returns the state of the providers in the order of the configuration, and the result
 // of the last reload of the configuration.
-func (c providerCalls) Providers(ctx context.Context) (control.ProviderList, error) {
-	return get[control.ProviderList](ctx, c.connection, "providers", nil)
+func (c providerCalls) Providers(ctx context.Context) (admin.ProviderList, error) {
+	return get[admin.ProviderList](ctx, c.connection, "providers", nil)
 }
 
 // Provider returns the state of a provider.
@@ -94,8 +95,8 @@ func (c providerCalls) Provider(ctx context.Context, name string) (gateway.Statu
 }
 
 // Requests returns the requests of the gateway that the filter selects, newest first.
-func (c providerCalls) Requests(ctx context.Context, f gateway.RequestFilter) (control.RequestList, error) {
-	return get[control.RequestList](ctx, c.connection, "requests", queryOf(map[string]any{
+func (c providerCalls) Requests(ctx context.Context, f gateway.RequestFilter) (admin.RequestList, error) {
+	return get[admin.RequestList](ctx, c.connection, "requests", queryOf(map[string]any{
 		"provider": f.Provider, "outcome": f.Outcome, "status": f.Status, "min_duration": f.Least, "limit": f.Limit,
 	}))
 }

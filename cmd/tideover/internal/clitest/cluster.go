@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/engine/jetstream/natstest"
 	"github.com/tideover/tideover/internal/testwait"
 )
@@ -87,7 +87,7 @@ func (f *Cluster) Begin(place string, env ...string) *Server {
 func (f *Cluster) Open() { WriteFile(f.t, f.gate, "") }
 
 // ClusterState returns the cluster as this server sees it.
-func (s *Server) ClusterState() (c control.Cluster) {
+func (s *Server) ClusterState() (c admin.Cluster) {
 	s.T.Helper()
 	o := s.RunCommand("cluster", "--json")
 	if o.Code == 0 {

@@ -271,3 +271,13 @@ func OnlyLinux(t *testing.T) {
 		t.Skip("needs a child subreaper")
 	}
 }
+
+// Offered returns those of the names that a completion offers, with a description.
+func Offered(completion Outcome, names ...string) (list []string) {
+	for _, name := range names {
+		if strings.Contains("\n"+completion.Out, "\n"+name+"\t") {
+			list = append(list, name)
+		}
+	}
+	return list
+}

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/testfile"
 	"github.com/tideover/tideover/internal/testwait"
@@ -148,7 +148,7 @@ func Examined(t *testing.T, text string, env ...string) (o Outcome, found map[st
 	cmd, _ := Command(t, "doctor", "--json", "--config", file)
 	cmd.Env = append(cmd.Env, env...)
 	o = Finish(t, cmd)
-	var d control.Diagnosis
+	var d admin.Diagnosis
 	if err := json.Unmarshal([]byte(o.Out), &d); err != nil {
 		t.Fatalf("doctor: %v in %+v", err, o)
 	}

@@ -32,6 +32,10 @@ func TestTheDemosOwnConfigurationLoads(t *testing.T) {
 	if cfg.Server.Retention > time.Hour || cfg.Server.DeadRetention > time.Hour {
 		t.Errorf("runs are kept for %v, dead ones for %v; it must stay small", cfg.Server.Retention, cfg.Server.DeadRetention)
 	}
+	// The record of the gateway has a quarter of its room for requests that succeed at once.
+	if most := callers * int(time.Hour/shortPause); cfg.Gateway.KeepRequests/4 < most {
+		t.Errorf("the gateway keeps %d requests, want room for the %d of an hour in a quarter of them", cfg.Gateway.KeepRequests, most)
+	}
 	if _, err := exec.LookPath("sh"); err != nil {
 		t.Skip("commands need a shell")
 	}

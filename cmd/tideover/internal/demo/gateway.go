@@ -24,8 +24,13 @@ const (
 	modelPolicy = "exponential(200ms..2s) jitter=full attempts=5 attempt-timeout=5s total-timeout=20s"
 )
 
-// callers is the number of concurrent clients of the gateway.
-const callers = 4
+// callers is the number of concurrent clients of the gateway. Each waits from shortPause to three times
+// as long between two requests: gateway.keep-requests in files/base.yaml is large enough for the requests
+// of an hour, so that a request that a visitor has found does not soon disappear.
+const (
+	callers    = 4
+	shortPause = 2 * time.Second
+)
 
 // createProviders starts an unreliable upstream for each provider and creates the providers.
 func (d *Demo) createProviders() error {
@@ -73,7 +78,7 @@ func (d *Demo) callModel(ctx context.Context, address string) {
 		all.Go(func() {
 			for ctx.Err() == nil {
 				d.question(ctx, address+"p/model/v1/chat/completions", priorities[i%len(priorities)])
-				_ = pause(ctx, 200*time.Millisecond+rand.N(time.Second))
+				_ = pause(ctx, shortPause+rand.N(2*shortPause))
 			}
 		})
 	}

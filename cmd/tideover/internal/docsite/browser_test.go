@@ -54,6 +54,12 @@ const lowContrast = `(() => {
 	return [...bad];
 })()`
 
+// coveredCode is an expression for the code blocks that their own button to copy covers.
+const coveredCode = `[...document.querySelectorAll(".code")].filter(e => {
+	const a = e.querySelector(".copy").getBoundingClientRect(), b = e.querySelector("pre").getBoundingClientRect();
+	return a.width > 0 && a.left < b.right && a.right > b.left && a.top < b.bottom && a.bottom > b.top;
+}).map(e => e.querySelector("pre").textContent)`
+
 // newBrowserSite returns a server of the documentation. It also has the bodies of all pages as one
 // page, which takes a browser less time than many pages.
 func newBrowserSite(t *testing.T) *httptest.Server {
@@ -94,6 +100,9 @@ func TestPagesInABrowser(t *testing.T) {
 				}
 				if eval[bool](x, `[...document.images].some(i => !i.complete || i.naturalWidth === 0)`) {
 					t.Error("a picture is missing")
+				}
+				if covered := eval[[]string](x, coveredCode); len(covered) > 0 {
+					t.Errorf("the button to copy covers %d code blocks, such as %.100q", len(covered), covered[0])
 				}
 				checkQuiet(t, x)
 				if path != "/docs/all" {
@@ -147,7 +156,7 @@ func TestFilesInABrowser(t *testing.T) {
 	x.Do(chromedp.SendKeys(chromedp.CSS("#query"), "first configuration"))
 	x.PressEnter()
 	x.Wait("results are shown", `location.pathname.endsWith("/search.html") && document.readyState === "complete" && document.querySelectorAll("#results li mark").length > 1`)
-	for _, query := range []string{"circuit breaker", "install", "--policy", "RETRY budget", "a", "429", "größe", "xyzzy", "decisions", "<b>"} {
+	for _, query := range []string{"circuit breaker", "install", "--policy", "RETRY budget", "a", "429", "größe", "xyzzy", "decisions", "<b>", "how do I cancel a run?", "jitter=full", "the"} {
 		x.Do(chromedp.Navigate(base + "/search.html?" + url.Values{"q": {query}}.Encode()))
 		var want []string
 		for _, r := range s.search(query) {

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/tideover/tideover"
-	"github.com/tideover/tideover/cmd/tideover/internal/theme"
+	"github.com/tideover/tideover/internal/console/theme"
 )
 
 // contentPolicy is the Content-Security-Policy of all pages: they can load files only from this

@@ -24,11 +24,11 @@ const decisions = "docs/adr/"
 // promises is the page with the tests of the guarantees.
 const promises = "docs/promises.md"
 
-// foundLast reports whether a search lists the page after all others: a decision, or the list of
-// tests, has the words of many tasks, but does not explain how to do them. The list of the decisions
-// is an ordinary page.
-func (p *page) foundLast() bool {
-	return p.File == promises || strings.HasPrefix(p.File, decisions) && p.File != decisions+"README.md"
+// isSeldomAnswer reports whether the sections of the page count half in a search: a decision, the list
+// of tests, or that of all keys has the words of many tasks, but does not explain how to do them. The
+// list of the decisions is an ordinary page.
+func (p *page) isSeldomAnswer() bool {
+	return p.File == promises || p.File == "docs/keys.md" || strings.HasPrefix(p.File, decisions) && p.File != decisions+"README.md"
 }
 
 // order is the reading order of the pages.
@@ -105,6 +105,25 @@ var order = []group{
 	{"Background", []entry{
 		{decisions + "README.md", "Decisions"},
 	}},
+}
+
+// otherWords has words that users have for the subject of a page, and that its title does not have. A
+// search treats them like the title.
+var otherWords = map[string]string{
+	"docs/install.md":       "download update version linux macos windows docker",
+	"docs/sessions.md":      "claude codex assistant usage limit resume continue",
+	"docs/http.md":          "429 503 rate limit client",
+	"docs/serve.md":         "schedule cron daily day nightly start",
+	"docs/notify.md":        "email mail slack webhook alert message",
+	"docs/gateway-howto.md": "limit rate rotate keys openai anthropic",
+	"docs/cluster.md":       "multiple machines nodes workers",
+	"docs/operations.md":    "retention kept keep delete upgrade downtime disk backup",
+	"docs/tls.md":           "https certificate ssl port address listen",
+	"docs/metrics.md":       "prometheus grafana opentelemetry alerts",
+	"docs/security.md":      "secrets permissions access token",
+	"docs/api.md":           "http rest curl json",
+	"docs/guarantees.md":    "crash kill power exactly once twice",
+	"docs/glossary.md":      "meaning term definition",
 }
 
 // pagePath returns the path of a page below /docs, or "" for the first page. The file is a path in

@@ -33,6 +33,8 @@ type page struct {
 	tree     ast.Node
 	anchors  map[string]bool
 	sections []section
+
+	lowerTitle string // for the search, with the label and other words
 }
 
 // heading is a heading of a page.
@@ -120,6 +122,7 @@ func (s *site) addPage(fsys fs.FS, e entry) (*page, error) {
 	if p.Label == "" {
 		p.Label = p.Title
 	}
+	p.lowerTitle = strings.ToLower(p.Title + " " + p.Label + " " + otherWords[p.File])
 	s.pages = append(s.pages, p)
 	s.byFile[p.File], s.byPath[p.Path] = p, p
 	return p, nil

@@ -7,7 +7,7 @@ import (
 	"html/template"
 	"sync"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/theme"
+	"github.com/tideover/tideover/internal/console/theme"
 )
 
 //go:embed templates

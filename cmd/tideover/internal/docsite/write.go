@@ -66,18 +66,22 @@ func renderFiles(s *site) (map[string][]byte, error) {
 func indexScript(s *site) ([]byte, error) {
 	type entry struct {
 		Page    string `json:"page"`
-		Label   string `json:"label"`
+		Title   string `json:"title"` // for the search
 		Heading string `json:"heading"`
 		URL     string `json:"url"`
 		Text    string `json:"text"`
-		Last    bool   `json:"last,omitempty"` // listed after all others
+		Seldom  bool   `json:"seldom,omitempty"` // counts half
 	}
 	var list []entry
 	for _, p := range s.pages {
 		for _, part := range p.sections {
-			list = append(list, entry{p.Title, p.Label, part.heading, s.url(searchPath, p.Path) + "#" + part.anchor, part.text, p.foundLast()})
+			list = append(list, entry{p.Title, p.lowerTitle, part.heading, s.url(searchPath, p.Path) + "#" + part.anchor, part.text, p.isSeldomAnswer()})
 		}
 	}
-	text, err := json.Marshal(list)
+	text, err := json.Marshal(struct {
+		EmptyWords []string `json:"emptyWords"`
+		Endings    []string `json:"endings"`
+		Sections   []entry  `json:"sections"`
+	}{emptyWords, endings, list})
 	return fmt.Appendf(nil, "window.docsIndex = %s;\n", text), err
 }

@@ -10,7 +10,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/theme"
+	"github.com/tideover/tideover/internal/console/theme"
 )
 
 // loginStyle is the style sheet of the login page, which is part of the page: a browser without a

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/internal/console/control"
 	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 )
@@ -70,12 +71,6 @@ func composed(e retry.Event, p Place) Message {
 	return m
 }
 
-// IsAboutNoRun reports whether an event [retry.Paused] or [retry.Resumed] is about a schedule or a
-// workflow, not about a run. Its Note says which, and who has caused it.
-func IsAboutNoRun(e *retry.Event) bool {
-	return e.Run == "" && (strings.HasPrefix(e.Note, "schedule ") || strings.HasPrefix(e.Note, "workflow "))
-}
-
 // describe sets the event, the title and the text of the message. It returns false for
 // events that have no message.
 func (m *Message) describe(e retry.Event, zone *time.Location, byServer string) bool {
@@ -90,7 +85,7 @@ func (m *Message) describe(e retry.Event, zone *time.Location, byServer string) 
 		m.Event = Resumed
 		m.Title = m.Subject + " continues"
 		m.Text = cmp.Or(prefixed("resumed by ", e.Note), "resumed")
-		if IsAboutNoRun(&e) {
+		if control.IsAboutNoRun(&e) {
 			m.Text = "resumed: " + e.Note
 		}
 	case retry.BreakerOpened:

@@ -120,7 +120,7 @@ func isTerms(name string) bool {
 // embedded adds the licence files of Go and of the scripts of the web page.
 func embedded(folder string, files map[string][]string) error {
 	files["Go, its standard library and its runtime"] = []string{filepath.Join(folder, "internal/release/go.LICENSE")}
-	found, err := filepath.Glob(filepath.Join(folder, "internal/web/static/*.LICENSE"))
+	found, err := filepath.Glob(filepath.Join(folder, "../../internal/console/pages/static/*.LICENSE"))
 	if err != nil || len(found) == 0 {
 		return fmt.Errorf("licenses of the web page: found %d: %w", len(found), err)
 	}

@@ -9,17 +9,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/docsite"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/cmd/tideover/internal/web"
 )
 
 // newControl returns the operations on this server, for the API and the pages.
-func (s *server) newControl() *control.Service {
+func (s *server) newControl() *admin.Service {
 	p := s.parts
-	c := control.Config{
+	c := admin.Config{
 		Engine: p.engine, Clustered: p.cluster != nil, Providers: p.gateway, Storms: p.observer.alarm.Storms,
 		Data: s.cfg.Server.Data, Version: s.options.Version, Logger: s.options.Log,
 		Settings: s.reloader.settings, ConfigFile: s.reloader.file, Place: s.addresses.place,
@@ -36,7 +36,7 @@ func (s *server) newControl() *control.Service {
 	if p.sessions != nil {
 		c.Sessions = p.sessions
 	}
-	return control.New(c)
+	return admin.New(c)
 }
 
 // handler returns the handler of the gateway, the API, the page, the documentation and the metrics.
@@ -53,7 +53,7 @@ func (s *server) handler(addr net.Addr) http.Handler {
 	o.Streams, o.LocalStreams = s.connections.streams()
 	shown := *service // for the pages, which also show the sessions of every watch
 	if own := s.parts.sessions; own != nil {
-		shown.Sessions = &control.Sessions{SessionManager: &pageSessions{own, s.cfg.Server.Data}}
+		shown.Sessions = &admin.Sessions{SessionManager: &pageSessions{own, s.cfg.Server.Data}}
 	}
 	rest := httpserver.Timely(api.New(o))
 	site := web.New(web.Options{Control: &shown, Redact: s.options.Source.Redactor.String})

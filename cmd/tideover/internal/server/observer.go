@@ -16,7 +16,6 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/audit"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/cmd/tideover/internal/metrics"
@@ -27,6 +26,7 @@ import (
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/gateway"
+	"github.com/tideover/tideover/internal/console/control"
 	"github.com/tideover/tideover/retry"
 )
 

@@ -11,10 +11,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/account"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/client"
 	"github.com/tideover/tideover/cmd/tideover/internal/cluster"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/demo"
 	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
 	"github.com/tideover/tideover/cmd/tideover/internal/metrics"
@@ -230,9 +230,9 @@ func (p *parts) machineFindings() []doctor.Finding {
 }
 
 // diagnose returns all findings of the doctor about this server.
-func (p *parts) diagnose() control.Diagnosis {
+func (p *parts) diagnose() admin.Diagnosis {
 	cfg := p.current()
-	d := control.Diagnosis{Engine: "the folder " + cfg.Server.Data}
+	d := admin.Diagnosis{Engine: "the folder " + cfg.Server.Data}
 	d.Findings = p.machineFindings()
 	for _, t := range p.engine.Warnings() {
 		d.Findings = append(d.Findings, doctor.Finding{

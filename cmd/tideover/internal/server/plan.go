@@ -7,8 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/cmd/tideover/internal/nip90"
 	"github.com/tideover/tideover/cmd/tideover/internal/outbox"
@@ -150,7 +150,7 @@ func (p *parts) openEngine(ctx context.Context) error {
 		Dir: p.cfg.Server.Data, Workflows: n.workflows, Handlers: handlers, Functions: p.runSteps.Functions(),
 		Concurrency: p.cfg.Server.Concurrency, Retention: p.cfg.Server.Retention, DeadRetention: p.cfg.Server.DeadRetention,
 		MaxPayload: steps.MaxPayload, Logger: p.log, Redact: p.redactor.String, Observer: p.observer.observe,
-		AnswerMember: control.AnswerMember(p.outputs), AcceptLoss: p.options.AcceptLoss,
+		AnswerMember: admin.AnswerMember(p.outputs), AcceptLoss: p.options.AcceptLoss,
 	}
 	if p.cfg.Server.Durability == "os" {
 		ec.Durability = engine.OS

@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/audit"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
@@ -25,8 +25,8 @@ type reloader struct {
 	observer  *observer
 	parts     *parts
 
-	current atomic.Pointer[config.Config]  // the configuration in effect
-	last    atomic.Pointer[control.Reload] // the last reload; nil before the first
+	current atomic.Pointer[config.Config] // the configuration in effect
+	last    atomic.Pointer[admin.Reload]  // the last reload; nil before the first
 }
 
 // newReloader returns a reloader whose configuration in effect is cfg. Its parts must be set
@@ -89,29 +89,29 @@ func (r *reloader) watch(ctx context.Context) error {
 }
 
 // setResult stores the result of a reload.
-func (r *reloader) setResult(err error) { r.last.Store(&control.Reload{At: time.Now(), Err: err}) }
+func (r *reloader) setResult(err error) { r.last.Store(&admin.Reload{At: time.Now(), Err: err}) }
 
 // result returns the time and the error of the last reload.
-func (r *reloader) result() control.Reload { return *cmp.Or(r.last.Load(), new(control.Reload)) }
+func (r *reloader) result() admin.Reload { return *cmp.Or(r.last.Load(), new(admin.Reload)) }
 
 // settings returns the parts of the configuration in effect that the pages show.
-func (r *reloader) settings() control.Settings {
+func (r *reloader) settings() admin.Settings {
 	cfg := r.current.Load()
-	out := control.Settings{Policies: cfg.Policies, Notifiers: map[string]control.NotifierSettings{}, Reload: r.result()}
+	out := admin.Settings{Policies: cfg.Policies, Notifiers: map[string]admin.NotifierSettings{}, Reload: r.result()}
 	for name, n := range cfg.Notifiers {
 		on := make([]string, len(n.On))
 		for i, t := range n.On {
 			on[i] = t.String()
 		}
-		out.Notifiers[name] = control.NotifierSettings{Kind: n.Kind, On: on}
+		out.Notifiers[name] = admin.NotifierSettings{Kind: n.Kind, On: on}
 	}
 	return out
 }
 
 // file returns the result of the last reload, for the API.
-func (r *reloader) file() control.ConfigFile {
+func (r *reloader) file() admin.ConfigFile {
 	last := r.result()
-	f := control.ConfigFile{Read: last.At}
+	f := admin.ConfigFile{Read: last.At}
 	if last.Err != nil {
 		first, more := strictyaml.Brief(last.Err)
 		f.Problem, f.More = r.options.Source.Redactor.String(first), more

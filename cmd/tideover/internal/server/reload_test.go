@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/storm"
 	"github.com/tideover/tideover/internal/secret"
 )
@@ -49,7 +49,7 @@ func TestTheResultOfAReload(t *testing.T) {
 	redactor := new(secret.Redactor)
 	redactor.Add("s3cret-value")
 	r := &reloader{options: Options{Source: config.Source{Redactor: redactor}}}
-	if got := r.file(); got != (control.ConfigFile{}) {
+	if got := r.file(); got != (admin.ConfigFile{}) {
 		t.Errorf("before a reload: %+v", got)
 	}
 	_, err := config.Load(config.Source{Path: "t.yaml", Data: []byte("version: 1\npolicys: {}\nserver: {listen: s3cret-value}\n"), Environ: []string{"HOME=/"}, Redactor: redactor})

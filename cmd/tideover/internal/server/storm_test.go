@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/testwait"
@@ -93,7 +93,7 @@ func (s *testServer) request(method, path, body string) string {
 // storms returns the layer and the name of each retry storm in the status.
 func (s *testServer) storms() (list []string) {
 	s.t.Helper()
-	var st control.Status
+	var st admin.Status
 	text := s.request(http.MethodGet, "/api/v1/status", "")
 	if err := json.Unmarshal([]byte(text), &st); err != nil || st.Storms == nil {
 		s.t.Fatalf("status %s: %v", text, err)

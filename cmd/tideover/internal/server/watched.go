@@ -8,10 +8,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/client"
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/cmd/tideover/internal/watch"
+	"github.com/tideover/tideover/internal/console/control"
 )
 
 // watchTimeout is how long a `tideover watch` may take to answer. The page does not show the
@@ -172,7 +173,7 @@ func (p *pageSessions) change(ctx context.Context, name, by string, local func(c
 func (p *pageSessions) PauseUntil(ctx context.Context, name string, until time.Time, by string) error {
 	local := func() error { return p.Manager.PauseUntil(ctx, name, until, by) }
 	return p.do(ctx, name, by, local, func(c *client.Client, w *watched) error {
-		_, err := c.PauseSession(ctx, w.Name, control.SessionPause{Until: until})
+		_, err := c.PauseSession(ctx, w.Name, admin.SessionPause{Until: until})
 		return err
 	})
 }

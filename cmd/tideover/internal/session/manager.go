@@ -15,8 +15,14 @@ import (
 	"github.com/tideover/tideover/engine"
 )
 
-// ErrUnknown means that there is no session with this name.
-var ErrUnknown = errors.New("no such session")
+// ErrUnknown means that there is no session with this name. It is an [engine.ErrNotFound].
+var ErrUnknown error = unknownError{}
+
+type unknownError struct{}
+
+func (unknownError) Error() string { return "no such session" }
+
+func (unknownError) Is(target error) bool { return target == engine.ErrNotFound }
 
 // ErrState means that the session's state does not allow the operation.
 var ErrState = engine.ErrState

@@ -16,6 +16,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/account"
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/control"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -30,7 +31,7 @@ const DefaultWindows = 10
 var Refused = []string{"hedge", "budget"}
 
 // Prefix is the beginning of the names of sessions' workflows.
-const Prefix = "session."
+const Prefix = control.SessionPrefix
 
 // quotaPacks are the detection packs of the tools whose quota can be read.
 var quotaPacks = []string{"claude-code", "codex"}

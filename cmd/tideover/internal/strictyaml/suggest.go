@@ -40,22 +40,5 @@ func UnknownKey(name string, known []string) string {
 // `unknown step "bild"; did you mean "build"?`. The argument what names the kind of thing,
 // in the singular, such as "step".
 func UnknownName(what, name string, known []string) string {
-	return fmt.Sprintf("unknown %s %q; %s", what, name, SuggestName(what, name, known))
-}
-
-// SuggestName returns the second half of UnknownName: the name that is probably meant,
-// or else the first ten known names.
-func SuggestName(what, name string, known []string) string {
-	const most = 10
-	if best := textfmt.Nearest(name, known); best != "" {
-		return fmt.Sprintf("did you mean %q?", best)
-	}
-	switch n := len(known); {
-	case n == 0:
-		return fmt.Sprintf("no %ss are defined", what)
-	case n > most:
-		return fmt.Sprintf("known %ss: %s and %d more", what, strings.Join(known[:most], ", "), n-most)
-	default:
-		return fmt.Sprintf("known %ss: %s", what, strings.Join(known, ", "))
-	}
+	return fmt.Sprintf("unknown %s %q; %s", what, name, textfmt.SuggestName(what, name, known))
 }

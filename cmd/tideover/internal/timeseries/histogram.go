@@ -49,9 +49,10 @@ func (h *histogram) percentiles() (p Percentiles) {
 	return p
 }
 
-// at returns an estimate of the duration that percent of the durations do not exceed. Within the
-// first bucket, it assumes that the durations are spread evenly. Otherwise it returns the geometric
-// middle of the bucket: the duration that is wrong by the smallest factor, whatever the bucket has.
+// at returns an estimate of the duration that percent of the durations do not exceed: the middle of the
+// first bucket, or the geometric middle of another one, which is the duration that is wrong by the
+// smallest factor. It depends on nothing else of the bucket, so that the percentiles of several intervals
+// together are never outside of those of the intervals.
 func (h *histogram) at(percent, count uint64) time.Duration {
 	rank, below := (percent*count+99)/100, uint64(0)
 	for k, n := range h {
@@ -61,7 +62,7 @@ func (h *histogram) at(percent, count uint64) time.Duration {
 		}
 		switch k {
 		case 0:
-			return time.Duration(float64(rank-below) / float64(n) * float64(bounds[0]))
+			return bounds[0] / 2
 		case len(bounds):
 			return bounds[len(bounds)-1]
 		}

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -108,6 +109,53 @@ func TestRunsAreCounted(t *testing.T) {
 }
 
 // Runs that have no attempt in this process do not keep the waits of other runs from counting.
+// The numbers beside a chart are about the same runs as its points.
+func TestTotalsAgreeWithPoints(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			s, _ := open(t, filepath.Join(t.TempDir(), "charts"))
+			random := rand.New(rand.NewPCG(seed, 0))
+			for n := range 200 {
+				ends := []retry.EventKind{retry.Succeeded, retry.GaveUp, retry.Canceled}
+				play(s, "order", n, time.Duration(random.ExpFloat64()*float64(200*time.Microsecond)), time.Duration(random.ExpFloat64()*float64(5*time.Second)), ends[random.IntN(len(ends))])
+				time.Sleep(time.Duration(random.ExpFloat64() * float64(time.Duration(seed)*time.Minute)))
+			}
+			for _, r := range Ranges {
+				checkTotal(t, chart(t, s, "order", r.Name))
+			}
+		})
+	}
+}
+
+func checkTotal(t *testing.T, c Chart) {
+	t.Helper()
+	var sum Point
+	for _, p := range c.Points {
+		sum.Started, sum.Succeeded, sum.Failed, sum.Canceled = sum.Started+p.Started, sum.Succeeded+p.Succeeded, sum.Failed+p.Failed, sum.Canceled+p.Canceled
+		sum.Took.Count, sum.Wait.Count = sum.Took.Count+p.Took.Count, sum.Wait.Count+p.Wait.Count
+	}
+	if line(sum) != line(c.Total) || sum.Took.Count != c.Total.Took.Count || sum.Wait.Count != c.Total.Wait.Count || sum.Took.Count != sum.Succeeded+sum.Failed {
+		t.Errorf("%s: the points have %+v together, the total is %+v", c.Name, sum, c.Total)
+	}
+	for name, of := range map[string]func(Point) (uint64, time.Duration){
+		"p50 of durations": func(p Point) (uint64, time.Duration) { return p.Took.Count, p.Took.P50 },
+		"p99 of durations": func(p Point) (uint64, time.Duration) { return p.Took.Count, p.Took.P99 },
+		"p50 of waits":     func(p Point) (uint64, time.Duration) { return p.Wait.Count, p.Wait.P50 },
+		"p95 of waits":     func(p Point) (uint64, time.Duration) { return p.Wait.Count, p.Wait.P95 },
+	} {
+		var all []time.Duration
+		for _, p := range c.Points {
+			if n, d := of(p); n > 0 {
+				all = append(all, d)
+			}
+		}
+		if n, d := of(c.Total); n > 0 && (d < slices.Min(all) || d > slices.Max(all)) {
+			t.Errorf("%s: the %s is %v, but from %v to %v in the points", c.Name, name, d, slices.Min(all), slices.Max(all))
+		}
+	}
+}
+
 func TestManyRunsWithoutAnAttempt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -19,9 +19,9 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/account"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/cmd/tideover/internal/client"
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/cmd/tideover/internal/outbox"
@@ -264,7 +264,7 @@ func (w *Watch) writeAbout() error {
 // serve serves the control API on a socket. If the path is too long for a socket, the session runs
 // without it.
 func (w *Watch) serve() {
-	service := control.New(control.Config{Engine: w.engine, Sessions: w.manager, Version: w.Version, Logger: w.Logger, Data: w.Dir})
+	service := admin.New(admin.Config{Engine: w.engine, Sessions: w.manager, Version: w.Version, Logger: w.Logger, Data: w.Dir})
 	w.server = httpserver.NewServer(httpserver.Timely(api.New(api.Options{Control: service, Logger: w.Logger})))
 	l, err := httpserver.ListenUnix(filepath.Join(w.Dir, Socket))
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/pages"
 	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
 )
@@ -152,7 +153,7 @@ func TestActions(t *testing.T) {
 		has(t, "the old run", b.page("/runs/"+id), "replaced by", next)
 		b.until(id, "replaced")
 		has(t, "the list of those that were replaced", b.page("/runs?state=replaced"), id)
-		if a := b.request("POST", "/runs/"+id+"/replay", url.Values{"input": {strings.Repeat("x", maxBody)}}); a.status != http.StatusRequestEntityTooLarge {
+		if a := b.request("POST", "/runs/"+id+"/replay", url.Values{"input": {strings.Repeat("x", pages.MaxBody)}}); a.status != http.StatusRequestEntityTooLarge {
 			t.Errorf("too much: %d, want 413", a.status)
 		}
 		if a := b.request("POST", "/runs/"+next+"/replay", url.Values{"input": {`"` + strings.Repeat("x", 300<<10) + `"`}}); a.status != http.StatusRequestEntityTooLarge {
@@ -183,7 +184,7 @@ func TestDeadLetters(t *testing.T) {
 	body := b.page("/dead")
 	has(t, "/dead", body, "4 runs have given up", "Retry all 3", "Retry it", ">dial 10.0.0.1:443: refused after 31ms</a>", "Retry with another input", "Cancel", teapot)
 	has(t, "the overview", b.page("/overview"), ">dial 10.0.0.1:443: refused after 31ms</a>")
-	groups, err := b.h.groups(t.Context(), false)
+	groups, err := b.h.Groups(t.Context(), false)
 	if err != nil || len(groups) != 2 || groups[0].Count != 3 {
 		t.Fatalf("groups: %+v %v", groups, err)
 	}
@@ -214,36 +215,10 @@ func TestManyDeadLettersAreRetriedOnce(t *testing.T) {
 	t.Parallel()
 	b := newTestSite(t)
 	ids := b.dead(12, job{Fail: 1000})
-	groups := must(b.h.groups(t.Context(), false))
+	groups := must(b.h.Groups(t.Context(), false))
 	a := b.request("POST", "/dead/retry", url.Values{"group": {groups[0].Key}}, htmx...)
 	has(t, "the answer", a.body, "12 retried.")
 	for _, id := range ids {
 		testwait.Until(t, "it has died again", func() bool { i := must(b.e.Get(t.Context(), id)); return i.State == "dead" && i.Attempts == 6 })
-	}
-}
-
-func TestOffers(t *testing.T) {
-	next := must(http.ParseTime("Thu, 05 Feb 2026 03:04:05 GMT"))
-	for _, c := range []struct {
-		name string
-		info engine.Info
-		want string
-	}{
-		{"a run at work", engine.Info{State: "running"}, "cancel"},
-		{"a run that waits", engine.Info{State: "waiting", Next: &next}, "wake cancel"},
-		{"a dead run", engine.Info{State: "dead"}, "retry latest rerun replay cancel"},
-		{"a dead run that was replaced", engine.Info{State: "replaced", ReplacedBy: "x"}, ""},
-		{"a session that is over", engine.Info{State: "succeeded", Workflow: "session.x"}, ""},
-		{"a message that is dead", engine.Info{State: "dead", Workflow: "notify.x"}, "retry cancel"},
-		{"a run that succeeded", engine.Info{State: "succeeded"}, "rerun replay"},
-		{"a run that was canceled", engine.Info{State: "canceled"}, "rerun replay"},
-	} {
-		var got []string
-		for _, o := range offers(&c.info) {
-			got = append(got, o.Name)
-		}
-		if s := strings.Join(got, " "); s != c.want {
-			t.Errorf("%s: offers %q, want %q", c.name, s, c.want)
-		}
 	}
 }

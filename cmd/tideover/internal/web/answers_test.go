@@ -17,6 +17,8 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/pages"
+	"github.com/tideover/tideover/internal/console/pagetest"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
@@ -110,14 +112,14 @@ func TestQuestionsOnPages(t *testing.T) {
 		}
 		return body
 	}
-	body := page("ada", runURL(id))
+	body := page("ada", pages.RunURL(id))
 	has(t, "the page", body, "Deploy &lt;b&gt;1.2&lt;/b&gt; to production?", "*** is the password", "for <span class=\"text\">ada</span>", "then the answer is <strong>reject</strong>",
 		`href="/runs/`+id+`/answer?choice=0&amp;question=roll-out"`, "The time for an answer to roll-out ends")
 	hasNot(t, "the page", body, "hunter2", "You can't answer", ">Wake<")
-	audit(t, "the page", body)
-	has(t, "the page for another", page("eve", runURL(id)), "You can't answer: you are eve, and the question is for ada.", "<button type=\"button\" disabled>approve</button>")
-	has(t, "the page for the server's token", page("server", runURL(id)), "you are api, and the question is for ada")
-	wall := page("wall", runURL(other))
+	pagetest.Audit(t, "the page", body)
+	has(t, "the page for another", page("eve", pages.RunURL(id)), "You can't answer: you are eve, and the question is for ada.", "<button type=\"button\" disabled>approve</button>")
+	has(t, "the page for the server's token", page("server", pages.RunURL(id)), "you are api, and the question is for ada")
+	wall := page("wall", pages.RunURL(other))
 	has(t, "the page for a reader", wall, "You can't answer: your token may only read.", "<button type=\"button\" disabled>approve</button>")
 	hasNot(t, "the page for a reader", wall, "/cancel")
 	testwait.Until(t, "the list has both runs", func() bool {
@@ -126,7 +128,7 @@ func TestQuestionsOnPages(t *testing.T) {
 	})
 	list := page("eve", "/runs?asking=1")
 	has(t, "the list", list, "r-"+id, "r-"+other, `class="state asking"`, `name="asking" value="1"`, `id="chip-asking" href="/runs" aria-current="true"`)
-	has(t, "the question", page("ada", runURL(id)+"/answer?"+choose("0").Encode()), "Answer “approve”?", `name="words"`, "*** is the password")
+	has(t, "the question", page("ada", pages.RunURL(id)+"/answer?"+choose("0").Encode()), "Answer “approve”?", `name="words"`, "*** is the password")
 
 	with := func(n, words string) url.Values {
 		v := choose(n)
@@ -148,7 +150,7 @@ func TestQuestionsOnPages(t *testing.T) {
 		{"the answer", "ada", "POST", id, with("2", "after lunch <i>"), 303, ""},
 		{"a second answer", "ada", "POST", id, with("0", ""), 409, "ada has answered this question already: wait for a day"},
 	} {
-		path, form := runURL(c.run)+"/answer", c.form
+		path, form := pages.RunURL(c.run)+"/answer", c.form
 		if c.method == "GET" {
 			path, form = path+"?"+form.Encode(), nil
 		}
@@ -159,9 +161,9 @@ func TestQuestionsOnPages(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d with %q", c.name, status, body, c.status, c.text)
 		}
 	}
-	body = page("eve", runURL(id))
+	body = page("eve", pages.RunURL(id))
 	has(t, "the page after the answer", body, "<strong>wait for a day or two, until the others are back</strong> by <span class=\"text\">ada</span>", "after lunch &lt;i&gt;",
-		"roll-out answered by ada: wait for a day or two, until the others are back: after lunch")
+		`<span class="text">roll-out</span> <strong>answered</strong> <span class="text">wait for a day or two, until the others are back, by ada: after lunch`)
 	hasNot(t, "the page after the answer", body, "hunter2", `class="ask"`)
 }
 
@@ -209,7 +211,7 @@ func TestQuestionsInABrowser(t *testing.T) {
 	// A person who may not answer sees why, and has no button.
 	id := s.ask("ada")
 	x.visit("/runs?token=" + askToken + "eve")
-	x.live(runURL(id))
+	x.live(pages.RunURL(id))
 	x.seen(".ask .refused", "you are eve, and the question is for ada")
 	if n := eval[int](x, `document.querySelectorAll(".ask a").length + document.querySelectorAll(".ask button:not(:disabled)").length`); n != 0 {
 		t.Errorf("there are %d buttons", n)
@@ -218,7 +220,7 @@ func TestQuestionsInABrowser(t *testing.T) {
 	// Without scripts.
 	x.visit("/runs?token=" + askToken + "ada")
 	x.EnableScripts(false)
-	x.visit(runURL(id))
+	x.visit(pages.RunURL(id))
 	x.click(".ask a:nth-child(3)")
 	x.seen("form.question", "wait for a day or two")
 	x.click("form.question button")

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/testwait"
@@ -25,7 +25,7 @@ func BenchmarkPages(b *testing.B) {
 		b.Fatal(err)
 	}
 	e, last := full(b, total)
-	h := newSiteOf(setup{Config: control.Config{Engine: e, Version: "test"}})
+	h := newSiteOf(setup{Config: admin.Config{Engine: e, Version: "test"}})
 	for _, path := range []string{
 		"/overview", "/runs", "/runs?state=waiting&order=next", "/runs?state=dead", "/runs?workflow=quick&order=oldest", "/runs?workflow=quick&state=running&state=waiting",
 		"/runs?q=name-" + strconv.Itoa(total/2), "/runs?attempts=2", "/runs?attempts=50", "/runs?until=2h", "/dead", "/policies", "/notifications", "/health",

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -8,11 +9,12 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/browsertest"
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/output"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/control"
 	"github.com/tideover/tideover/internal/testwait"
 )
 
@@ -111,6 +113,7 @@ func TestBrowser(t *testing.T) {
 		{"a theme and a clock are chosen", visitor.theme},
 		{"everything works without scripts", visitor.plain},
 		{"details that the user has opened stay open", visitor.stays},
+		{"the menu of a phone", visitor.menu},
 		{"pages load without errors", visitor.loads},
 		{"filters are in the address", visitor.filters},
 		{"planted scripts do not run", visitor.hostile},
@@ -236,6 +239,67 @@ func (v visitor) stays(b *testSite) {
 	if !eval[bool](x, `document.activeElement.tagName === "SUMMARY"`) {
 		t.Error("the focus was lost by an update")
 	}
+
+	// A step that has succeeded at once is one line.
+	first := func(context.Context, job) (string, error) { return "done", nil }
+	b.w["pair"] = must(engine.NewWorkflow("pair", engine.Step("first", first), engine.Step("second", do, engine.After("first"), engine.Policy("fixed(1h) attempts=3"))))
+	if err := b.e.Register(b.w["pair"]); err != nil {
+		t.Fatal(err)
+	}
+	id = b.start("pair", job{Fail: 1})
+	x.live("/runs/" + id)
+	x.seen("#step-1", "waiting")
+	x.seen("details#step-0", "first")
+	if eval[bool](x, `document.getElementById("s0-a1").checkVisibility()`) {
+		t.Error("the attempt is shown")
+	}
+	x.click("#step-0 summary")
+	x.Wait("the attempt is shown", `document.getElementById("s0-a1").checkVisibility()`)
+	b.act(id, "wake")
+	x.seen("#said", "succeeded")
+	if !eval[bool](x, `document.getElementById("step-0").open`) {
+		t.Error("the step was closed by an update")
+	}
+	x.quiet()
+}
+
+// menu opens the menu on a phone, with scripts and without.
+func (v visitor) menu(b *testSite) {
+	t := v.T
+	ids := b.dead(1, job{Error: "418"})
+	x := v.open(b)
+	x.Resize(390, 844)
+	const shown = `document.getElementById("pages").checkVisibility()`
+	for _, scripts := range []bool{true, false} {
+		x.EnableScripts(scripts)
+		x.visit("/dead")
+		x.seen(".menu", "Dead letters")
+		x.seen(".menu", "1 dead")
+		x.Wait("the menu is closed, in one row", "!"+shown+` && document.querySelector("header").offsetHeight < 60`)
+		x.Wait("the number is not cut off", `document.querySelector(".menu .count").getBoundingClientRect().right <= document.querySelector(".menu").getBoundingClientRect().right`)
+		x.click(".menu")
+		x.Wait("the menu is open", shown)
+		for _, text := range append(x.SmallTargets(), x.TooWide()...) {
+			t.Errorf("with the menu: %s", text)
+		}
+		x.Screenshot(os.Getenv("TIDEOVER_PICTURES"), "menu")
+		x.Do(chromedp.KeyEvent(kb.Escape))
+		x.Wait("the menu is closed", "!"+shown)
+		x.Do(chromedp.Focus(chromedp.CSS(".menu")), chromedp.KeyEvent(" "))
+		x.Wait("a key opens the menu", shown)
+		x.click(`nav a[href="/runs"]`)
+		x.Wait("it leads to a page", `location.pathname === "/runs"`)
+	}
+	x.EnableScripts(true)
+	x.live("/dead")
+	ids = append(ids, b.dead(1, job{Error: "418"})...)
+	x.seen(".menu", "2 dead")
+	for _, id := range ids {
+		b.act(id, "retry")
+		b.until(id, "succeeded")
+	}
+	x.Resize(1280, 800)
+	x.Wait("a wide page has no menu to open", shown+` && !document.querySelector(".menu").checkVisibility()`)
 	x.quiet()
 }
 
@@ -402,16 +466,16 @@ func (v visitor) reconnects(b *testSite) {
 	x.seen("#r-"+id, "succeeded")
 
 	// A page whose first connection fails also reconnects.
-	b.h.streams.open.Add(maxStreams)
+	b.full.Store(true)
 	x.visit("/runs")
 	x.Wait("the page says so", `document.getElementById("link").innerText === "reconnecting…"`)
-	b.h.streams.open.Add(-maxStreams)
+	b.full.Store(false)
 	x.Wait("the page is live after all", `document.getElementById("link").dataset.state === "live"`)
 }
 
 func (v visitor) progress(b *testSite) {
 	x := v.open(b)
-	x.live("/progress/" + b.h.jobs.add(&bulkJob{BulkJob: new(control.BulkJob), kind: &bulkKinds[0], total: 7, back: "/dead"}))
+	x.live(b.h.Progress(new(control.BulkJob), control.BulkRetry, 7, "/dead"))
 	x.Check(browsertest.Checks{Name: "progress", Pictures: os.Getenv("TIDEOVER_PICTURES")})
 }
 

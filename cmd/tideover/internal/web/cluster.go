@@ -9,9 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/internal/console/pages"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
@@ -55,12 +56,12 @@ const (
 type clusterCache struct {
 	mu   sync.Mutex
 	at   time.Time
-	last control.Cluster
+	last admin.Cluster
 	err  error
 }
 
 // get returns the last known state of the cluster. The error says why it is outdated or unknown.
-func (g *clusterCache) get(ctx context.Context, s *control.System) (control.Cluster, error) {
+func (g *clusterCache) get(ctx context.Context, s *admin.System) (admin.Cluster, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if time.Since(g.at) < clusterAge {
@@ -80,12 +81,12 @@ func (g *clusterCache) get(ctx context.Context, s *control.System) (control.Clus
 
 // clusterPage shows the members and shards of the cluster.
 type clusterPage struct {
-	*runData
+	server
 	cluster *clusterCache
 }
 
-func (h clusterPage) load(ctx context.Context, now time.Time) (part, error) {
-	p := part{template: "cluster", polled: true, data: page{Title: "Cluster", Place: "cluster", Live: "/live/cluster", Now: now}}
+func (h clusterPage) load(ctx context.Context, now time.Time) (pages.Part, error) {
+	p := pages.Part{Template: "cluster", Polled: true, Data: pages.Page{Title: "Cluster", Place: "cluster", Live: "/live/cluster", Now: now}}
 	c, err := h.cluster.get(ctx, h.control.System)
 	if ctx.Err() != nil || errors.Is(err, engine.ErrClosed) {
 		return p, err
@@ -104,12 +105,12 @@ func (h clusterPage) load(ctx context.Context, now time.Time) (part, error) {
 		t.Error = h.redact(t.Error)
 		b.Troubles = append(b.Troubles, t)
 	}
-	p.data.Dead, p.data.Body = h.deadCount(ctx), b
+	p.Data.Dead, p.Data.Body = h.DeadCount(ctx), b
 	return p, nil
 }
 
 // owned counts the shards that have an owner.
-func owned(c *control.Cluster) (n int) {
+func owned(c *admin.Cluster) (n int) {
 	for i := range c.Shards {
 		if c.Shards[i].Owner != "" {
 			n++
@@ -121,7 +122,7 @@ func owned(c *control.Cluster) (n int) {
 // worthSaying is how long a member must be silent before the page says so.
 const worthSaying = 3 * time.Second
 
-func (h clusterPage) newMemberRow(c *control.Cluster, m *journal.Member) memberRow {
+func (h clusterPage) newMemberRow(c *admin.Cluster, m *journal.Member) memberRow {
 	r := memberRow{Member: *m, Self: m.ID == c.Self, Owned: c.Owned(m)}
 	r.Name = h.redact(m.Name)
 	if m.Silence > worthSaying {
@@ -130,7 +131,7 @@ func (h clusterPage) newMemberRow(c *control.Cluster, m *journal.Member) memberR
 	return r
 }
 
-func (h clusterPage) newShardRow(c *control.Cluster, s engine.ShardInfo) shardRow {
+func (h clusterPage) newShardRow(c *admin.Cluster, s engine.ShardInfo) shardRow {
 	r := shardRow{ShardInfo: s, Size: textfmt.RoundedSize(s.Bytes), Mute: slices.Contains(c.Silent, s.Number), Unseen: s.Error != ""}
 	r.Name = h.redact(cmp.Or(s.Name, s.Owner))
 	if s.Last >= s.First {

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/journal/memlog"
+	"github.com/tideover/tideover/internal/console/control"
 	"github.com/tideover/tideover/internal/testwait"
 )
 
@@ -42,10 +42,10 @@ func newClusterSite(t *testing.T, change ...func(*setup)) *clusterSite {
 	})
 	p.serve(p.engine(p.here), append([]func(*setup){func(o *setup) { o.Clustered, o.Logger = true, slog.New(slog.DiscardHandler) }}, change...)...)
 	testwait.Until(t, "all shards have owners", func() bool {
-		c, err := p.h.control.System.Cluster(t.Context())
+		c, err := p.h.server.control.System.Cluster(t.Context())
 		return err == nil && owned(&c) == 4 && len(c.Silent) == 0
 	})
-	p.h.requestTimeout, p.h.cluster.at = time.Hour, time.Time{}
+	p.h.RequestTimeout, p.h.cluster.at = time.Hour, time.Time{}
 	return p
 }
 
@@ -102,7 +102,7 @@ func TestPagesNameSilentShards(t *testing.T) {
 	}
 	t.Run("bulk", func(t *testing.T) {
 		t.Parallel()
-		job := p.h.control.Runs.StartBulk(t.Context(), control.BulkCancel, nil, control.Filter{Workflow: "quick", States: []string{"waiting"}}, "alice")
+		job := p.h.server.control.Runs.StartBulk(t.Context(), control.BulkCancel, nil, control.Filter{Workflow: "quick", States: []string{"waiting"}}, "alice")
 		<-job.Done()
 		if err := job.Err(); !errors.Is(err, engine.ErrAway) {
 			t.Errorf("a bulk action without the runs of some shards: %v", err)

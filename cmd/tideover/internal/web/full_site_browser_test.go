@@ -47,7 +47,7 @@ func (g *fullSite) storm() {
 		g.reload = errors.New("tideover.yaml:12:3: policies.api: unknown key \"tries\"; did you mean attempts?")
 		g.relays = []nostr.RelayStatus{{URL: "wss://relay.example", Up: true, Since: time.Now().Add(-time.Hour)}, {URL: "wss://another.relay.example", Error: "dial tcp: connection refused", Queued: 3, Since: time.Now().Add(-time.Minute)}}
 	})
-	g.h.feed.touchAll()
+	g.h.Changed()
 }
 
 func (v visitor) overviewFollows(g *fullSite) {
@@ -136,7 +136,7 @@ func (v visitor) policiesAndHealth(g *fullSite) {
 		g.storms, g.reload = []storm.Storm{{Subject: storm.Subject{Layer: "provider", Name: image}, Amplification: 3, Since: time.Now()}}, errors.New(script+"\n"+image)
 		g.relays = []nostr.RelayStatus{{URL: script, Error: image}, {URL: image, Up: true, Trouble: script}}
 	})
-	g.h.feed.touchAll()
+	g.h.Changed()
 	x.seen("#config", script)
 	x.visit("/overview")
 	x.seen("#storms", image)

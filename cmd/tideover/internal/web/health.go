@@ -11,10 +11,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/internal/console/pages"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
@@ -22,13 +23,13 @@ import (
 type healthBody struct {
 	State    string // succeeded, waiting or failed, for the colour
 	Said     string // the state in words
-	Totals   totals
+	Totals   pages.Totals
 	Error    string // why the state of the engine is unknown
 	Engine   bool   // the server has an engine
 	Findings []finding
 	Doctor   bool // the doctor has checked the server
-	Facts    []fact
-	Disk     []fact
+	Facts    []pages.Fact
+	Disk     []pages.Fact
 	Reload   reloadRow
 	Outputs  string // why outputs of attempts can't be stored; "" if they can
 }
@@ -45,27 +46,22 @@ type reloadRow struct {
 	Problems []string
 }
 
-// unrelated is an id that no run has. A page that subscribes to its events is updated at every
-// heartbeat instead of at every event.
-const unrelated = "-"
-
 // healthPage shows the state of the server.
 type healthPage struct {
-	*runData
+	server
 	findings *findingsCache
-	streams  *streams
 	began    time.Time // when the server started
 }
 
-func (h healthPage) load(ctx context.Context, now time.Time) (part, error) {
-	b := healthBody{Engine: h.hasEngine(), Facts: h.process(now)}
-	p := part{template: "health", moving: true, data: page{Title: "Health", Place: "health", Live: "/live/health", Now: now}}
+func (h healthPage) load(ctx context.Context, now time.Time) (pages.Part, error) {
+	b := healthBody{Engine: h.HasEngine(), Facts: h.process(now)}
+	p := pages.Part{Template: "health", Moving: true, Data: pages.Page{Title: "Health", Place: "health", Live: "/live/health", Now: now}}
 	if b.Engine {
 		h.addEngine(ctx, &b)
 		if ctx.Err() != nil {
 			return p, ctx.Err()
 		}
-		p.data.Dead = h.deadCount(ctx)
+		p.Data.Dead = h.DeadCount(ctx)
 	}
 	list, known := h.findings.list(h.control.System, now)
 	b.Doctor = known
@@ -79,14 +75,14 @@ func (h healthPage) load(ctx context.Context, now time.Time) (part, error) {
 	}
 	broken, weak := severe(list)
 	b.State, b.Said = verdict(broken+b.wrong(), weak)
-	p.data.Body = b
+	p.Data.Body = b
 	return p, nil
 }
 
 // addEngine adds the state of the engine, or why it is unknown.
 func (h healthPage) addEngine(ctx context.Context, b *healthBody) {
 	var err error
-	if b.Totals, err = h.totals(ctx, true); err != nil {
+	if b.Totals, err = h.Totals(ctx, true); err != nil {
 		b.Error = h.redact(err.Error())
 	}
 	b.Facts = append(b.Facts, ofEngine(&b.Totals.Stats)...)
@@ -125,7 +121,7 @@ var (
 )
 
 // process returns the version, uptime and memory use of the process, for the page.
-func (h healthPage) process(now time.Time) []fact {
+func (h healthPage) process(now time.Time) []pages.Fact {
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/total:bytes"}}
 	metrics.Read(sample)
 	size := func(i int) string {
@@ -134,23 +130,23 @@ func (h healthPage) process(now time.Time) []fact {
 		}
 		return textfmt.RoundedSize(sample[i].Value.Uint64() >> 20 << 20)
 	}
-	return []fact{
-		{"version", strings.TrimPrefix(h.control.System.Version(), "tideover ")},
-		{"uptime", spacedDuration(now.Sub(h.began))},
-		{"heap in use", size(0)},
-		{"memory in total", size(1)},
-		{"goroutines", fmt.Sprint(runtime.NumGoroutine())},
-		{"open pages", fmt.Sprint(h.streams.open.Load())},
+	return []pages.Fact{
+		{Name: "version", Text: strings.TrimPrefix(h.control.System.Version(), "tideover ")},
+		{Name: "uptime", Text: pages.SpacedDuration(now.Sub(h.began))},
+		{Name: "heap in use", Text: size(0)},
+		{Name: "memory in total", Text: size(1)},
+		{Name: "goroutines", Text: fmt.Sprint(runtime.NumGoroutine())},
+		{Name: "open pages", Text: fmt.Sprint(h.Open())},
 	}
 }
 
 // ofEngine returns the counters of the engine, for the page.
-func ofEngine(s *engine.Stats) []fact {
-	return []fact{
-		{"running attempts", fmt.Sprint(s.Running)},
-		{"waits and deadlines", fmt.Sprint(s.Waiting)},
-		{"runs not indexed yet", fmt.Sprint(s.Behind)},
-		{"attempts that ignore cancellation", fmt.Sprint(s.Stuck)},
+func ofEngine(s *engine.Stats) []pages.Fact {
+	return []pages.Fact{
+		{Name: "running attempts", Text: fmt.Sprint(s.Running)},
+		{Name: "waits and deadlines", Text: fmt.Sprint(s.Waiting)},
+		{Name: "runs not indexed yet", Text: fmt.Sprint(s.Behind)},
+		{Name: "attempts that ignore cancellation", Text: fmt.Sprint(s.Stuck)},
 	}
 }
 
@@ -158,7 +154,7 @@ func ofEngine(s *engine.Stats) []fact {
 const worthShowing = 64 << 10
 
 // disk returns the size of the data folder, and the free space.
-func (h healthPage) disk() (list []fact) {
+func (h healthPage) disk() (list []pages.Fact) {
 	usage, err := h.control.System.DiskUsage()
 	if err != nil {
 		return nil
@@ -170,12 +166,12 @@ func (h healthPage) disk() (list []fact) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(sums)) {
 		if n := sums[name]; n >= worthShowing || name == "log.db" || name == "view.db" {
-			list = append(list, fact{name, textfmt.RoundedSize(uint64(n))})
+			list = append(list, pages.Fact{Name: name, Text: textfmt.RoundedSize(uint64(n))})
 		}
 	}
-	list = append(list, fact{"total", textfmt.RoundedSize(uint64(total))})
+	list = append(list, pages.Fact{Name: "total", Text: textfmt.RoundedSize(uint64(total))})
 	if usage.Free > 0 {
-		list = append(list, fact{"free on the disk", textfmt.RoundedSize(usage.Free >> 20 << 20)})
+		list = append(list, pages.Fact{Name: "free on the disk", Text: textfmt.RoundedSize(usage.Free >> 20 << 20)})
 	}
 	return list
 }
@@ -203,7 +199,7 @@ type findingsCache struct {
 
 // list returns the findings about the machine and the addresses. It returns false if the server has
 // no such checks.
-func (c *findingsCache) list(s *control.System, now time.Time) ([]doctor.Finding, bool) {
+func (c *findingsCache) list(s *admin.System, now time.Time) ([]doctor.Finding, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now.Sub(c.at) >= findingsAge {

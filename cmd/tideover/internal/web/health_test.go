@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/tideover/tideover/internal/console/pages"
 )
 
 func TestHealthPage(t *testing.T) {
@@ -16,7 +18,7 @@ func TestHealthPage(t *testing.T) {
 	has(t, "/health", body, `aria-current="page">Health</a>`, "<dt>version</dt><dd>v1.2.3</dd>", "<dt>goroutines</dt>", "<dt>heap in use</dt>", "<dt>uptime</dt><dd>",
 		"<dt>log.db</dt>", "<dt>total</dt>", "Reloaded", "<dt>runs not indexed yet</dt>", "<h2>Checks</h2>")
 	has(t, "its stream", g.message("/live/health"), "goroutines")
-	if f := (fact{"uptime", "1 min 30 s"}); !slices.Contains(healthPage{g.h.runData, &g.h.findings, g.h.streams, g.h.began}.process(g.h.began.Add(90*time.Second)), f) {
+	if f := (pages.Fact{Name: "uptime", Text: "1 min 30 s"}); !slices.Contains(healthPage{g.h.server, &g.h.findings, g.h.began}.process(g.h.began.Add(90*time.Second)), f) {
 		t.Errorf("process after 90 s has no %v", f)
 	}
 

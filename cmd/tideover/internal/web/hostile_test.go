@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/pages"
+	"github.com/tideover/tideover/internal/console/pagetest"
 	"github.com/tideover/tideover/internal/testwait"
 )
 
@@ -50,7 +52,7 @@ func TestHostileText(t *testing.T) {
 	b := newTestSite(t)
 	for _, x := range hostile {
 		t.Run(x.name, func(t *testing.T) {
-			b.h.actor = x.text
+			b.h.caller = func(*http.Request) pages.Caller { return pages.Caller{Name: x.text, IsUser: true} }
 			b.with(t).hostileRun(x.text, x.shown)
 		})
 	}
@@ -62,7 +64,7 @@ func TestHostileText(t *testing.T) {
 		b.message("/live" + path)
 	}
 	b.page("/policies")
-	groups, err := b.h.groups(t.Context(), false)
+	groups, err := b.h.Groups(t.Context(), false)
 	if err != nil || len(groups) < len(hostile) {
 		t.Errorf("%d groups of dead letters, %v", len(groups), err)
 	}
@@ -122,9 +124,9 @@ func (b *testSite) hostileRequests(text string) {
 			}
 			a = b.request("GET", a.to, nil)
 		}
-		audit(b, path, a.body)
+		pagetest.Audit(b, path, a.body)
 		if a := b.request("GET", path, nil, "HX-Request", "true"); a.status != http.StatusSeeOther {
-			audit(b, path, a.body)
+			pagetest.Audit(b, path, a.body)
 		}
 	}
 	id := b.dead(1, job{Name: text, Error: text})[0]
@@ -137,11 +139,11 @@ func (b *testSite) hostileRequests(text string) {
 			if a.status != http.StatusUnprocessableEntity {
 				b.Errorf("replay with %q: %d, want 422", form, a.status)
 			}
-			audit(b, "a refused replay", a.body)
+			pagetest.Audit(b, "a refused replay", a.body)
 		}
 	}
-	audit(b, "a refused rerun", b.request("POST", "/runs/"+id+"/rerun", url.Values{"step": {text}}).body)
-	audit(b, "a refused group", b.request("POST", "/dead/retry", url.Values{"group": {text}}).body)
-	audit(b, "a refused bulk", b.request("POST", "/bulk/cancel", url.Values{"query": {text}, "until": {text}}).body)
+	pagetest.Audit(b, "a refused rerun", b.request("POST", "/runs/"+id+"/rerun", url.Values{"step": {text}}).body)
+	pagetest.Audit(b, "a refused group", b.request("POST", "/dead/retry", url.Values{"group": {text}}).body)
+	pagetest.Audit(b, "a refused bulk", b.request("POST", "/bulk/cancel", url.Values{"query": {text}, "until": {text}}).body)
 	b.act(id, "cancel")
 }

@@ -68,7 +68,7 @@ func TestInternalRunsAreNotListed(t *testing.T) {
 // groupRetry returns the URL of the confirmation question for retrying all runs of a group.
 func groupRetry(t *testing.T, b *testSite, workflow string) string {
 	t.Helper()
-	for _, g := range must(b.h.groups(t.Context(), true)) {
+	for _, g := range must(b.h.Groups(t.Context(), true)) {
 		if g.Workflow == workflow {
 			return g.Retry
 		}
@@ -87,17 +87,6 @@ func TestARunThatWasReplacedOffersNothing(t *testing.T) {
 	if a := b.request("GET", "/runs/"+id+"/rerun", nil); a.status != http.StatusConflict || !strings.Contains(a.body, "was replaced by "+next.ID) {
 		t.Errorf("rerun: %d %s", a.status, a.body)
 	}
-}
-
-func TestAttemptsThatWereMadeAreCounted(t *testing.T) {
-	t.Parallel()
-	for status, want := range map[string]int{"running": 3, "succeeded": 3, "failed": 2, "waiting": 2, "blocked": 2} {
-		if got := newStep(&engine.StepInfo{Status: status, Spent: 2, Policy: "fixed(1s) attempts=4"}, 0, false); got.Made != want || got.Limit != "4" {
-			t.Errorf("%s: %d of %s, want %d of 4", status, got.Made, got.Limit, want)
-		}
-	}
-	b := newTestSite(t)
-	has(t, "one that succeeded at once", b.page("/runs/"+b.own("user", job{})), "attempts 1 of 1")
 }
 
 func TestTheVersionIsNamedOnce(t *testing.T) {

@@ -13,7 +13,7 @@ func TestKeys(t *testing.T) {
 	a := g.request("GET", "/keys", nil, htmx...)
 	hasNot(t, "the dialog", a.body, "<html")
 	seen := map[string]bool{}
-	for _, s := range g.h.navigation() {
+	for _, s := range g.h.server.menu() {
 		if seen[s.Key] || !strings.Contains(body, s.Key+s.URL+" ") {
 			t.Errorf("%s has key %q", s.Name, s.Key)
 		}

@@ -9,9 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/testwait"
-	"github.com/tideover/tideover/retry"
 )
 
 // listen opens a stream and returns a channel with the event name and the data of each message. The
@@ -80,14 +78,14 @@ func TestTheListFollows(t *testing.T) {
 func TestEventsAreGathered(t *testing.T) {
 	t.Parallel()
 	b := newTestSite(t)
-	b.h.streams.pace, b.h.streams.beat = 200*time.Millisecond, time.Hour
+	b.h.Pace, b.h.Beat = 200*time.Millisecond, time.Hour
 	start := time.Now()
 	m := b.listen("/live/runs")
 	for range 40 {
 		b.start("quick", job{Fail: 2})
 	}
 	before := hear(t, m, "", `succeeded <span class="count">40</span>`)
-	if limit := int(time.Since(start)/b.h.streams.pace) + 1; before > limit {
+	if limit := int(time.Since(start)/b.h.Pace) + 1; before > limit {
 		t.Errorf("%d messages in %v, want at most %d", before, time.Since(start), limit)
 	}
 }
@@ -95,38 +93,13 @@ func TestEventsAreGathered(t *testing.T) {
 func TestTheRunFollows(t *testing.T) {
 	t.Parallel()
 	b := newTestSite(t)
-	b.h.streams.pace = 20 * time.Millisecond
+	b.h.Pace = 20 * time.Millisecond
 	id := b.start("slow", job{Fail: 1})
 	b.until(id, "waiting")
 	m := b.listen("/live/runs/" + id)
 	hear(t, m, "", "Next attempt", "◐")
 	b.act(id, "wake")
 	hear(t, m, "", "✓", "ended early by")
-}
-
-func TestAReaderFollowsItsRunOnly(t *testing.T) {
-	t.Parallel()
-	f := newFeed(nil)
-	reader := f.subscribe("a")
-	defer f.unsubscribe(reader)
-	<-reader.dirty // a new reader is touched at once
-	for _, c := range []struct {
-		name, run    string
-		missed, want bool
-	}{
-		{"an event of another run", "b", false, false},
-		{"an event of the run", "a", false, true},
-		{"an event of another run, after events that were missed", "b", true, true},
-	} {
-		f.publish(engine.Event{Event: retry.Event{Run: c.run}}, c.missed)
-		if got := len(reader.dirty) > 0; got != c.want {
-			t.Errorf("%s: the page is sent again: %v, want %v", c.name, got, c.want)
-		}
-		select {
-		case <-reader.dirty:
-		default:
-		}
-	}
 }
 
 func TestDeadLettersFollow(t *testing.T) {
@@ -158,13 +131,13 @@ func TestStreamsEndWithTheEngine(t *testing.T) {
 	if a := b.request("GET", "/live/runs", nil); a.status != http.StatusServiceUnavailable {
 		t.Errorf("GET /live/runs afterwards: %d, want 503", a.status)
 	}
-	testwait.Until(t, "no stream is left", func() bool { return b.h.streams.open.Load() == 0 })
+	testwait.Until(t, "no stream is left", func() bool { return b.h.Open() == 0 })
 }
 
 func TestAQuietStreamLives(t *testing.T) {
 	t.Parallel()
 	b := newTestSite(t)
-	b.h.streams.beat, b.h.streams.pace = 20*time.Millisecond, time.Millisecond
+	b.h.Beat, b.h.Pace = 20*time.Millisecond, time.Millisecond
 	id := b.start("slow", job{Fail: 1})
 	b.until(id, "waiting")
 	waitUntilIdle(t, b.e)
@@ -179,15 +152,4 @@ func TestAQuietStreamLives(t *testing.T) {
 	m = b.listen("/live/runs/" + id)
 	hear(t, m, "beat")
 	hear(t, m, "", id)
-}
-
-func TestTooManyStreams(t *testing.T) {
-	t.Parallel()
-	b := newTestSite(t)
-	b.h.streams.open.Store(maxStreams)
-	if a := b.request("GET", "/live/runs", nil); a.status != http.StatusServiceUnavailable {
-		t.Errorf("one more than %d streams: %d, want 503", maxStreams, a.status)
-	}
-	b.h.streams.open.Store(0)
-	b.message("/live/runs")
 }

@@ -10,8 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/control"
+	"github.com/tideover/tideover/internal/console/pages"
 )
 
 const (
@@ -31,42 +33,42 @@ type notificationsBody struct {
 
 // notifierRow is a notifier in the list.
 type notifierRow struct {
-	control.Notifier
+	admin.Notifier
 	On      string
 	Sent    uint64
 	Waiting int
 	Failed  int
 	URL     string // URL of the list of its messages
-	Test    offer
+	Test    pages.Offer
 }
 
 // messageRow is a message in the list: the run that sends it.
 type messageRow struct {
-	row
+	pages.Row
 	To     string // the notifier
 	Event  string
 	Title  string
 	Held   string // why it was not sent
-	Offers []offer
+	Offers []pages.Offer
 }
 
 // notificationsPage shows the notifiers and their messages.
-type notificationsPage struct{ *runData }
+type notificationsPage struct{ server }
 
-func (h notificationsPage) load(ctx context.Context, now time.Time) (part, error) {
-	t, err := h.totals(ctx, false)
+func (h notificationsPage) load(ctx context.Context, now time.Time) (pages.Part, error) {
+	t, err := h.Totals(ctx, false)
 	if err != nil {
-		return part{}, err
+		return pages.Part{}, err
 	}
-	b := notificationsBody{Rows: h.notifiers(&t), AllURL: query{Internal: true, Order: orders[0]}.url("/dead")}
+	b := notificationsBody{Rows: h.notifiers(&t), AllURL: pages.Query{Internal: true, Order: pages.Newest}.URL("/dead")}
 	for i := range b.Rows {
 		b.Failed, b.Waiting = b.Failed+b.Rows[i].Failed, b.Waiting+b.Rows[i].Waiting
 	}
 	silent := t.Stats.Silent
 	for _, name := range h.messageWorkflows(&t) {
-		rows, list, err := h.list(ctx, control.Filter{Workflow: name, Limit: shownMessages})
+		rows, list, err := h.List(ctx, control.Filter{Workflow: name, Limit: shownMessages})
 		if err != nil {
-			return part{}, err
+			return pages.Part{}, err
 		}
 		silent = append(silent, list.Silent...)
 		to := h.notifierNames(name)
@@ -75,18 +77,18 @@ func (h notificationsPage) load(ctx context.Context, now time.Time) (part, error
 		}
 	}
 	slices.SortFunc(b.Messages, func(x, y messageRow) int { return cmp.Compare(y.ID, x.ID) })
-	b.Messages, b.Silent = b.Messages[:min(len(b.Messages), shownMessages)], silentText(silent, nil)
-	return part{
-		template: "notifications", behind: t.Stats.Behind > 0,
-		data: page{Title: "Notifications", Place: "notifications", Live: "/live/notifications", Now: now, Dead: t.States["dead"], Body: b},
+	b.Messages, b.Silent = b.Messages[:min(len(b.Messages), shownMessages)], pages.SilentText(silent, nil)
+	return pages.Part{
+		Template: "notifications", Behind: t.Stats.Behind > 0,
+		Data: pages.Page{Title: "Notifications", Place: "notifications", Live: "/live/notifications", Now: now, Dead: t.States["dead"], Body: b},
 	}, nil
 }
 
 // notifiers returns the notifiers, with the numbers of their messages by outcome.
-func (h notificationsPage) notifiers(t *totals) (list []notifierRow) {
+func (h notificationsPage) notifiers(t *pages.Totals) (list []notifierRow) {
 	for _, n := range h.control.Messages.Notifiers() {
 		row := notifierRow{Notifier: n, On: strings.Join(n.On, ", ")}
-		row.URL, row.Test = query{Workflow: n.Workflow, Order: orders[0]}.url("/runs"), offer{"test", "Send test message", testURL(n.Name), false}
+		row.URL, row.Test = pages.Query{Workflow: n.Workflow, Order: pages.Newest}.URL("/runs"), pages.Offer{Name: "test", Label: "Send test message", URL: testURL(n.Name)}
 		for _, w := range t.Stats.Workflows {
 			if w.Name == n.Workflow {
 				row.Sent, row.Failed = w.Totals.Succeeded, w.States["dead"]
@@ -100,7 +102,7 @@ func (h notificationsPage) notifiers(t *totals) (list []notifierRow) {
 
 // messageWorkflows returns the workflows that send messages and have had a run: those of notifiers, and
 // those of follow-up runs that only send messages.
-func (h notificationsPage) messageWorkflows(t *totals) (names []string) {
+func (h notificationsPage) messageWorkflows(t *pages.Totals) (names []string) {
 	for _, w := range t.Stats.Workflows {
 		if w.Totals.Started > 0 && (control.Message(w.Name) || h.sendsMessages(w.Name)) {
 			names = append(names, w.Name)
@@ -134,8 +136,8 @@ func (h notificationsPage) notifierNames(workflow string) string {
 
 // newMessageRow returns the row of the message in the input of the run. Lists contain only the
 // beginning of an input, so the message may be cut off.
-func newMessageRow(r row, to string) messageRow {
-	m := messageRow{row: r, To: to}
+func newMessageRow(r pages.Row, to string) messageRow {
+	m := messageRow{Row: r, To: to}
 	in := texts(r.InputPreview)
 	m.Event, m.Title, m.Held = in["event"], in["title"], texts(r.OutputPreview)["held"]
 	if of, ok := strings.CutSuffix(r.Workflow, control.GiveUpSuffix); ok {
@@ -148,7 +150,7 @@ func newMessageRow(r row, to string) messageRow {
 		m.Title = r.InputPreview
 	}
 	if r.State == "dead" {
-		m.Offers = letterOffers(&r.Info)
+		m.Offers = pages.LetterOffers(&r.Info)
 	}
 	return m
 }
@@ -184,9 +186,9 @@ func testURL(name string) string { return "/notifications/" + url.PathEscape(nam
 var notificationTexts = map[string]string{"test": "The test message is queued; the list shows its result."}
 
 // question returns the confirmation question for sending a test message.
-func (h notificationsPage) question(r *http.Request) (*question, error) {
+func (h notificationsPage) question(r *http.Request) (*pages.Question, error) {
 	name := r.PathValue("notifier")
-	return &question{
+	return &pages.Question{
 		Title: "Send a test message with " + name + "?", Button: "Send", Action: testURL(name), Back: "/notifications",
 		Text: "The recipients of this notifier get the message. Rate limits do not apply to a test; retries do.",
 	}, h.control.Messages.Check(name)
@@ -194,6 +196,6 @@ func (h notificationsPage) question(r *http.Request) (*question, error) {
 
 // sendTest starts a run that sends a test message.
 func (h notificationsPage) sendTest(r *http.Request) (did, to string, err error) {
-	err = h.control.Messages.SendTest(r.Context(), r.PathValue("notifier"), h.actorOf(r))
+	err = h.control.Messages.SendTest(r.Context(), r.PathValue("notifier"), pages.ActorOf(r))
 	return notificationTexts["test"], "/notifications?did=test", err
 }

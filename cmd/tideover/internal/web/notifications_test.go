@@ -8,6 +8,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/pages"
 	"github.com/tideover/tideover/internal/testwait"
 )
 
@@ -59,7 +60,7 @@ func TestMessagesThatAreCutOff(t *testing.T) {
 		{"a run that gave up", "w.on-give-up", `{"run":"1","workflow":"w","error":"503"}`, "", "x gave-up w gave up: 503 "},
 		{"no object", "notify.x", `[1]`, `"x"`, "x  [1] "},
 	} {
-		m := newMessageRow(row{Info: engine.Info{Workflow: c.workflow, InputPreview: c.in, OutputPreview: c.out}}, "x")
+		m := newMessageRow(pages.Row{Info: engine.Info{Workflow: c.workflow, InputPreview: c.in, OutputPreview: c.out}}, "x")
 		if got := strings.Join([]string{m.To, m.Event, m.Title, m.Held}, " "); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}

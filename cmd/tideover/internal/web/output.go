@@ -9,10 +9,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/cmd/tideover/internal/output"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/control"
+	"github.com/tideover/tideover/internal/console/pages"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
@@ -23,67 +25,35 @@ const (
 	foundWidth = 400  // characters of each of them
 )
 
-// attemptOutput is the output of an attempt on the page of a run.
-type attemptOutput struct {
-	ID    string // of the HTML element
-	URL   string // of the page with the whole output
-	Does  string // the request or the command
-	Label string // what there is, in words
-	End   string // its last lines
-	Lost  string // why it is not stored; "" if it is
-}
-
 // outputURL returns the URL of the page with the output of an attempt.
 func outputURL(a output.Attempt, page string) string {
 	q := url.Values{"step": {a.Step}, "attempt": {strconv.Itoa(a.Number)}}
 	if a.Operation > 0 {
 		q.Set("operation", strconv.Itoa(a.Operation))
 	}
-	return runURL(a.Run) + "/" + page + "?" + q.Encode()
+	return pages.RunURL(a.Run) + "/" + page + "?" + q.Encode()
 }
 
-// addOutputs adds the outputs to the attempts of the steps and operations. In a cluster, another
-// member may have the output of an attempt: then there is only a link.
-func (h runPage) addOutputs(i *engine.Info, b *runBody) {
-	if len(b.Steps) == 0 && b.Flow == nil { // do not read outputs that no step shows
-		return
-	}
+// outputs finds the outputs of the attempts of a run. In a cluster, another member may have the output
+// of an attempt: then there is only a link.
+func (h *server) outputs(i *engine.Info) pages.FindOutput {
 	ends := h.control.Outputs.Ends(i, endSize)
-	for s := range b.Steps {
-		for k := range b.Steps[s].Attempts {
-			h.addOutput(ends, control.OutputOf(i.ID, &b.Steps[s].StepInfo, b.Steps[s].Attempts[k].Number), &b.Steps[s].Attempts[k])
+	return func(s *engine.StepInfo, a *engine.AttemptInfo) *pages.Output {
+		at := admin.OutputOf(i.ID, s, a.Number)
+		end, known := ends[at]
+		elsewhere := h.Clustered() && (a.Outcome == "failed" || a.Outcome == "succeeded")
+		if !known && !elsewhere {
+			return nil
 		}
-	}
-	if b.Flow == nil {
-		return
-	}
-	for r := range b.Flow.Ops {
-		row := &b.Flow.Ops[r]
-		for k := range row.Tries {
-			h.addOutput(ends, control.OutputOf(i.ID, &row.StepInfo, row.Tries[k].Number), &row.Tries[k])
+		o := &pages.Output{URL: outputURL(at, "output"), Label: "Output"}
+		switch {
+		case end.Lost != nil:
+			o.Lost = h.redact(end.Lost.Error())
+		case known:
+			o.Label, o.End = sizesText(end.Record), h.redact(lastLines(end.Record))
+			o.Does = h.redact(cmp.Or(end.Request, end.Command))
 		}
-		if n := len(row.StepInfo.Attempts); n > 0 && len(row.Tries) == 0 {
-			only := attempt{AttemptInfo: row.StepInfo.Attempts[n-1], ID: row.ID}
-			h.addOutput(ends, control.OutputOf(i.ID, &row.StepInfo, only.Number), &only)
-			row.Single = only.Output
-		}
-	}
-}
-
-// addOutput adds the output to an attempt, if there is one.
-func (h runPage) addOutput(ends map[output.Attempt]control.OutputEnd, at output.Attempt, a *attempt) {
-	end, known := ends[at]
-	elsewhere := h.clustered() && (a.Outcome == "failed" || a.Outcome == "succeeded")
-	if !known && !elsewhere {
-		return
-	}
-	a.Output = &attemptOutput{ID: a.ID + "-output", URL: outputURL(at, "output"), Label: "Output"}
-	switch {
-	case end.Lost != nil:
-		a.Output.Lost = h.redact(end.Lost.Error())
-	case known:
-		a.Output.Label, a.Output.End = sizesText(end.Record), h.redact(lastLines(end.Record))
-		a.Output.Does = h.redact(cmp.Or(end.Request, end.Command))
+		return o
 	}
 }
 
@@ -114,7 +84,7 @@ func lastLines(r *output.Record) string {
 
 // outputBody is the content of the page of an output.
 type outputBody struct {
-	*control.Output
+	*admin.Output
 	RunURL   string
 	Download string // URL of the text
 	Action   string // URL of the search form
@@ -130,11 +100,11 @@ type outputPart struct {
 }
 
 // outputPage shows the output of an attempt.
-type outputPage struct{ *layout }
+type outputPage struct{ server }
 
 // load returns the output that a request names by the parameters step and attempt.
-func (h outputPage) load(r *http.Request) (*control.Output, error) {
-	q := control.OutputQuery{Run: r.PathValue("id"), Step: r.URL.Query().Get("step")}
+func (h outputPage) load(r *http.Request) (*admin.Output, error) {
+	q := admin.OutputQuery{Run: r.PathValue("id"), Step: r.URL.Query().Get("step")}
 	for field, n := range map[string]*int{"attempt": &q.Attempt, "operation": &q.Operation} {
 		if text := r.URL.Query().Get(field); text != "" {
 			var err error
@@ -149,16 +119,16 @@ func (h outputPage) load(r *http.Request) (*control.Output, error) {
 func (h outputPage) serve(w http.ResponseWriter, r *http.Request) {
 	o, err := h.load(r)
 	if err != nil {
-		h.fail(w, r, err)
+		h.Fail(w, r, err)
 		return
 	}
-	h.show(w, r, http.StatusOK, "output", h.page(r.Context(), o, r.URL.Query().Get("q")))
+	h.Show(w, r, http.StatusOK, "output", h.page(r.Context(), o, r.URL.Query().Get("q")))
 }
 
-func (h outputPage) page(ctx context.Context, o *control.Output, search string) page {
+func (h outputPage) page(ctx context.Context, o *admin.Output, search string) pages.Page {
 	record := o.Record()
 	b := outputBody{
-		Output: o, RunURL: runURL(o.Run), Download: outputURL(record.Attempt, "output.txt"), Action: runURL(o.Run) + "/output", Search: search,
+		Output: o, RunURL: pages.RunURL(o.Run), Download: outputURL(record.Attempt, "output.txt"), Action: pages.RunURL(o.Run) + "/output", Search: search,
 	}
 	if search != "" {
 		b.Lines, b.Found = record.Search(search, foundLines)
@@ -174,14 +144,14 @@ func (h outputPage) page(ctx context.Context, o *control.Output, search string) 
 			})
 		}
 	}
-	return page{Title: fmt.Sprintf("Output of %s, attempt %d", o.Step, o.Attempt), Place: "run", Dead: h.deadCount(ctx), Body: b}
+	return pages.Page{Title: fmt.Sprintf("Output of %s, attempt %d", o.Step, o.Attempt), Place: "run", Dead: h.DeadCount(ctx), Body: b}
 }
 
 // download sends the output as text.
 func (h outputPage) download(w http.ResponseWriter, r *http.Request) {
 	o, err := h.load(r)
 	if err != nil {
-		h.fail(w, r, err)
+		h.Fail(w, r, err)
 		return
 	}
 	httpserver.WriteDownload(w, r, o.FileName(), o.Text())

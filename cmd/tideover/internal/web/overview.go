@@ -8,6 +8,7 @@ import (
 
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/gateway"
+	"github.com/tideover/tideover/internal/console/pages"
 	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/nostr"
 )
@@ -23,15 +24,15 @@ const (
 
 // overviewBody is the content of the overview.
 type overviewBody struct {
-	Totals   totals
-	Pulse    sparkline
+	Totals   pages.Totals
+	Pulse    pages.Sparkline
 	Alerts   []alert
-	Next     []row             // runs that wait, by the end of the wait
-	Again    []row             // running runs whose current step has failed before
+	Next     []pages.Row       // runs that wait, by the end of the wait
+	Again    []pages.Row       // running runs whose current step has failed before
 	Due      []engine.Schedule // schedules, by their next start
 	Sick     []providerRow     // providers that are not up, or that an operator has forced to count as up
 	Fleet    int               // number of all providers
-	Groups   []group
+	Groups   []pages.Group
 	Sessions []sessionRow
 	Kept     int // number of all sessions
 	Relays   []relay
@@ -52,51 +53,52 @@ type relay struct {
 
 // overviewPage shows the overview, the first page of a server with an engine.
 type overviewPage struct {
-	*runData
+	server
 	findings *findingsCache
+	charts   string // the range of the charts; "" if none is chosen
 }
 
-func (h overviewPage) load(ctx context.Context, now time.Time) (part, error) {
-	t, err := h.totals(ctx, false)
+func (h overviewPage) load(ctx context.Context, now time.Time) (pages.Part, error) {
+	t, err := h.Totals(ctx, false)
 	if err != nil {
-		return part{}, err
+		return pages.Part{}, err
 	}
-	b := overviewBody{Totals: t, Pulse: newSparkline(h.feed.activity.last(now), now), Relays: h.relays()}
+	b := overviewBody{Totals: t, Pulse: h.Activity(now), Relays: h.relays()}
 	if err := h.addWork(ctx, &b); err != nil {
-		return part{}, err
+		return pages.Part{}, err
 	}
 	if err := h.addFailures(ctx, &b); err != nil {
-		return part{}, err
+		return pages.Part{}, err
 	}
-	if b.Trends, err = loadTrends(h.control.Charts, ""); err != nil {
-		return part{}, err
+	if b.Trends, err = loadTrends(h.control.Charts, "", h.charts, "/overview"); err != nil {
+		return pages.Part{}, err
 	}
 	h.addSick(&b, now)
 	h.addSessions(ctx, &b)
 	b.Alerts = h.alerts(&b, now)
-	return part{
-		template: "overview", moving: true, behind: t.Stats.Behind > 0,
-		data: page{Title: "Overview", Place: "overview", Live: "/live/overview", Now: now, Dead: t.States["dead"], Body: b},
+	return pages.Part{
+		Template: "overview", Moving: true, Behind: t.Stats.Behind > 0,
+		Data: pages.Page{Title: "Overview", Place: "overview", Live: rangeURL("/live/overview", h.charts), Now: now, Dead: t.States["dead"], Body: b},
 	}, nil
 }
 
 // addWork adds the runs that wait, the schedules, and the runs that are retried now.
 func (h overviewPage) addWork(ctx context.Context, b *overviewBody) (err error) {
-	waiting := query{States: []string{"waiting"}, Order: "next"}
-	again := query{States: []string{"running"}, Attempts: 2, Order: orders[0]}
-	b.RetryURL, b.AgainURL = waiting.url("/runs"), again.url("/runs")
+	waiting := pages.Query{States: []string{"waiting"}, Order: "next"}
+	again := pages.Query{States: []string{"running"}, Attempts: 2, Order: pages.Newest}
+	b.RetryURL, b.AgainURL = waiting.URL("/runs"), again.URL("/runs")
 	waiting.States = []string{"waiting", "scheduled"}
-	f := waiting.filter()
+	f := waiting.Filter()
 	f.Limit = shownWakeUps
 	var list engine.Page
-	if b.Next, list, err = h.list(ctx, f); err != nil {
+	if b.Next, list, err = h.List(ctx, f); err != nil {
 		return err
 	}
-	b.Silent = silentText(b.Totals.Stats.Silent, list.Silent)
+	b.Silent = pages.SilentText(b.Totals.Stats.Silent, list.Silent)
 	h.addSchedules(ctx, b)
-	f = again.filter()
+	f = again.Filter()
 	f.Limit = 4 * shownAgain
-	rows, _, err := h.list(ctx, f)
+	rows, _, err := h.List(ctx, f)
 	for i := range rows {
 		// A run with several steps has several attempts even if none has failed: read its steps.
 		if full, err := h.control.Runs.Get(ctx, rows[i].ID); err == nil && triesAgain(full) && len(b.Again) < shownAgain {
@@ -112,7 +114,7 @@ func (h overviewPage) addSchedules(ctx context.Context, b *overviewBody) {
 	b.Due, _ = h.control.Schedules.List(ctx) //nolint:errcheck // see above
 	b.Due = slices.DeleteFunc(b.Due, func(s engine.Schedule) bool { return s.Paused != nil })
 	for i := range b.Due {
-		b.Due[i].Refused = changedCopy(b.Due[i].Refused, func(r *engine.RefusedStart) { r.Error = h.redact(r.Error) })
+		b.Due[i].Refused = pages.ChangedCopy(b.Due[i].Refused, func(r *engine.RefusedStart) { r.Error = h.redact(r.Error) })
 	}
 	slices.SortFunc(b.Due, func(x, y engine.Schedule) int { return cmp.Or(x.Next.Compare(y.Next), cmp.Compare(x.Name, y.Name)) })
 	b.Due = b.Due[:min(len(b.Due), shownDue)]
@@ -128,7 +130,7 @@ func triesAgain(i *engine.Info) bool {
 
 // addFailures adds the largest groups of dead letters.
 func (h overviewPage) addFailures(ctx context.Context, b *overviewBody) (err error) {
-	if b.Groups, err = h.groups(ctx, false); err != nil {
+	if b.Groups, err = h.Groups(ctx, false); err != nil {
 		return err
 	}
 	b.Groups = b.Groups[:min(len(b.Groups), shownFailures)]

@@ -9,9 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/plan"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/control"
+	"github.com/tideover/tideover/internal/console/pages"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -40,7 +41,7 @@ func (r *policyRow) Title() string { return strings.Join(r.Names, ", ") }
 
 // policiesPage shows the policies, with the waits that they led to.
 type policiesPage struct {
-	*layout
+	server
 	samples *waitSamples
 }
 
@@ -48,14 +49,14 @@ func (h policiesPage) serve(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
 	used, at, err := h.samples.get(r.Context(), h.collect, now)
 	if err != nil {
-		h.fail(w, r, err)
+		h.Fail(w, r, err)
 		return
 	}
 	b := policiesBody{Rows: h.rows(), Looked: at}
 	for _, row := range b.Rows {
 		row.Plot = newPlot(&row.Plan, used[row.Text])
 	}
-	h.show(w, r, http.StatusOK, "policies", page{Title: "Policies", Place: "policies", Now: now, Dead: h.deadCount(r.Context()), Body: b})
+	h.Show(w, r, http.StatusOK, "policies", pages.Page{Title: "Policies", Place: "policies", Now: now, Dead: h.DeadCount(r.Context()), Body: b})
 }
 
 // rows returns the policies of the configuration, of all steps and of all providers. Those with a
@@ -81,7 +82,7 @@ func (h policiesPage) rows() []*policyRow {
 	for _, row := range all {
 		slices.Sort(row.Names)
 		slices.SortFunc(row.Uses, func(a, b named) int { return cmp.Compare(a.Name, b.Name) })
-		row.ID = "p-" + hash(row.Text, 4)
+		row.ID = "p-" + pages.Hash(row.Text, 4)
 		rows = append(rows, row)
 	}
 	slices.SortFunc(rows, func(a, b *policyRow) int {
@@ -114,12 +115,12 @@ func addUse(all map[string]*policyRow, text string, by named) {
 
 // useOf returns a link to the runs of a workflow, with the name of the step.
 func useOf(workflow, step string) named {
-	q := query{Workflow: workflow, Order: orders[0]}
+	q := pages.Query{Workflow: workflow, Order: pages.Newest}
 	name := workflow + " · " + step
 	if control.Internal(workflow) {
 		name = workflow
 	}
-	return named{name, q.url("/runs")}
+	return named{name, q.URL("/runs")}
 }
 
 // presets adds the name and the purpose of a preset to each policy that is equal to a preset.
@@ -154,7 +155,7 @@ func waitsOf(workflow string, s *engine.StepInfo) (list []used) {
 		}
 		if w := a.Wait; w != nil && a.Outcome != "lost" { // the policy does not set the wait after a lost attempt
 			u := used{Retry: max(n, 1), Delay: w.Delay, By: w.By}
-			u.Title = workflow + " · " + s.Name + ", wait of " + exact(w.Delay) + " set by " + waitSetter(w.By)
+			u.Title = workflow + " · " + s.Name + ", wait of " + pages.Exact(w.Delay) + " set by " + pages.WaitSetter(w.By)
 			list = append(list, u)
 		}
 		if a.Reason != "" {
@@ -201,7 +202,7 @@ func (h policiesPage) retried(ctx context.Context, workflow string) (ids []strin
 		{Workflow: workflow, States: []string{"waiting", "dead"}, Limit: sampledRuns / 2},
 		{Workflow: workflow, States: []string{"succeeded", "running"}, Limit: sampledNewest},
 	} {
-		soon, cancel := h.soon(ctx)
+		soon, cancel := h.Soon(ctx)
 		list, err := h.control.Runs.List(soon, f)
 		cancel()
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	pen "github.com/tideover/tideover/cmd/tideover/internal/chart"
 	"github.com/tideover/tideover/cmd/tideover/internal/plan"
+	"github.com/tideover/tideover/internal/console/pages"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
@@ -50,19 +51,19 @@ func newPlot(p *plan.Plan, waits []used) *plot {
 	up := func(d time.Duration) float64 { return 100 - 96*s.At(d) }
 	wide := 100 / float64(columns)
 	for _, t := range s.Ticks(5) {
-		v.Ticks = append(v.Ticks, tick{percent(up(t)), textfmt.ShortDuration(t)})
+		v.Ticks = append(v.Ticks, tick{pages.Percent(up(t)), textfmt.ShortDuration(t)})
 	}
 	every := (columns + 9) / 10
 	for i := range p.Retries {
 		r := &p.Retries[i]
 		x := float64(i) * wide
 		if i%every == 0 {
-			v.Columns = append(v.Columns, tick{percent(x + wide/2), fmt.Sprint(r.N)})
+			v.Columns = append(v.Columns, tick{pages.Percent(x + wide/2), fmt.Sprint(r.N)})
 		}
 		top := min(up(r.High), up(r.Low)-1)
 		v.Bands = append(v.Bands, band{
-			X: percent(x + wide*0.15), W: percent(wide * 0.7), Y: percent(top), H: percent(up(r.Low) - top),
-			Line: percent(up(r.Delay)), End: percent(x + wide*0.85), Never: r.Never, Title: bandTitle(r),
+			X: pages.Percent(x + wide*0.15), W: pages.Percent(wide * 0.7), Y: pages.Percent(top), H: pages.Percent(up(r.Low) - top),
+			Line: pages.Percent(up(r.Delay)), End: pages.Percent(x + wide*0.85), Never: r.Never, Title: bandTitle(r),
 		})
 	}
 	v.addDots(waits, columns, wide, up)
@@ -106,9 +107,9 @@ func (v *plot) addDots(waits []used, columns int, wide float64, up func(time.Dur
 		}
 		n := count[w.Retry]
 		count[w.Retry]++
-		by := waitSetter(w.By)
+		by := pages.WaitSetter(w.By)
 		aside := (float64(n*37%100)/100 - 0.5) * 0.5 // spread over the column; not random, so that the plot does not change
-		v.Dots = append(v.Dots, dot{percent((float64(w.Retry) - 0.5 + aside) * wide), percent(up(w.Delay)), "by-" + by, w.Title})
+		v.Dots = append(v.Dots, dot{pages.Percent((float64(w.Retry) - 0.5 + aside) * wide), pages.Percent(up(w.Delay)), "by-" + by, w.Title})
 		if !legend[by] {
 			legend[by] = true
 			v.Legend = append(v.Legend, by)

@@ -70,9 +70,9 @@ func TestWaitSamplesAreCached(t *testing.T) {
 	t.Parallel()
 	b := newTestSite(t)
 	now := time.Now()
-	_, first, err := b.h.samples.get(t.Context(), policiesPage{b.h.layout, &b.h.samples}.collect, now)
-	_, second, err2 := b.h.samples.get(t.Context(), policiesPage{b.h.layout, &b.h.samples}.collect, now.Add(sampleTime/2))
-	_, third, err3 := b.h.samples.get(t.Context(), policiesPage{b.h.layout, &b.h.samples}.collect, now.Add(sampleTime))
+	_, first, err := b.h.samples.get(t.Context(), policiesPage{b.h.server, &b.h.samples}.collect, now)
+	_, second, err2 := b.h.samples.get(t.Context(), policiesPage{b.h.server, &b.h.samples}.collect, now.Add(sampleTime/2))
+	_, third, err3 := b.h.samples.get(t.Context(), policiesPage{b.h.server, &b.h.samples}.collect, now.Add(sampleTime))
 	if err != nil || err2 != nil || err3 != nil || !first.Equal(now) || !second.Equal(now) || third.Equal(now) {
 		t.Errorf("looked at %v, %v, %v; %v %v %v", first, second, third, err, err2, err3)
 	}

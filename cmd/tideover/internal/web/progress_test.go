@@ -7,26 +7,27 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/internal/console/control"
+	"github.com/tideover/tideover/internal/console/pages"
 	"github.com/tideover/tideover/internal/testwait"
 )
 
 func TestProgressPage(t *testing.T) {
 	t.Parallel()
 	b := newTestSite(t)
-	at := "/progress/" + b.h.jobs.add(&bulkJob{BulkJob: new(control.BulkJob), kind: &bulkKinds[0], total: 7, back: "/dead"})
+	at := b.h.Progress(new(control.BulkJob), control.BulkRetry, 7, "/dead")
 	has(t, "a job that runs", b.page(at), "0 of 7 runs.", `<progress class="progress-bar" aria-label="runs" max="7" value="0">`, `<noscript><meta http-equiv="refresh" content="2"></noscript>`, `href="/dead"`)
 	has(t, "the live part", b.message("/live"+at), "0 of 7 runs.")
-	at = "/progress/" + b.h.jobs.add(&bulkJob{BulkJob: new(control.BulkJob), kind: &bulkKinds[0], back: "/dead"})
+	at = b.h.Progress(new(control.BulkJob), control.BulkRetry, 0, "/dead")
 	has(t, "without a number", b.page(at), "0 runs so far.", `aria-label="runs"></progress>`)
 
-	job := b.h.control.Runs.StartBulk(t.Context(), control.BulkCancel, append(b.dead(2, job{}), "01k9v3q0h2f8"), control.Filter{}, "alice")
+	job := b.h.server.control.Runs.StartBulk(t.Context(), control.BulkCancel, append(b.dead(2, job{}), "01k9v3q0h2f8"), control.Filter{}, "alice")
 	<-job.Done()
-	over := b.page("/progress/" + b.h.jobs.add(&bulkJob{BulkJob: job, kind: &bulkKinds[2], total: 3, back: "/runs"}))
+	over := b.page(b.h.Progress(job, control.BulkCancel, 3, "/runs"))
 	has(t, "a job that has ended", over, "2 canceled. 1 skipped", `href="/runs"`)
 	hasNot(t, "a job that has ended", over, "<progress", "http-equiv")
-	for range keptJobs {
-		b.h.jobs.add(&bulkJob{BulkJob: job, kind: &bulkKinds[2]})
+	for range pages.KeptJobs {
+		b.h.Progress(job, control.BulkCancel, 0, "/runs")
 	}
 	if a := b.request("GET", at, nil); a.status != http.StatusNotFound {
 		t.Errorf("an old job: %d", a.status)
@@ -37,7 +38,7 @@ func TestProgressPage(t *testing.T) {
 func TestALongActionHasAPage(t *testing.T) {
 	t.Parallel()
 	b := newTestSite(t)
-	b.h.jobs.wait = 0
+	b.h.BulkWait(0)
 	ids := b.dead(3, job{})
 	a := b.request("POST", "/bulk/cancel", form(b.page("/bulk/cancel?workflow=quick&state=dead")))
 	if !strings.HasPrefix(a.to, "/progress/") && !strings.HasPrefix(a.to, "/runs?") { // it may end at once

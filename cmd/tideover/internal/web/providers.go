@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -9,8 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/gateway"
+	"github.com/tideover/tideover/internal/console/pages"
 )
 
 // The largest numbers of rows that the list shows of each provider. The provider's page shows all.
@@ -33,7 +35,7 @@ type providerRow struct {
 	gateway.Status
 	URL      string // URL of its page
 	Meaning  string // effect of its state on requests, in words
-	Offers   []offer
+	Offers   []pages.Offer
 	Next     *time.Time        // time of the next probe
 	Expected *time.Time        // when it is expected back
 	Probed   *gateway.Recovery // of the current outage; nil if there is none
@@ -61,32 +63,32 @@ type key struct {
 }
 
 // providersPage shows the list of providers, and the page of each.
-type providersPage struct{ *runData }
+type providersPage struct{ server }
 
-func (h providersPage) loadList(ctx context.Context, now time.Time) (part, error) {
+func (h providersPage) loadList(ctx context.Context, now time.Time) (pages.Part, error) {
 	p := h.newPart(ctx, "providers", "Providers", "/live/providers", now)
 	var b providersBody
-	states := map[string]int{}
+	count := map[string]int{}
 	for _, st := range h.control.Providers.List() {
 		st = h.redact.provider(st)
-		states[st.State]++
+		count[st.State]++
 		row := newProviderRow(&st, now)
 		row.shorten()
-		p.moving = p.moving || changesWithTime(&row)
+		p.Moving = p.Moving || changesWithTime(&row)
 		b.Rows = append(b.Rows, row)
 	}
 	var said []string
 	for _, s := range gateway.States {
-		if n := states[s]; n > 0 {
-			said = append(said, fmt.Sprintf("%d %s", n, stateLabel(s)))
+		if n := count[s]; n > 0 {
+			said = append(said, fmt.Sprintf("%d %s", n, cmp.Or(states[s].Label, s)))
 		}
 	}
 	b.Said = strings.Join(said, ", ")
-	p.data.Body = b
+	p.Data.Body = b
 	return p, nil
 }
 
-func (h providersPage) load(ctx context.Context, name string, now time.Time) (part, error) {
+func (h providersPage) load(ctx context.Context, name string, now time.Time) (pages.Part, error) {
 	p := h.newPart(ctx, "provider", "Provider "+name, "/live/providers/"+url.PathEscape(name), now)
 	st, err := h.control.Providers.Get(name)
 	if err != nil {
@@ -94,15 +96,15 @@ func (h providersPage) load(ctx context.Context, name string, now time.Time) (pa
 	}
 	st = h.redact.provider(st)
 	row := newProviderRow(&st, now)
-	p.moving = changesWithTime(&row)
-	p.data.Body = row
+	p.Moving = changesWithTime(&row)
+	p.Data.Body = row
 	return p, nil
 }
 
 // newPart returns the part of a page about providers, without its content.
-func (h providersPage) newPart(ctx context.Context, template, title, live string, now time.Time) part {
-	p := page{Title: title, Place: "providers", Live: live, Now: now, Dead: h.deadCount(ctx)}
-	return part{template: template, polled: true, data: p}
+func (h providersPage) newPart(ctx context.Context, template, title, live string, now time.Time) pages.Part {
+	p := pages.Page{Title: title, Place: "providers", Live: live, Now: now, Dead: h.DeadCount(ctx)}
+	return pages.Part{Template: template, Polled: true, Data: p}
 }
 
 // changesWithTime reports whether the row of a provider shows times that change without an event.
@@ -112,7 +114,7 @@ func changesWithTime(r *providerRow) bool {
 
 func newProviderRow(st *gateway.Status, now time.Time) providerRow {
 	r := providerRow{
-		Status: *st, URL: providerPage(st.Name), Meaning: control.ProviderMeaning(st), Offers: providerOffers(st), Classes: classes(st.ByClass),
+		Status: *st, URL: providerPage(st.Name), Meaning: admin.ProviderMeaning(st), Offers: providerOffers(st), Classes: classes(st.ByClass),
 		Limits: quotas(st.Quotas), Course: outageBars(st, now), Handed: st.Failovers, Left: budgets(st.Budgets),
 	}
 	for _, k := range st.Keys {
@@ -175,9 +177,9 @@ var providerTexts = map[string]string{
 }
 
 // providerOffers returns the actions that are possible for a provider.
-func providerOffers(st *gateway.Status) (list []offer) {
+func providerOffers(st *gateway.Status) (list []pages.Offer) {
 	add := func(action, label string) {
-		list = append(list, offer{action, label, actionURL(providerPage(st.Name), action), action == gateway.Open})
+		list = append(list, pages.Offer{Name: action, Label: label, URL: pages.ActionURL(providerPage(st.Name), action), Danger: action == gateway.Open})
 	}
 	cooling := func(k gateway.KeyInfo) bool { return isCooling(&k, time.Now()) }
 	overridden := st.Held || st.State == gateway.Opened || st.State == gateway.Draining
@@ -202,13 +204,13 @@ func isCooling(k *gateway.KeyInfo, now time.Time) bool {
 }
 
 // question returns the confirmation question for an action on a provider.
-func (h providersPage) question(r *http.Request) (*question, error) {
+func (h providersPage) question(r *http.Request) (*pages.Question, error) {
 	name, action := r.PathValue("provider"), r.PathValue("action")
 	st, err := h.control.Providers.Get(name)
 	if err != nil {
 		return nil, err
 	}
-	q := &question{Action: actionURL(providerPage(name), action), Back: "/providers"}
+	q := &pages.Question{Action: pages.ActionURL(providerPage(name), action), Back: "/providers"}
 	switch action {
 	case gateway.Open:
 		q.Title, q.Button, q.Danger = "Block "+name+"?", "Block", true
@@ -223,7 +225,7 @@ func (h providersPage) question(r *http.Request) (*question, error) {
 		q.Title, q.Button = "Drain "+name+"?", "Drain"
 		q.Text = fmt.Sprintf("Requests in flight (%d) are finished. No new requests are sent to this provider until an operator resets it. %s", st.InFlight, fallbackText(&st))
 	default:
-		return nil, unknownAction(action)
+		return nil, pages.UnknownAction(action)
 	}
 	return q, nil
 }
@@ -240,11 +242,11 @@ func fallbackText(st *gateway.Status) string {
 func (h providersPage) act(r *http.Request) (did, to string, err error) {
 	action := r.PathValue("action")
 	if providerTexts[action] == "" {
-		return "", "", unknownAction(action)
+		return "", "", pages.UnknownAction(action)
 	}
-	if _, err := h.control.Providers.Apply(r.PathValue("provider"), action, h.actorOf(r)); err != nil {
+	if _, err := h.control.Providers.Apply(r.PathValue("provider"), action, pages.ActorOf(r)); err != nil {
 		return "", "", err
 	}
-	h.feed.touchAll()
+	h.Changed()
 	return providerTexts[action], "/providers?did=" + action, nil
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/gateway"
+	"github.com/tideover/tideover/internal/console/pages"
 	"github.com/tideover/tideover/limit"
 )
 
@@ -27,7 +28,7 @@ func classes(counts map[string]int) (list []gauge) {
 	}
 	for c := limit.Highest; c >= limit.Lowest; c-- {
 		if n := counts[c.String()]; n > 0 {
-			list = append(list, gauge{Name: c.String(), Text: fmt.Sprint(n), W: percent(100 * float64(n) / float64(most)), Class: "wait"})
+			list = append(list, gauge{Name: c.String(), Text: fmt.Sprint(n), W: pages.Percent(100 * float64(n) / float64(most)), Class: "wait"})
 		}
 	}
 	return list
@@ -50,7 +51,7 @@ func newGauge(name string, left, limit float64) gauge {
 		return gauge{Name: name, Text: fmt.Sprintf("%.0f left", left)}
 	}
 	part := min(max(left/limit, 0), 1)
-	return gauge{Name: name, Text: fmt.Sprintf("%.0f of %.0f left", left, limit), W: percent(100 * part), Class: level(part)}
+	return gauge{Name: name, Text: fmt.Sprintf("%.0f of %.0f left", left, limit), W: pages.Percent(100 * part), Class: level(part)}
 }
 
 func quotas(list []gateway.Quota) (out []gauge) {
@@ -112,9 +113,9 @@ func outageBars(st *gateway.Status, now time.Time) (list []outage) {
 // share returns part/whole in percent, and at least a visible width unless part is 0.
 func share(part, whole float64) string {
 	if part <= 0 || whole <= 0 {
-		return percent(0)
+		return pages.Percent(0)
 	}
-	return percent(max(100*min(part/whole, 1), 2*thinnest))
+	return pages.Percent(max(100*min(part/whole, 1), 2*pages.Thinnest))
 }
 
 // seconds formats a number of seconds. It returns "" for 0, which means unknown.
@@ -122,5 +123,5 @@ func seconds(f float64) string {
 	if f <= 0 {
 		return ""
 	}
-	return exact(time.Duration(f * float64(time.Second)))
+	return pages.Exact(time.Duration(f * float64(time.Second)))
 }

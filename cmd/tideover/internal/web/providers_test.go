@@ -14,8 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/gateway"
+	"github.com/tideover/tideover/internal/console/pagetest"
 	"github.com/tideover/tideover/internal/testwait"
 )
 
@@ -25,14 +26,14 @@ type fleet struct {
 	list []gateway.Status
 }
 
-// Status implements [control.Gateway].
+// Status implements [admin.Gateway].
 func (f *fleet) Status() []gateway.Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.list)
 }
 
-// Control implements [control.Gateway].
+// Control implements [admin.Gateway].
 func (f *fleet) Control(name, action string) error {
 	state := map[string]string{gateway.Open: gateway.Opened, gateway.Close: gateway.Up, gateway.Reset: gateway.Up, gateway.Drain: gateway.Draining}[action]
 	if state == "" {
@@ -128,7 +129,7 @@ func newProviderSite(t *testing.T, list []gateway.Status, change ...func(*setup)
 func newGatewaySite(t *testing.T, list []gateway.Status) *providerSite {
 	t.Helper()
 	p := &providerSite{&testSite{T: t}, &fleet{list: list}}
-	p.h = newSiteOf(setup{Config: control.Config{Providers: p.fleet, Version: "test", Logger: slog.New(slog.DiscardHandler)}})
+	p.h = newSiteOf(setup{Config: admin.Config{Providers: p.fleet, Version: "test", Logger: slog.New(slog.DiscardHandler)}})
 	p.srv = httptest.NewServer(p.h)
 	t.Cleanup(func() {
 		p.srv.CloseClientConnections()
@@ -147,7 +148,7 @@ func (p *providerSite) apply(name, action string) {
 
 func (p *providerSite) state(name string) gateway.Status {
 	p.Helper()
-	return must(control.NewProviders(p.fleet, nil).Get(name))
+	return must(admin.NewProviders(p.fleet, nil).Get(name))
 }
 
 func TestProvidersPage(t *testing.T) {
@@ -251,7 +252,7 @@ func TestProviderPagesUpdate(t *testing.T) {
 	t.Parallel()
 	for name, p := range map[string]*providerSite{"with an engine": newProviderSite(t, []gateway.Status{fine("openai")}), "alone": newGatewaySite(t, []gateway.Status{fine("openai")})} {
 		t.Run(name, func(t *testing.T) {
-			p.h.streams.pace = 20 * time.Millisecond
+			p.h.Pace = 20 * time.Millisecond
 			list, one := p.listen("/live/providers"), p.listen("/live/providers/openai")
 			hear(t, list, "", `id="p-openai"`, "state up")
 			hear(t, one, "", "state up")
@@ -272,7 +273,7 @@ func TestProviderPagesUpdate(t *testing.T) {
 func TestUnchangedProvidersAreNotSent(t *testing.T) {
 	t.Parallel()
 	p := newGatewaySite(t, []gateway.Status{fine("openai"), sick("anthropic")})
-	p.h.streams.pace, p.h.streams.beat = time.Millisecond, 20*time.Millisecond
+	p.h.Pace, p.h.Beat = time.Millisecond, 20*time.Millisecond
 	p.fleet.change("anthropic", func(st *gateway.Status) { *st = fine("anthropic") })
 	m := p.listen("/live/providers")
 	hear(t, m, "", `id="p-openai"`)
@@ -290,7 +291,7 @@ type jitteryGateway struct {
 	calls atomic.Int64
 }
 
-// Status implements [control.Gateway].
+// Status implements [admin.Gateway].
 func (f *jitteryGateway) Status() []gateway.Status {
 	list := f.fleet.Status()
 	late := time.Duration(f.calls.Add(1)%50) * time.Millisecond
@@ -308,7 +309,7 @@ func TestSmallTimeDifferencesAreNotSent(t *testing.T) {
 	down.Since, down.Recovery.Next = &since, &next
 	f := &jitteryGateway{fleet: &fleet{list: []gateway.Status{down}}}
 	b := newTestSite(t, func(o *setup) { o.Providers = f })
-	b.h.streams.pace, b.h.streams.beat = time.Millisecond, time.Hour
+	b.h.Pace, b.h.Beat = time.Millisecond, time.Hour
 	m := b.listen("/live/providers")
 	testwait.Until(t, "the page has polled often", func() bool { return f.calls.Load() > 60 })
 	if n := len(m); n > 5 {
@@ -381,8 +382,8 @@ func TestHostileProviders(t *testing.T) {
 		p.message("/live/providers/victim")
 		own := "/providers/" + url.PathEscape(text)
 		for _, path := range []string{own, own + "/open", "/providers/victim/open", "/providers/victim/" + url.PathEscape(text), "/providers?did=" + url.QueryEscape(text)} {
-			audit(t, path, p.request("GET", path, nil).body)
-			audit(t, path, p.request("POST", path, url.Values{}, htmx...).body)
+			pagetest.Audit(t, path, p.request("GET", path, nil).body)
+			pagetest.Audit(t, path, p.request("POST", path, url.Values{}, htmx...).body)
 		}
 	}
 }
@@ -421,15 +422,15 @@ func TestProvidersWithRejectedKeys(t *testing.T) {
 
 func TestProviderStatesHaveGlyphsAndStyles(t *testing.T) {
 	t.Parallel()
-	css := string(must(static.ReadFile("static/page.css")))
+	css := string(newGatewaySite(t, nil).request("GET", "/static/page.css", nil).body)
 	for _, s := range gateway.States {
-		if glyphs[s] == "" {
+		if states[s].Glyph == "" {
 			t.Errorf("%s has no glyph", s)
 		}
 		if !strings.Contains(css, ".state."+s) {
 			t.Errorf("%s has no colour", s)
 		}
-		if control.ProviderMeaning(&gateway.Status{State: s}) == "" {
+		if admin.ProviderMeaning(&gateway.Status{State: s}) == "" {
 			t.Errorf("%s has no meaning", s)
 		}
 	}

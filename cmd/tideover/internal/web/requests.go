@@ -11,8 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/gateway"
+	"github.com/tideover/tideover/internal/console/pages"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
@@ -60,7 +61,7 @@ type requestQuery struct{ Provider, Status, Outcome, Least string }
 // parseRequestQuery parses the query of a URL. It ignores values that are not valid.
 func parseRequestQuery(v url.Values) requestQuery {
 	q := requestQuery{Provider: strings.TrimSpace(v.Get("provider")), Status: strings.TrimSpace(v.Get("status")), Outcome: v.Get("outcome"), Least: strings.TrimSpace(v.Get("least"))}
-	if control.CheckRequestFilter(gateway.RequestFilter{Status: q.Status}) != nil {
+	if admin.CheckRequestFilter(gateway.RequestFilter{Status: q.Status}) != nil {
 		q.Status = ""
 	}
 	if !slices.Contains(gateway.Outcomes, q.Outcome) {
@@ -99,7 +100,7 @@ func (q requestQuery) url(path string) string {
 }
 
 // requestsPage shows the list of requests, and the page of each.
-type requestsPage struct{ *streams }
+type requestsPage struct{ server }
 
 // serve shows the list. With the parameter call, or q, it goes to the page of that request.
 func (h requestsPage) serve(w http.ResponseWriter, r *http.Request) {
@@ -115,10 +116,10 @@ func (h requestsPage) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	p, err := h.loadList(r.Context(), q, time.Now())
 	if err != nil {
-		h.fail(w, r, err)
+		h.Fail(w, r, err)
 		return
 	}
-	h.show(w, r, http.StatusOK, p.template, p.data)
+	h.Show(w, r, http.StatusOK, p.Template, p.Data)
 }
 
 // callID returns the id in the text of the search box, which may be the whole line of the header.
@@ -131,10 +132,10 @@ func callID(text string) string {
 
 func (h requestsPage) live(w http.ResponseWriter, r *http.Request) {
 	q := parseRequestQuery(r.URL.Query())
-	h.stream(w, r, "", func(ctx context.Context, now time.Time) (part, error) { return h.loadList(ctx, q, now) })
+	h.Stream(w, r, "", func(ctx context.Context, now time.Time) (pages.Part, error) { return h.loadList(ctx, q, now) })
 }
 
-func (h requestsPage) loadList(ctx context.Context, q requestQuery, now time.Time) (part, error) {
+func (h requestsPage) loadList(ctx context.Context, q requestQuery, now time.Time) (pages.Part, error) {
 	p := h.newPart(ctx, "requests", "Requests", q.url("/live/requests"), now)
 	list, err := h.control.Requests.List(q.filter())
 	if err != nil {
@@ -142,7 +143,7 @@ func (h requestsPage) loadList(ctx context.Context, q requestQuery, now time.Tim
 	}
 	b := requestsBody{Query: q, Outcomes: gateway.Outcomes, Since: list.Since, Full: len(list.Requests) == listedRequests}
 	if list.Off {
-		b.Off = control.NoRequestsKept
+		b.Off = admin.NoRequestsKept
 	}
 	for _, st := range h.control.Providers.List() {
 		b.Providers = append(b.Providers, st.Name)
@@ -152,14 +153,14 @@ func (h requestsPage) loadList(ctx context.Context, q requestQuery, now time.Tim
 	}
 	for _, r := range list.Requests {
 		row := newRequestRow(h.redact.request(r))
-		p.moving = p.moving || r.Outcome == gateway.InProgress
+		p.Moving = p.Moving || r.Outcome == gateway.InProgress
 		b.Rows = append(b.Rows, row)
 	}
-	p.data.Body = b
+	p.Data.Body = b
 	return p, nil
 }
 
-func (h requestsPage) load(ctx context.Context, id string, now time.Time) (part, error) {
+func (h requestsPage) load(ctx context.Context, id string, now time.Time) (pages.Part, error) {
 	p := h.newPart(ctx, "request", "Request "+id, "/live/requests/"+url.PathEscape(id), now)
 	r, err := h.control.Requests.Get(id)
 	if err != nil {
@@ -167,15 +168,15 @@ func (h requestsPage) load(ctx context.Context, id string, now time.Time) (part,
 	}
 	row := newRequestRow(h.redact.request(r))
 	row.setLine()
-	p.moving = r.Outcome == gateway.InProgress
-	p.data.Body = row
+	p.Moving = r.Outcome == gateway.InProgress
+	p.Data.Body = row
 	return p, nil
 }
 
 // newPart returns the part of a page about requests, without its content.
-func (h requestsPage) newPart(ctx context.Context, template, title, live string, now time.Time) part {
-	p := page{Title: title, Place: "requests", Live: live, Now: now, Dead: h.deadCount(ctx)}
-	return part{template: template, polled: true, data: p}
+func (h requestsPage) newPart(ctx context.Context, template, title, live string, now time.Time) pages.Part {
+	p := pages.Page{Title: title, Place: "requests", Live: live, Now: now, Dead: h.DeadCount(ctx)}
+	return pages.Part{Template: template, Polled: true, Data: p}
 }
 
 // requestPage returns the URL of the page of a request.
@@ -188,7 +189,7 @@ func newRequestRow(r gateway.RequestInfo) requestRow {
 		row.Path += " → " + r.From
 	}
 	if r.Outcome != gateway.InProgress {
-		row.Took, row.Waits = exact(durationOf(r.Seconds)), seconds(r.Waited)
+		row.Took, row.Waits = pages.Exact(durationOf(r.Seconds)), seconds(r.Waited)
 	}
 	row.Sizes = textfmt.FormatSize(r.RequestBytes) + " in, " + textfmt.FormatSize(r.ResponseBytes) + " out"
 	if r.InputTokens > 0 || r.OutputTokens > 0 {
@@ -211,19 +212,19 @@ func (r *requestRow) setLine() {
 		whole = r.Seconds
 	}
 	for _, s := range r.Steps {
-		x := requestStep{RequestStep: s, From: "+" + exact(durationOf(s.At)), Began: r.Time.Add(durationOf(s.At)), Class: stepClass(&s)}
+		x := requestStep{RequestStep: s, From: "+" + pages.Exact(durationOf(s.At)), Began: r.Time.Add(durationOf(s.At)), Class: stepClass(&s)}
 		width := s.Seconds
 		if s.Open {
 			width = whole - s.At
 		} else {
-			x.Took = exact(durationOf(s.Seconds))
+			x.Took = pages.Exact(durationOf(s.Seconds))
 		}
 		if s.Kind == gateway.StepWait {
-			x.Meaning = control.WaitMeaning(s.By)
+			x.Meaning = admin.WaitMeaning(s.By)
 		}
 		if whole > 0 {
-			w := min(max(100*width/whole, thinnest), 100)
-			x.X, x.W = percent(min(100*s.At/whole, 100-w)), percent(w)
+			w := min(max(100*width/whole, pages.Thinnest), 100)
+			x.X, x.W = pages.Percent(min(100*s.At/whole, 100-w)), pages.Percent(w)
 		}
 		r.Line = append(r.Line, x)
 	}

@@ -14,8 +14,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/browsertest"
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
@@ -58,7 +58,7 @@ func newRequestSite(t *testing.T) *requestSite {
 		t.Fatal(err)
 	}
 	s.gateway = g
-	s.h = newSiteOf(setup{Config: control.Config{Providers: g, Requests: g, Version: "test", Logger: slog.New(slog.DiscardHandler)}})
+	s.h = newSiteOf(setup{Config: admin.Config{Providers: g, Requests: g, Version: "test", Logger: slog.New(slog.DiscardHandler)}})
 	s.api, s.srv = httptest.NewServer(g), httptest.NewServer(s.h)
 	t.Cleanup(func() {
 		for _, srv := range []*httptest.Server{s.srv, s.api, main, spare} {
@@ -87,7 +87,7 @@ func (s *requestSite) send(path string) string {
 	_, _ = io.Copy(io.Discard, resp.Body)
 	resp.Body.Close()
 	id := resp.Header.Get("X-Tideover-Call")
-	requests := control.New(control.Config{Requests: s.gateway}).Requests
+	requests := admin.New(admin.Config{Requests: s.gateway}).Requests
 	testwait.Until(s.T, "the request is recorded", func() bool {
 		r, err := requests.Get(id)
 		return err == nil && r.Outcome != gateway.InProgress
@@ -145,7 +145,7 @@ func TestRequestsPage(t *testing.T) {
 func TestNoRequestsAreKept(t *testing.T) {
 	t.Parallel()
 	s := &testSite{T: t}
-	s.h = newSiteOf(setup{Config: control.Config{Version: "test", Logger: slog.New(slog.DiscardHandler)}})
+	s.h = newSiteOf(setup{Config: admin.Config{Version: "test", Logger: slog.New(slog.DiscardHandler)}})
 	s.srv = httptest.NewServer(s.h)
 	t.Cleanup(s.srv.Close)
 	body := s.page("/requests")
@@ -162,7 +162,7 @@ func TestNoRequestsAreKept(t *testing.T) {
 func TestARequestInProgressIsShown(t *testing.T) {
 	t.Parallel()
 	s := newRequestSite(t)
-	s.h.streams.pace, s.h.streams.beat = time.Millisecond, time.Hour
+	s.h.Pace, s.h.Beat = time.Millisecond, time.Hour
 	hold := make(chan struct{})
 	end := sync.OnceFunc(func() { close(hold) })
 	t.Cleanup(end)
@@ -202,6 +202,9 @@ func TestRequestsInABrowser(t *testing.T) {
 	for _, width := range []int64{1280, 390} {
 		x.Resize(width, 800)
 		x.live("/providers")
+		if width < 600 {
+			x.click(".menu")
+		}
 		x.click(`nav a[href="/requests"]`)
 		x.Wait("the list is live", `location.pathname === "/requests" && document.getElementById("link").dataset.state === "live"`)
 		x.Do(chromedp.SetValue(chromedp.CSS("#find"), moved))

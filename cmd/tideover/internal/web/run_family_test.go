@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/pages"
 )
 
 // familySite is a test site whose engine has a workflow with children and an undo.
@@ -71,23 +72,23 @@ func TestRunPageOfAFamily(t *testing.T) {
 	if len(children) != 2 {
 		t.Fatalf("children %v", children)
 	}
-	s.expect(s.page(runURL(id)), "2 items: 2 waiting", "leg#0", `href="`+runURL(children[0])+`"`, `href="`+runURL(children[1])+`"`)
-	s.expect(s.page(runURL(children[0])), "child of", `href="`+runURL(id)+`"`)
+	s.expect(s.page(pages.RunURL(id)), "2 items: 2 waiting", "leg#0", `href="`+pages.RunURL(children[0])+`"`, `href="`+pages.RunURL(children[1])+`"`)
+	s.expect(s.page(pages.RunURL(children[0])), "child of", `href="`+pages.RunURL(id)+`"`)
 
 	s.down.Store(true)
-	s.expect(s.page(runURL(id)+"/cancel"), "Then the operations that can be undone are undone")
-	s.request("POST", runURL(id)+"/cancel", none)
+	s.expect(s.page(pages.RunURL(id)+"/cancel"), "Then the operations that can be undone are undone")
+	s.request("POST", pages.RunURL(id)+"/cancel", none)
 	s.until(id, "undoing")
 	for _, child := range children {
 		s.until(child, "canceled")
 	}
-	s.expect(s.page(runURL(id)), "Abandon", "undoing")
-	s.request("POST", runURL(id)+"/abandon", none)
+	s.expect(s.page(pages.RunURL(id)), "Abandon", "undoing")
+	s.request("POST", pages.RunURL(id)+"/abandon", none)
 	s.until(id, "canceled")
 
 	s.down.Store(false)
 	id, _ = s.startTrip()
-	s.request("POST", runURL(id)+"/cancel", none)
+	s.request("POST", pages.RunURL(id)+"/cancel", none)
 	s.until(id, "canceled")
-	s.expect(s.page(runURL(id)), "undo", "hotel")
+	s.expect(s.page(pages.RunURL(id)), "undo", "hotel")
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/browsertest"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/pages"
 	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
 )
@@ -153,7 +154,7 @@ func TestRunPageOfAFlow(t *testing.T) {
 	s := newFlowSite(t)
 	id := s.startOrder(flowOrder{Items: 4, Fail: 4})
 	s.until(id, "waiting")
-	page := s.page(runURL(id))
+	page := s.page(pages.RunURL(id))
 	s.expect(page, "cooling down", "city=Oslo &amp; more", `href="/runs?tag=city%3DOslo`, "v7", "9 operations: 7 succeeded, 1 failed, 1 waiting",
 		"4 items: 3 succeeded, 1 failed", "item 2 is sold out", "sold-out", "The sleep cool-down ends", "2 attempts", "the mail server is busy",
 		"Function: 1 call", "&#34;held 0&#34;", "ordered-at")
@@ -180,12 +181,12 @@ func TestRunPageOfALargeFlowIsSmall(t *testing.T) {
 	s := newFlowSite(t)
 	id := s.startOrder(flowOrder{Items: 1000, Fail: 100, Hold: "reserve"})
 	s.untilOps(id, 1002)
-	page := s.page(runURL(id))
+	page := s.page(pages.RunURL(id))
 	s.expect(page, "1000 items: 989 succeeded, 10 failed, 1 running", "item 902 is sold out", "reserve#999", "980 more items")
 	if n := len(page); n > 60_000 {
 		t.Errorf("the page of a run with 1000 items has %d bytes", n)
 	}
-	all := s.page(runURL(id) + "?all")
+	all := s.page(pages.RunURL(id) + "?all")
 	s.expect(all, "reserve#0", "reserve#999", "Not listed")
 	if n := len(all); n > 1_500_000 {
 		t.Errorf("the page with all items has %d bytes", n)
@@ -207,8 +208,8 @@ func TestRunPageOfAContinuedRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.until(i.ContinuedBy, "waiting")
-	s.expect(s.page(runURL(id)), "continued by", runURL(i.ContinuedBy))
-	s.expect(s.page(runURL(i.ContinuedBy)), "continues "+id)
+	s.expect(s.page(pages.RunURL(id)), "continued by", pages.RunURL(i.ContinuedBy))
+	s.expect(s.page(pages.RunURL(i.ContinuedBy)), "continues "+id)
 }
 
 func TestOperationsInABrowser(t *testing.T) {
@@ -217,7 +218,7 @@ func TestOperationsInABrowser(t *testing.T) {
 	x := &tab{s.testSite, browsertest.Open(t)}
 	dir := os.Getenv("TIDEOVER_PICTURES")
 	id := s.startOrder(flowOrder{Items: 1000, Fail: 100, Hold: "price"})
-	x.live(runURL(id))
+	x.live(pages.RunURL(id))
 	x.seen("#status", "pricing <b>lines</b>")
 	x.seen(".ops", "price")
 	x.seen(".ops .state", "running")

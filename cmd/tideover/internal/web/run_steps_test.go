@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/browsertest"
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/output"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/pages"
 )
 
 // stepsSite is a test site with a workflow that runs as code and declares its steps, as those of the
@@ -124,7 +124,7 @@ func TestRunPageOfStepsThatRunAsCode(t *testing.T) {
 	s := newStepsSite(t)
 	id := s.start()
 	s.until(id, "dead")
-	page := s.page(runURL(id))
+	page := s.page(pages.RunURL(id))
 	const dead = `build: undone = undone ↶ undone
 scan: skipped = skipped ↷ skipped
 deploy: succeeded, 3 items: 3 succeeded = succeeded ✓ 3 of 3
@@ -150,7 +150,7 @@ paid: not begun = not-begun ◌ not begun`
 		t.Fatal(err)
 	}
 	s.until(id, "waiting")
-	page = s.page(runURL(id))
+	page = s.page(pages.RunURL(id))
 	const again = `build: succeeded = succeeded ✓ succeeded
 scan: skipped = skipped ↷ skipped
 deploy: succeeded, 3 items: 3 succeeded = succeeded ✓ 3 of 3
@@ -160,60 +160,22 @@ paid: not begun = not-begun ◌ not begun`
 	if got := graphOf(page); got != again {
 		t.Errorf("after the retry the graph is\n%s\nwant\n%s", got, again)
 	}
-	s.expect(page, "works: false", "works: true")
-}
-
-// Of many operations, the table has those that have failed or have not ended, then the last ones that
-// have ended, then the next steps.
-func TestRowsOfManySteps(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		n            int
-		states, want string // a letter for each operation
-	}{
-		{6, "ssssssrbbbbbb", "123456"},
-		{6, "ssssssssrbbbb", "345678"},
-		{6, "fssrbbbbbbbbb", "012345"},
-		{6, "fsfsssksrssss", "028abc"},
-		{3, "ffffff", "345"},
-		{3, "bbbbbb", "012"},
-		{9, "sb", "01"},
-	} {
-		states := map[rune]string{'s': "succeeded", 'k': "skipped", 'r': "running", 'f': "failed", 'b': control.StepNotBegun}
-		var ops []control.Operation
-		for i, letter := range c.states {
-			ops = append(ops, control.Operation{StepInfo: &engine.StepInfo{Status: states[letter]}, Label: fmt.Sprintf("%x", i)})
-		}
-		got := ""
-		for _, o := range latestOps(ops, c.n) {
-			got += o.Label
-		}
-		if got != c.want {
-			t.Errorf("%d of %s: %s, want %s", c.n, c.states, got, c.want)
-		}
+	s.expect(page, "works: false", "works: true", "<title>question until ", "<strong>asks</strong> <span class=\"text\">Release it?</span>")
+	if err := s.e.Cancel(t.Context(), id, "tester"); err != nil {
+		t.Fatal(err)
 	}
-}
-
-// The page of a run with many steps has those that have just ended.
-func TestRunPageOfManySteps(t *testing.T) {
-	t.Parallel()
-	i := &engine.Info{ID: "x", Workflow: "w", State: "running", Created: time.Now(), Steps: []engine.StepInfo{{Name: "steps", Kind: "function"}}}
-	for n := range 150 {
-		name := fmt.Sprintf("step-%03d", n)
-		i.Declared = append(i.Declared, engine.DeclaredOp{Name: name, Kind: "run"})
-		if status := "succeeded"; n <= 60 {
-			if n == 60 {
-				status = "running"
-			}
-			i.Steps = append(i.Steps, engine.StepInfo{Name: name, Kind: "do", Number: n + 1, Status: status, Called: &i.Created})
-		}
+	s.until(id, "canceled")
+	page = s.page(pages.RunURL(id))
+	const canceled = `build: undone = undone ↶ undone
+scan: skipped = skipped ↷ skipped
+deploy: succeeded, 3 items: 3 succeeded = succeeded ✓ 3 of 3
+smoke-test: succeeded = succeeded ✓ succeeded
+approval: canceled = canceled ⊘ canceled
+paid: not begun = not-begun ◌ not begun`
+	if got := graphOf(page); got != canceled {
+		t.Errorf("after the cancellation the graph is\n%s\nwant\n%s", got, canceled)
 	}
-	s := newTestSite(t)
-	body := string(must(s.h.render("run", newRunPart(i, 0, false, time.Now()).data)))
-	table := body[strings.Index(body, `<table class="ops"`):]
-	has(t, "the page", body, "Show all: 50 rows not shown", "150 steps: 60 succeeded, 1 running, 89 not begun")
-	has(t, "the table", table, "step-000", "step-059", "step-060", "step-099")
-	hasNot(t, "the table", table, "step-100", "step-149")
+	s.expect(page, "<title>question until ", "<span class=\"text\">approval</span> <strong>canceled</strong>", "<strong>run canceled</strong>")
 }
 
 func TestStepsThatRunAsCodeInABrowser(t *testing.T) {
@@ -223,7 +185,7 @@ func TestStepsThatRunAsCodeInABrowser(t *testing.T) {
 	dir := os.Getenv("TIDEOVER_PICTURES")
 	id := s.start()
 	s.until(id, "dead")
-	x.live(runURL(id))
+	x.live(pages.RunURL(id))
 	x.seen("#graph-section", "not begun")
 	x.click(".ops details.tries summary")
 	x.click(".ops details.tries details.output summary")

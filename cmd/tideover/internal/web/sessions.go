@@ -8,8 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
+	"github.com/tideover/tideover/internal/console/pages"
 )
 
 // sessionsBody is the content of the page with all sessions.
@@ -24,7 +25,7 @@ type sessionRow struct {
 	URL    string // URL of its page
 	Why    string // why it gave up, in words
 	Setter string // what set its wait, in words
-	Offers []offer
+	Offers []pages.Offer
 }
 
 // sessionBody is the content of the page of a session.
@@ -32,21 +33,21 @@ type sessionBody struct {
 	sessionRow
 	RunURL string // URL of its run; "" before its first run
 	AllURL string // URL of its run with all attempts
-	Chart  *chart
-	Steps  []step
+	Chart  *pages.Chart
+	Steps  []pages.Step
 }
 
 // sessionsPage shows the list of sessions, and the page of each.
-type sessionsPage struct{ *runData }
+type sessionsPage struct{ server }
 
-func (h sessionsPage) loadList(ctx context.Context, now time.Time) (part, error) {
-	t, err := h.totals(ctx, false)
+func (h sessionsPage) loadList(ctx context.Context, now time.Time) (pages.Part, error) {
+	t, err := h.Totals(ctx, false)
 	if err != nil {
-		return part{}, err
+		return pages.Part{}, err
 	}
 	list, err := h.control.Sessions.List(ctx)
 	if err != nil {
-		return part{}, err
+		return pages.Part{}, err
 	}
 	b := sessionsBody{States: map[string]int{}}
 	polled := false // true if a watch runs a session, whose events this server does not get
@@ -56,41 +57,41 @@ func (h sessionsPage) loadList(ctx context.Context, now time.Time) (part, error)
 		b.States[s.State]++
 		b.Rows = append(b.Rows, newSessionRow(s))
 	}
-	return part{
-		template: "sessions", polled: polled,
-		data: page{Title: "Sessions", Place: "sessions", Live: "/live/sessions", Now: now, Dead: t.States["dead"], Body: b},
+	return pages.Part{
+		Template: "sessions", Polled: polled,
+		Data: pages.Page{Title: "Sessions", Place: "sessions", Live: "/live/sessions", Now: now, Dead: t.States["dead"], Body: b},
 	}, nil
 }
 
 func newSessionRow(s session.Status) sessionRow {
-	return sessionRow{Status: s, URL: sessionPage(s.Name), Why: inWords(s.Reason), Setter: s.WaitSetter(), Offers: sessionOffers(&s)}
+	return sessionRow{Status: s, URL: sessionPage(s.Name), Why: pages.InWords(s.Reason), Setter: s.WaitSetter(), Offers: sessionOffers(&s)}
 }
 
-func (h sessionsPage) load(ctx context.Context, name string, now time.Time) (part, error) {
-	t, err := h.totals(ctx, false)
+func (h sessionsPage) load(ctx context.Context, name string, now time.Time) (pages.Part, error) {
+	t, err := h.Totals(ctx, false)
 	if err != nil {
-		return part{}, err
+		return pages.Part{}, err
 	}
 	s, err := h.control.Sessions.Get(ctx, name)
 	if err != nil {
-		return part{}, err
+		return pages.Part{}, err
 	}
 	s = h.redact.session(s)
 	b := sessionBody{sessionRow: newSessionRow(s)}
 	if s.Run != "" && s.In == "" {
-		b.RunURL, b.AllURL = runURL(s.Run), runURL(s.Run)+"?all"
-		if i, err := h.get(ctx, s.Run); err == nil { // the run may have been deleted
-			c := newChart(i, i.Steps, now)
+		b.RunURL, b.AllURL = pages.RunURL(s.Run), pages.RunURL(s.Run)+"?all"
+		if i, err := h.Get(ctx, s.Run); err == nil { // the run may have been deleted
+			c := pages.NewChart(i, i.Steps, now)
 			b.Chart = &c
 			for k := range i.Steps {
 				i.Steps[k].Progress = nil // the page shows the output of the session instead
-				b.Steps = append(b.Steps, newStep(&i.Steps[k], k, false))
+				b.Steps = append(b.Steps, pages.NewStep(&i.Steps[k], k, false))
 			}
 		}
 	}
-	return part{
-		template: "session", moving: !s.Over(), polled: s.In != "",
-		data: page{
+	return pages.Part{
+		Template: "session", Moving: !s.Over(), Polled: s.In != "",
+		Data: pages.Page{
 			Title: "Session " + name, Place: "sessions", Live: "/live/sessions/" + url.PathEscape(name), Now: now, Dead: t.States["dead"], Body: b,
 		},
 	}, nil
@@ -125,9 +126,9 @@ var sessionTexts = map[string]string{
 }
 
 // sessionOffers returns the actions that are possible for a session.
-func sessionOffers(s *session.Status) (list []offer) {
+func sessionOffers(s *session.Status) (list []pages.Offer) {
 	add := func(action, label string) {
-		list = append(list, offer{action, label, actionURL(sessionPage(s.Name), action), action == doStop})
+		list = append(list, pages.Offer{Name: action, Label: label, URL: pages.ActionURL(sessionPage(s.Name), action), Danger: action == doStop})
 	}
 	switch s.State {
 	case "idle":
@@ -156,13 +157,13 @@ func sessionOffers(s *session.Status) (list []offer) {
 }
 
 // question returns the confirmation question for an action on a session.
-func (h sessionsPage) question(r *http.Request) (*question, error) {
+func (h sessionsPage) question(r *http.Request) (*pages.Question, error) {
 	name, action := r.PathValue("session"), r.PathValue("action")
 	s, err := h.control.Sessions.Get(r.Context(), name)
 	if err != nil {
 		return nil, err
 	}
-	q := &question{Action: actionURL(sessionPage(name), action), Back: "/sessions"}
+	q := &pages.Question{Action: pages.ActionURL(sessionPage(name), action), Back: "/sessions"}
 	switch action {
 	case doPause:
 		q.Title, q.Button = "Pause "+name+"?", "Pause"
@@ -186,12 +187,12 @@ func (h sessionsPage) question(r *http.Request) (*question, error) {
 		q.Text = "The session ends, and a running command is stopped. After that the session can only be started again from the beginning."
 	case doTonight:
 		q.Title, q.Button = "Stop "+name+" for tonight?", "Stop for tonight"
-		q.Text = "The session does nothing until " + h.control.Sessions.Tonight(name).Format(dayLayout) + ". A running command is stopped."
+		q.Text = "The session does nothing until " + h.control.Sessions.Tonight(name).Format(pages.DayLayout) + ". A running command is stopped."
 	case doReset:
 		q.Title, q.Button = "Reset "+name+"?", "Reset"
 		q.Text = fmt.Sprintf("The counts of used attempts (%d) and windows (%d) are set to 0.", s.Spent, s.Windows)
 	default:
-		return nil, unknownAction(action)
+		return nil, pages.UnknownAction(action)
 	}
 	return q, nil
 }
@@ -199,17 +200,17 @@ func (h sessionsPage) question(r *http.Request) (*question, error) {
 // act applies an action to a session.
 func (h sessionsPage) act(r *http.Request) (did, to string, err error) {
 	action := r.PathValue("action")
-	if err := h.change(r.Context(), r.PathValue("session"), action, h.actorOf(r)); err != nil {
+	if err := h.change(r.Context(), r.PathValue("session"), action, pages.ActorOf(r)); err != nil {
 		return "", "", err
 	}
-	h.feed.touchAll() // some of these actions cause no event
+	h.Changed() // some of these actions cause no event
 	return sessionTexts[action], "/sessions?did=" + action, nil
 }
 
 func (h sessionsPage) change(ctx context.Context, name, action, by string) error {
 	switch s := h.control.Sessions; action {
 	case doPause:
-		return s.Pause(ctx, name, control.SessionPause{}, by)
+		return s.Pause(ctx, name, admin.SessionPause{}, by)
 	case doResume:
 		return s.Resume(ctx, name, by)
 	case doWake:
@@ -217,9 +218,9 @@ func (h sessionsPage) change(ctx context.Context, name, action, by string) error
 	case doStop:
 		return s.Stop(ctx, name, by)
 	case doTonight:
-		return s.Pause(ctx, name, control.SessionPause{Tonight: true}, by)
+		return s.Pause(ctx, name, admin.SessionPause{Tonight: true}, by)
 	case doReset:
 		return s.Reset(ctx, name, by)
 	}
-	return unknownAction(action)
+	return pages.UnknownAction(action)
 }

@@ -15,9 +15,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/pages"
+	"github.com/tideover/tideover/internal/console/pagetest"
 	"github.com/tideover/tideover/internal/testfile"
 	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
@@ -228,8 +230,8 @@ func TestHostileSessions(t *testing.T) {
 	}
 	for _, text := range hostileTogether() {
 		for _, path := range []string{"/sessions/" + url.PathEscape(text) + "/stop", "/sessions/ha/" + url.PathEscape(text), "/sessions?did=" + url.QueryEscape(text)} {
-			audit(t, path, d.request("GET", path, nil).body)
-			audit(t, path, d.request("POST", path, url.Values{}, htmx...).body)
+			pagetest.Audit(t, path, d.request("GET", path, nil).body)
+			pagetest.Audit(t, path, d.request("POST", path, url.Values{}, htmx...).body)
 		}
 	}
 }
@@ -293,7 +295,7 @@ func TestSessionOffers(t *testing.T) {
 		}
 	}
 	for _, s := range session.States {
-		if glyphs[s] == "" {
+		if states[s].Glyph+pages.Glyph(s) == "" {
 			t.Errorf("%s has no glyph", s)
 		}
 	}
@@ -323,7 +325,7 @@ func TestSessionPage(t *testing.T) {
 
 // oneSession is a session manager whose list has exactly one session.
 type oneSession struct {
-	control.SessionManager
+	admin.SessionManager
 	status session.Status
 }
 

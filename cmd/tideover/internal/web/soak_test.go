@@ -14,8 +14,8 @@ import (
 	"github.com/chromedp/cdproto/performance"
 	"github.com/chromedp/chromedp"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/engine"
@@ -102,7 +102,7 @@ func newSoak(t *testing.T) *soak {
 	manager := &session.Manager{Engine: e}
 	s.serve(e, func(o *setup) { o.Providers, o.Sessions = s.fleet, manager })
 	s.api = api.New(api.Options{
-		Control: control.New(control.Config{Engine: e, Sessions: manager}), Guard: httpserver.GuardOptions{Token: secret.New(soakToken)},
+		Control: admin.New(admin.Config{Engine: e, Sessions: manager}), Guard: httpserver.GuardOptions{Token: secret.New(soakToken)},
 	})
 	if _, err := manager.Set(t.Context(), []*session.Spec{spec}, []*engine.Workflow{night}); err != nil {
 		t.Fatal(err)
@@ -178,7 +178,7 @@ type stay struct {
 // the measurements.
 func (s *soak) stay(x *tab, path string, share time.Duration) *stay {
 	s.Helper()
-	y := &stay{path: path, live: path != "/policies", pace: s.h.streams.pace}
+	y := &stay{path: path, live: path != "/policies", pace: s.h.Pace}
 	if y.live {
 		x.live(path)
 	} else {
@@ -186,11 +186,11 @@ func (s *soak) stay(x *tab, path string, share time.Duration) *stay {
 	}
 	x.exec(`window.updates = 0; document.addEventListener("htmx:sse:after:message", (e) => { updates++; });`)
 	asked := `performance.getEntriesByType("resource").length`
-	began, events, requests := time.Now(), s.h.feed.latest().Seq, eval[int](x, asked)
+	began, events, requests := time.Now(), s.lastEvent(), eval[int](x, asked)
 	if y.live {
 		x.Wait("the page is updated", "updates > 0")
 	}
-	testwait.Until(s, "an event", func() bool { return s.h.feed.latest().Seq > events })
+	testwait.Until(s, "an event", func() bool { return s.lastEvent() > events })
 	y.weights = append(y.weights, x.weigh())
 	if len(s.took) == 0 || long() {
 		s.measure()
@@ -201,7 +201,7 @@ func (s *soak) stay(x *tab, path string, share time.Duration) *stay {
 		s.measure()
 	}
 	y.updates, y.asked = eval[int](x, "updates"), eval[int](x, asked)-requests
-	y.lasted, y.events = time.Since(began), s.h.feed.latest().Seq-events
+	y.lasted, y.events = time.Since(began), s.lastEvent()-events
 	y.private = x.private()
 	s.Logf("%-10.10s for %v: %d updates and %d requests for %d events; %v; %d MB in all",
 		path, y.lasted.Round(time.Second), y.updates, y.asked, y.events, y.parts(), y.private>>20)

@@ -1,32 +1,13 @@
 package web
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"net/http"
 	"regexp"
 	"strings"
 	"testing"
-)
 
-// The vendored files must be equal to those of htmx.org 4.0.0 on npm.
-func TestVendoredFiles(t *testing.T) {
-	for name, want := range map[string]string{
-		"htmx-4.0.0.min.js":   "e484d9171a9db30a39c8f16e3d709d4137f3211c659f8e6125816635033d593f",
-		"hx-sse-4.0.0.min.js": "8a834680c4000a9034d79228872372a92e140c810a075cb6d4a76690dfc13085",
-		"htmx-4.0.0.LICENSE":  "d3d2456f76414f2456104660ebd65aff1c04cd7966b942bdabd63f3cdb316a38",
-	} {
-		body, err := static.ReadFile("static/" + name)
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		sum := sha256.Sum256(body)
-		if got := hex.EncodeToString(sum[:]); got != want {
-			t.Errorf("sha256 of %s is %s, want %s", name, got, want)
-		}
-	}
-}
+	"github.com/tideover/tideover/internal/console/pagetest"
+)
 
 func TestAssets(t *testing.T) {
 	t.Parallel()
@@ -58,31 +39,7 @@ func TestAssets(t *testing.T) {
 	}
 }
 
-// Pages and their files must not contain anything that the Content-Security-Policy forbids.
 func TestNothingInline(t *testing.T) {
-	for _, dir := range []string{"templates"} {
-		files, err := templates.ReadDir(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range files {
-			body, _ := templates.ReadFile(dir + "/" + f.Name())
-			for _, bad := range []string{"style=", "<style", "onclick", "hx-on", "js:", "javascript:", "http://", "https://", "hx-vals"} {
-				if strings.Contains(string(body), bad) {
-					t.Errorf("%s has %q", f.Name(), bad)
-				}
-			}
-		}
-	}
-	for _, name := range []string{"app.js", "page.css"} {
-		body := loadAssets()[name].Body
-		if len(body) == 0 {
-			t.Errorf("%s is empty", name)
-		}
-		for _, bad := range []string{"eval(", "new Function", "innerHTML =", "outerHTML", "insertAdjacentHTML", "document.write", "@import", "http:", "https:"} {
-			if strings.Contains(string(body), bad) {
-				t.Errorf("%s has %q", name, bad)
-			}
-		}
-	}
+	t.Parallel()
+	pagetest.NothingInline(t, templates)
 }

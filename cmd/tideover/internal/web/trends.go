@@ -2,35 +2,46 @@ package web
 
 import (
 	"fmt"
+	"net/http"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	pen "github.com/tideover/tideover/cmd/tideover/internal/chart"
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/internal/console/control"
+	"github.com/tideover/tideover/internal/console/pages"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// trends are the charts of runs over an hour, a day and two weeks.
+// trends are the charts of runs over a range of time.
 type trends struct {
-	Charts []trend
+	Ranges []rangeLink
+	Chart  trend
 	Since  time.Time // when the server began to count
 	Other  bool      // the workflow has no chart of its own
 	Member bool      // only runs in this process of the cluster count
 }
 
-// trend is the chart of a range.
+// rangeLink is a link that chooses a range.
+type rangeLink struct {
+	Text, URL string
+	On        bool
+}
+
+// trend has the charts of a range.
 type trend struct {
-	ID      string // of the HTML element
 	Title   string
 	Ago     string // label of the left end
-	Total   control.ChartPoint
+	Total   admin.ChartPoint
 	Most    uint64 // the number of runs that a bar of full height stands for
 	Each    string // length of an interval
 	Width   int    // of the coordinates in the paths; the height is 100
 	Bars    []shape
 	Started string // path of the marks of started runs
+	Runs    pages.ChartColumn
 	Times   []times
-	Said    string // the chart in words
+	Said    string // the chart of runs in words
 }
 
 // shape is a path of one colour.
@@ -38,7 +49,7 @@ type shape struct{ Class, Path string }
 
 // times has the percentiles of durations, or of waits.
 type times struct {
-	Title   string
+	pages.ChartColumn
 	Ticks   []tick // labels of the vertical axis; positions in percent
 	Lines   []shape
 	Numbers []number
@@ -53,53 +64,100 @@ const barWidth = 10
 
 // rangeTexts has the title of each range, and the label of its left end.
 var rangeTexts = map[string][2]string{
-	"hour": {"The last hour", "60 min ago"}, "day": {"The last day", "24 h ago"}, "two-weeks": {"The last two weeks", "14 d ago"},
+	"hour": {"last hour", "60 min ago"}, "day": {"last day", "24 h ago"}, "two-weeks": {"last two weeks", "14 d ago"},
 }
 
-// loadTrends returns the charts of a workflow, or of all workflows if the name is empty. It returns nil
-// if the server has none.
-func loadTrends(charts *control.Charts, workflow string) (*trends, error) {
+// chartRange returns the range of charts in the URL of a request, or "" if the URL has none.
+func chartRange(r *http.Request) string {
+	if name := r.URL.Query().Get("range"); slices.Contains(admin.RangeNames, name) {
+		return name
+	}
+	return ""
+}
+
+// rangeURL returns the URL of a page with a range of charts.
+func rangeURL(page, name string) string {
+	if name == "" {
+		return page
+	}
+	return page + "?range=" + name
+}
+
+// loadTrends returns the charts of a workflow, or of all workflows if the name is empty, for the page with
+// this URL. If no range is chosen, it is the shortest one that has runs, so that the charts of a nightly
+// workflow are not empty during the day. loadTrends returns nil if the server has no charts.
+func loadTrends(charts *admin.Charts, workflow, chosen, page string) (*trends, error) {
 	if charts == nil || control.Internal(workflow) {
 		return nil, nil
 	}
-	t := new(trends)
-	for _, name := range control.RangeNames {
+	var shown admin.Chart
+	for _, name := range admin.RangeNames {
+		if chosen != "" && chosen != name {
+			continue
+		}
 		c, err := charts.Get(workflow, name)
 		if err != nil {
 			return nil, err
 		}
-		t.Charts = append(t.Charts, newTrend(&c))
-		t.Since, t.Other, t.Member = c.Since, c.Merged, c.OneMember
+		if shown.Range == "" || hasRuns(&c.Total) {
+			shown = c
+		}
+		if hasRuns(&c.Total) {
+			break
+		}
+	}
+	t := &trends{Chart: newTrend(&shown), Since: shown.Since, Other: shown.Merged, Member: shown.OneMember}
+	for _, name := range admin.RangeNames {
+		t.Ranges = append(t.Ranges, rangeLink{rangeTexts[name][0], rangeURL(page, name) + "#trends", name == shown.Range})
 	}
 	return t, nil
 }
 
-func newTrend(c *control.Chart) trend {
+// hasRuns reports whether a chart has anything to show.
+func hasRuns(p *admin.ChartPoint) bool {
+	return p.Started+p.Succeeded+p.Failed+p.Canceled+p.Wait.Count > 0
+}
+
+func newTrend(c *admin.Chart) trend {
 	text := rangeTexts[c.Range]
 	each := time.Duration(c.Interval * float64(time.Second))
-	t := trend{
-		ID: "trend-" + c.Range, Title: text[0], Ago: text[1], Total: c.Total, Most: 1, Each: textfmt.ShortDuration(each), Width: barWidth * len(c.Points),
-	}
-	t.Said = fmt.Sprintf("%s: %s started, %d succeeded, %d gave up, %d canceled", strings.ToLower(t.Title), textfmt.Plural(int(c.Total.Started), "run"), c.Total.Succeeded, c.Total.Failed, c.Total.Canceled)
+	t := trend{Title: text[0], Ago: text[1], Total: c.Total, Most: 1, Each: textfmt.ShortDuration(each), Width: barWidth * len(c.Points)}
+	t.Said = fmt.Sprintf("the %s: %s started, %d succeeded, %d gave up, %d canceled", t.Title, textfmt.Plural(int(c.Total.Started), "run"), c.Total.Succeeded, c.Total.Failed, c.Total.Canceled)
+	t.Runs.Name = "Runs"
 	for i := range c.Points {
 		p := &c.Points[i]
 		t.Most = max(t.Most, p.Started, p.Succeeded+p.Failed+p.Canceled)
+		t.Runs.Values = append(t.Runs.Values, pages.ChartValue{At: p.Time, Text: pages.NumbersText(
+			pages.Counted(int(p.Started), "started", "started"), pages.Counted(int(p.Succeeded), "succeeded", "succeeded"),
+			pages.Counted(int(p.Failed), "gave up", "gave up"), pages.Counted(int(p.Canceled), "canceled", "canceled"))})
 	}
 	t.addBars(c.Points)
-	t.addTimes("From start to end", c, func(p *control.ChartPoint) *control.Percentiles { return &p.Duration })
-	t.addTimes("Wait for the first attempt", c, func(p *control.ChartPoint) *control.Percentiles { return &p.Wait })
+	t.addTimes("From start to end", c, func(p *admin.ChartPoint) *admin.Percentiles { return &p.Duration })
+	t.addTimes("Wait for the first attempt", c, func(p *admin.ChartPoint) *admin.Percentiles { return &p.Wait })
 	return t
 }
 
+// HasRuns reports whether there is anything to show.
+func (t trend) HasRuns() bool { return hasRuns(&t.Total) }
+
+// Table has the values of all charts.
+func (t trend) Table() pages.ChartTable {
+	table := pages.ChartTable{Columns: []pages.ChartColumn{t.Runs}}
+	for i := range t.Times {
+		table.Columns = append(table.Columns, t.Times[i].ChartColumn)
+	}
+	return table
+}
+
 // addBars adds the paths of the bars, and of the marks of started runs.
-func (t *trend) addBars(points []control.ChartPoint) {
+func (t *trend) addBars(points []admin.ChartPoint) {
 	outcomes := []struct {
 		class string
-		count func(*control.ChartPoint) uint64
+		count func(*admin.ChartPoint) uint64
 	}{
-		{"succeeded", func(p *control.ChartPoint) uint64 { return p.Succeeded }},
-		{"dead", func(p *control.ChartPoint) uint64 { return p.Failed }},
-		{"canceled", func(p *control.ChartPoint) uint64 { return p.Canceled }},
+		{"succeeded", func(p *admin.ChartPoint) uint64 { return p.Succeeded }},
+		{"dead", func(p *admin.ChartPoint) uint64 { return p.Failed }},
+		{"canceled", func(p *admin.ChartPoint) uint64 { return p.Canceled }},
 	}
 	paths := make([]strings.Builder, len(outcomes))
 	var marks strings.Builder
@@ -141,40 +199,65 @@ func stepLine(n int, y func(i int) (float64, bool)) string {
 	return b.String()
 }
 
-// addTimes adds the percentiles of a kind of durations. All of them share a logarithmic scale.
-func (t *trend) addTimes(title string, c *control.Chart, of func(*control.ChartPoint) *control.Percentiles) {
-	kinds := []struct {
-		name  string
-		value func(*control.Percentiles) float64
-	}{
-		{"p50", func(p *control.Percentiles) float64 { return p.P50 }},
-		{"p95", func(p *control.Percentiles) float64 { return p.P95 }},
-		{"p99", func(p *control.Percentiles) float64 { return p.P99 }},
+// percentileKinds are the percentiles that the charts show.
+var percentileKinds = []struct {
+	name string
+	of   func(*admin.Percentiles) float64
+}{
+	{"p50", func(p *admin.Percentiles) float64 { return p.P50 }},
+	{"p95", func(p *admin.Percentiles) float64 { return p.P95 }},
+	{"p99", func(p *admin.Percentiles) float64 { return p.P99 }},
+}
+
+// percentileTexts returns the percentiles, each with its name.
+func percentileTexts(p *admin.Percentiles) (list []string) {
+	for _, k := range percentileKinds {
+		list = append(list, k.name+" "+pages.Exact(durationOf(k.of(p))))
 	}
+	return list
+}
+
+// addTimes adds the percentiles of a kind of durations. All of them share a logarithmic scale.
+func (t *trend) addTimes(title string, c *admin.Chart, of func(*admin.ChartPoint) *admin.Percentiles) {
 	total := of(&c.Total)
 	if total.Count == 0 {
 		return
 	}
 	scale := pen.Scale{Log: true}
+	s := times{ChartColumn: pages.ChartColumn{Name: title}}
 	for i := range c.Points {
-		for _, k := range kinds {
-			scale.Include(durationOf(k.value(of(&c.Points[i]))))
+		p, v := of(&c.Points[i]), pages.ChartValue{At: c.Points[i].Time}
+		for _, k := range percentileKinds {
+			scale.Include(durationOf(k.of(p)))
 		}
+		if p.Count > 0 {
+			v.Text = strings.Join(percentileTexts(p), ", ")
+		}
+		s.Values = append(s.Values, v)
 	}
 	up := func(d time.Duration) float64 { return 96 - 92*scale.At(d) }
-	s := times{Title: title}
 	for _, d := range scale.Ticks(4) {
-		s.Ticks = append(s.Ticks, tick{percent(up(d)), textfmt.ShortDuration(d)})
+		s.Ticks = append(s.Ticks, tick{pages.Percent(up(d)), textfmt.ShortDuration(d)})
 	}
-	var said []string
-	for _, k := range kinds {
+	texts := percentileTexts(total)
+	for i, k := range percentileKinds {
 		s.Lines = append(s.Lines, shape{k.name, stepLine(len(c.Points), func(i int) (float64, bool) {
 			p := of(&c.Points[i])
-			return up(durationOf(k.value(p))), p.Count > 0
+			return up(durationOf(k.of(p))), p.Count > 0
 		})})
-		text := k.name + " " + exact(durationOf(k.value(total)))
-		s.Numbers, said = append(s.Numbers, number{k.name, text}), append(said, text)
+		s.Numbers = append(s.Numbers, number{k.name, texts[i]})
 	}
-	s.Said = strings.ToLower(t.Title) + ", " + strings.ToLower(title) + ": " + strings.Join(said, ", ")
+	s.Said = "the " + t.Title + ", " + strings.ToLower(title) + ": " + strings.Join(texts, ", ")
 	t.Times = append(t.Times, s)
+}
+
+// trends returns the charts of a workflow for its page, or nil if there are none, and the query of the URL that
+// chooses them.
+func (h *server) trends(r *http.Request, workflow string) (charts any, query string, err error) {
+	chosen := chartRange(r)
+	t, err := loadTrends(h.control.Charts, workflow, chosen, pages.WorkflowURL(workflow))
+	if t == nil {
+		return nil, "", err
+	}
+	return t, rangeURL("", chosen), err
 }

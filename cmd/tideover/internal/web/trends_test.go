@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/timeseries"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/enginetest"
@@ -31,12 +32,12 @@ func TestTrendsOnPages(t *testing.T) {
 	t.Parallel()
 	store := timeseries.Open(filepath.Join(t.TempDir(), "charts"), slog.New(slog.DiscardHandler))
 	b := newTestSite(t, func(o *setup) { o.Charts = store })
-	has(t, "without runs", b.page("/overview"), "Runs over time", "The last two weeks", "No run started or ended", "loses the counts of at most the last minute")
+	has(t, "without runs", b.page("/overview"), "Runs over time", "No run started or ended in the last hour.", "loses the counts of at most the last minute")
 	count(store, "quick", 3)
 	count(store, "slow", 4)
 	has(t, "the overview", b.page("/overview"), `aria-label="the last hour: 7 runs started, 7 succeeded, 0 gave up, 0 canceled"`, "7 succeeded", "peak: 7 in", `class="swatch p99"`, "Wait for the first attempt", "60 min ago")
-	body := b.page("/workflows/quick")
-	has(t, "the page of a workflow", body, `aria-label="the last day: 3 runs started, 3 succeeded, 0 gave up, 0 canceled"`)
+	body := b.page("/workflows/quick?range=day")
+	has(t, "the page of a workflow", body, `aria-label="the last day: 3 runs started, 3 succeeded, 0 gave up, 0 canceled"`, "24 h ago")
 	hasNot(t, "a process alone", body, "members of the cluster")
 	for n := range timeseries.MaxWorkflows {
 		count(store, fmt.Sprint("w", n), 1)
@@ -45,6 +46,57 @@ func TestTrendsOnPages(t *testing.T) {
 	hasNot(t, "a server without charts", newTestSite(t).page("/overview"), "Runs over time")
 	clustered := newTestSite(t, func(o *setup) { o.Charts, o.Clustered = store, true })
 	has(t, "a member of a cluster", clustered.page("/overview"), "only runs in this process")
+}
+
+// The URL of a page has the range of the charts, also for the stream that updates the page.
+func TestRangeOfTrends(t *testing.T) {
+	t.Parallel()
+	store := timeseries.Open(filepath.Join(t.TempDir(), "charts"), slog.New(slog.DiscardHandler))
+	b := newTestSite(t, func(o *setup) { o.Charts = store })
+	count(store, "quick", 3)
+	for _, path := range []string{"/overview", "/workflows/quick"} {
+		for query, want := range map[string]string{"": "hour", "?range=hour": "hour", "?range=day": "day", "?range=two-weeks": "two-weeks", "?range=year": "hour", "?range=": "hour"} {
+			on := `<a href="` + path + `?range=` + want + `#trends" aria-current="true">`
+			stream := "/live" + path
+			if strings.Contains(query, want) {
+				stream += query
+			}
+			body := b.page(path + query)
+			has(t, path+query, body, on, `hx-sse:connect="`+stream+`"`)
+			if n := strings.Count(body, `href="`+path+`?range=`); n != 3 {
+				t.Errorf("%s has %d links to ranges, want 3", path+query, n)
+			}
+			has(t, "the update of "+path+query, b.message(stream), on)
+		}
+	}
+}
+
+// Without a choice, the charts show the shortest range with runs.
+func TestDefaultRange(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := timeseries.Open(filepath.Join(t.TempDir(), "charts"), slog.New(slog.DiscardHandler))
+		charts := admin.New(admin.Config{Charts: store}).Charts
+		count(store, "report", 1)
+		for _, c := range []struct {
+			after  time.Duration
+			chosen string
+			want   string
+			shown  bool
+		}{
+			{0, "", "hour", true},
+			{2 * time.Hour, "", "day", true},
+			{2 * time.Hour, "hour", "hour", false},
+			{48 * time.Hour, "", "two-weeks", true},
+			{15 * 24 * time.Hour, "", "hour", false},
+		} {
+			time.Sleep(c.after)
+			got, err := loadTrends(charts, "", c.chosen, "/overview")
+			if err != nil || got.Chart.Title != rangeTexts[c.want][0] || got.Chart.HasRuns() != c.shown {
+				t.Errorf("%v later, chosen %q: %+v, %v, want %s", c.after, c.chosen, got, err, c.want)
+			}
+		}
+	})
 }
 
 // A call of the function of a flow is no attempt that ends the first wait.
@@ -83,10 +135,10 @@ func TestFirstWaitOfAFlow(t *testing.T) {
 
 func TestTrend(t *testing.T) {
 	t.Parallel()
-	p := func(started, succeeded, failed uint64, p50, p99 float64) control.ChartPoint {
-		return control.ChartPoint{Started: started, Succeeded: succeeded, Failed: failed, Duration: control.Percentiles{Count: succeeded + failed, P50: p50, P95: p99, P99: p99}}
+	p := func(started, succeeded, failed uint64, p50, p99 float64) admin.ChartPoint {
+		return admin.ChartPoint{Started: started, Succeeded: succeeded, Failed: failed, Duration: admin.Percentiles{Count: succeeded + failed, P50: p50, P95: p99, P99: p99}}
 	}
-	c := &control.Chart{Range: "hour", Interval: 60, Points: []control.ChartPoint{p(4, 2, 1, 1, 10), p(0, 0, 0, 0, 0), p(2, 2, 0, 0.1, 1), p(1, 1, 0, 1, 1)}, Total: p(7, 5, 1, 1, 10)}
+	c := &admin.Chart{Range: "hour", Interval: 60, Points: []admin.ChartPoint{p(4, 2, 1, 1, 10), p(0, 0, 0, 0, 0), p(2, 2, 0, 0.1, 1), p(1, 1, 0, 1, 1)}, Total: p(7, 5, 1, 1, 10)}
 	got := newTrend(c)
 	want := []shape{{"succeeded", "M1 50.0h8v50.0h-8zM21 50.0h8v50.0h-8zM31 75.0h8v25.0h-8z"}, {"dead", "M1 25.0h8v25.0h-8z"}}
 	if fmt.Sprint(got.Bars) != fmt.Sprint(want) || got.Most != 4 || got.Width != 40 || got.Each != "1m" {
@@ -97,6 +149,17 @@ func TestTrend(t *testing.T) {
 	}
 	if len(got.Times) != 1 || len(got.Times[0].Lines) != 3 || len(got.Times[0].Ticks) < 2 || got.Times[0].Said != "the last hour, from start to end: p50 1.00 s, p95 10.0 s, p99 10.0 s" {
 		t.Errorf("times: %+v", got.Times)
+	}
+	if got.Times[0].Numbers[2].Text != "p99 10.0 s" {
+		t.Errorf("the numbers beside the chart: %+v", got.Times[0].Numbers)
+	}
+	var rows []string
+	for _, row := range got.Table().Rows() {
+		rows = append(rows, row.Cells[0].Text+"; "+row.Cells[1].Text)
+	}
+	wantRows := []string{"1 started, 1 succeeded; p50 1.00 s, p95 1.00 s, p99 1.00 s", "2 started, 2 succeeded; p50 100 ms, p95 1.00 s, p99 1.00 s", "4 started, 2 succeeded, 1 gave up; p50 1.00 s, p95 10.0 s, p99 10.0 s"}
+	if !slices.Equal(rows, wantRows) {
+		t.Errorf("the table: %q, want %q", rows, wantRows)
 	}
 	if line := got.Times[0].Lines[0].Path; strings.Count(line, "M") != 2 || strings.Count(line, "V") != 1 {
 		t.Errorf("the line of p50: %s", line)

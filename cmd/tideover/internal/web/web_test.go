@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
@@ -18,9 +17,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/output"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/pages"
+	"github.com/tideover/tideover/internal/console/pagetest"
 	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
 )
@@ -65,14 +66,16 @@ func do(ctx context.Context, j job) (string, error) {
 // setup is the configuration of a test site.
 type setup struct {
 	Options
-	control.Config
+	admin.Config
 	actor string // "" means the default
 }
 
 func newSiteOf(s setup) *Site {
-	s.Control = control.New(s.Config)
+	s.Control = admin.New(s.Config)
 	h := New(s.Options)
-	h.actor = cmp.Or(s.actor, h.actor)
+	if s.actor != "" {
+		h.caller = func(*http.Request) pages.Caller { return pages.Caller{Name: s.actor, IsUser: true} }
+	}
 	return h
 }
 
@@ -87,6 +90,7 @@ type testSite struct {
 	outputs *output.Store // nil if the site shows none
 
 	away *atomic.Bool // the server closes connections without an answer
+	full *atomic.Bool // the server refuses streams
 }
 
 func newTestSite(t *testing.T, change ...func(*setup)) *testSite {
@@ -121,15 +125,19 @@ func newTestSite(t *testing.T, change ...func(*setup)) *testSite {
 func (b *testSite) serve(e *engine.Engine, change ...func(*setup)) {
 	b.Helper()
 	b.e = e
-	o := setup{Config: control.Config{Engine: e, Version: "test"}}
+	o := setup{Config: admin.Config{Engine: e, Version: "test"}}
 	for _, f := range change {
 		f(&o)
 	}
 	b.h = newSiteOf(o)
-	b.away = new(atomic.Bool)
+	b.away, b.full = new(atomic.Bool), new(atomic.Bool)
 	b.srv = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if b.away.Load() {
 			panic(http.ErrAbortHandler)
+		}
+		if b.full.Load() && strings.HasPrefix(r.URL.Path, "/live/") {
+			http.Error(w, "too many pages are open", http.StatusServiceUnavailable)
+			return
 		}
 		b.h.ServeHTTP(w, r)
 	}))
@@ -240,7 +248,7 @@ func (b *testSite) page(path string) string {
 	if a.status != http.StatusOK {
 		b.Fatalf("GET %s: %d, want 200\n%s", path, a.status, a.body)
 	}
-	audit(b, path, a.body)
+	pagetest.Audit(b, path, a.body)
 	return a.body
 }
 
@@ -263,7 +271,7 @@ func (b *testSite) message(path string) string {
 		b.Fatalf("GET %s: %d %s", path, resp.StatusCode, text)
 	}
 	_, data := read(bufio.NewReader(resp.Body))
-	audit(b, path, data)
+	pagetest.Audit(b, path, data)
 	return data
 }
 
@@ -286,79 +294,10 @@ func read(r *bufio.Reader) (event, data string) {
 	}
 }
 
-// audit fails the test if a page has inline scripts, event handlers or styles, links to other servers,
-// unknown elements, or invisible characters.
-func audit(t testing.TB, name, body string) {
-	t.Helper()
-	for i, r := range body {
-		if hidden(r) && !strings.HasPrefix(body[i:], "\uFFFD") {
-			t.Errorf("%s: has %U: …%q…", name, r, body[max(i-40, 0):min(i+20, len(body))])
-			return
-		}
-	}
-	d := xml.NewDecoder(strings.NewReader(body))
-	d.Strict, d.AutoClose, d.Entity = false, xml.HTMLAutoClose, xml.HTMLEntity
-	for {
-		token, err := d.RawToken()
-		if errors.Is(err, io.EOF) {
-			return
-		}
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			return
-		}
-		if e, ok := token.(xml.StartElement); ok {
-			auditElement(t, name, e)
-		}
-	}
-}
+var has, hasNot = pagetest.Has, pagetest.HasNot
 
-// known are the elements that the templates use.
-var known = strings.Fields(`a body br button caption circle code dd defs desc details dialog div dl dt footer form g h1 h2 h3 head header
-	html hx-partial input kbd label li line link main marker meta nav noscript option p path pattern pre progress rect script section select span strong
-	summary svg table tbody td text textarea th thead time title tr ul`)
-
-func auditElement(t testing.TB, name string, e xml.StartElement) {
-	t.Helper()
-	if !slices.Contains(known, e.Name.Local) {
-		t.Errorf("%s: has an element %q", name, e.Name.Local)
-	}
-	for _, a := range e.Attr {
-		switch n := strings.ToLower(a.Name.Local); {
-		case strings.HasPrefix(n, "on") || n == "style" || n == "srcdoc" || strings.HasPrefix(n, "hx-on"):
-			t.Errorf("%s: <%s> has an attribute %q", name, e.Name.Local, n)
-		case n == "href" || n == "src" || n == "action" || n == "connect" || n == "hx-get" || n == "hx-post":
-			ours := strings.HasPrefix(a.Value, "/") && !strings.HasPrefix(a.Value, "//") || strings.HasPrefix(a.Value, "#") || a.Value == ""
-			if _, err := url.Parse(a.Value); !ours || err != nil || strings.ContainsAny(a.Value, "<>\" ") {
-				t.Errorf("%s: <%s> leads to %q", name, e.Name.Local, a.Value)
-			}
-			if e.Name.Local == "script" && !strings.HasPrefix(a.Value, "/static/") {
-				t.Errorf("%s: script from %q", name, a.Value)
-			}
-		}
-	}
-	if e.Name.Local == "script" && len(e.Attr) == 0 {
-		t.Errorf("%s: has a script of its own", name)
-	}
-}
-
-func has(t testing.TB, name, body string, want ...string) {
-	t.Helper()
-	for _, w := range want {
-		if !strings.Contains(body, w) {
-			t.Errorf("%s: has no %q\n%s", name, w, body)
-		}
-	}
-}
-
-func hasNot(t testing.TB, name, body string, bad ...string) {
-	t.Helper()
-	for _, w := range bad {
-		if strings.Contains(body, w) {
-			t.Errorf("%s: has %q\n%s", name, w, body)
-		}
-	}
-}
+// lastEvent returns the number of the last event of which the pages know.
+func (b *testSite) lastEvent() uint64 { return must(b.h.Totals(b.Context(), false)).Last.Seq }
 
 func TestHeaders(t *testing.T) {
 	t.Parallel()
@@ -399,7 +338,7 @@ func TestRunsPage(t *testing.T) {
 	good := b.start("quick", job{Name: "gamma"})
 	b.until(good, "succeeded")
 
-	testwait.Until(t, "an event", func() bool { return b.h.feed.latest().Seq > 0 })
+	testwait.Until(t, "an event", func() bool { return b.lastEvent() > 0 })
 	testwait.Until(t, "the search knows all words", func() bool {
 		list, err := b.e.List(t.Context(), engine.Filter{Search: "gamma"})
 		return err == nil && list.Behind == 0 && len(list.Runs) == 1
@@ -465,12 +404,12 @@ func TestAddressesAreMadePlain(t *testing.T) {
 func TestPaging(t *testing.T) {
 	t.Parallel()
 	b := newTestSite(t)
-	for range rowsPerPage + 7 {
+	for range pages.RowsPerPage + 7 {
 		b.start("slow", job{Fail: 1})
 	}
 	testwait.Until(t, "all are listed", func() bool {
 		list, err := b.e.List(t.Context(), engine.Filter{Limit: 1000})
-		return err == nil && len(list.Runs) == rowsPerPage+7
+		return err == nil && len(list.Runs) == pages.RowsPerPage+7
 	})
 	seen := 0
 	for path := "/runs"; path != ""; {
@@ -485,7 +424,7 @@ func TestPaging(t *testing.T) {
 			path = strings.ReplaceAll(before[strings.LastIndex(before, `"`)+1:], "&amp;", "&")
 		}
 	}
-	if want := rowsPerPage + 7; seen != want {
+	if want := pages.RowsPerPage + 7; seen != want {
 		t.Errorf("saw %d runs, want %d", seen, want)
 	}
 }
@@ -517,49 +456,6 @@ func TestRunPage(t *testing.T) {
 	}
 }
 
-func TestARunPageSaysWhichAttemptsAreNotKept(t *testing.T) {
-	t.Parallel()
-	b := newTestSite(t)
-	now := time.Now()
-	i := &engine.Info{ID: "r", Workflow: "w", State: "dead", Created: now, Omitted: 300, Notes: []engine.Note{{At: now, What: "started"}}, Steps: []engine.StepInfo{
-		{Name: "long", Status: "canceled", Omitted: 140, Attempts: []engine.AttemptInfo{
-			{Number: 1, Started: now, Ended: &now, Outcome: "failed"}, {Number: 142, Omitted: 140, Started: now, Ended: &now, Outcome: "failed"},
-		}},
-	}}
-	body := string(must(b.h.render("run", newRunPart(i, 0, true, now).data)))
-	has(t, "the page", body, "Not shown: 140 attempts of this step", `id="s0-a142-omitted"`, "140 attempts not shown", "300 entries in the middle of the history are not kept", "canceled")
-	hasNot(t, "the page", body, `id="s0-a1-omitted"`)
-}
-
-func TestAThousandAttempts(t *testing.T) {
-	t.Parallel()
-	b := newTestSite(t)
-	now := time.Now()
-	i := &engine.Info{ID: "x", State: "dead", Created: now.Add(-time.Hour), Ended: &now, Steps: []engine.StepInfo{{Name: "call", Status: "failed", Policy: "fixed(1s) attempts=1000", Spent: 1000}}}
-	for n := range 1000 {
-		at := i.Created.Add(time.Duration(n) * time.Second)
-		i.Steps[0].Attempts = append(i.Steps[0].Attempts, engine.AttemptInfo{Number: n + 1, Started: at, Ended: &at, Outcome: "failed", Error: "the other side is down"})
-	}
-	render := func(all bool) string {
-		body := string(must(b.h.render("run", newRunPart(i, 0, all, now).data)))
-		audit(t, "the page", body)
-		return body
-	}
-	body := render(false)
-	if n := strings.Count(body, `id="s0-a`); n != shownAttempts {
-		t.Errorf("shows %d attempts, want %d", n, shownAttempts)
-	}
-	has(t, "the page", body, "Show all: 975 earlier attempts", "/runs/x?all#step-0", `id="s0-a1000"`)
-	if n := len(body); n > 400<<10 {
-		t.Errorf("the page has %d bytes", n)
-	}
-	all := render(true)
-	if n := strings.Count(all, `id="s0-a`); n != 1000 {
-		t.Errorf("shows %d attempts, want all", n)
-	}
-	has(t, "the page of all", all, "/live/runs/x?all")
-}
-
 func TestSecretsAreNotShown(t *testing.T) {
 	t.Parallel()
 	b := newTestSite(t, func(o *setup) {
@@ -584,7 +480,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 	// If the user does not edit the input, the new run gets the original one, with its secrets.
 	body := b.page("/runs/" + dead[0] + "/replay")
 	has(t, "the question", body, "Secrets in the input are hidden")
-	shown := pretty(`{"name":"***","fail":3,"error":"*** refused","progress":"***","out":"***"}`)
+	shown := "{\n  \"name\": \"***\",\n  \"fail\": 3,\n  \"error\": \"*** refused\",\n  \"progress\": \"***\",\n  \"out\": \"***\"\n}"
 	a := b.request("POST", "/runs/"+dead[0]+"/replay", url.Values{"input": {strings.ReplaceAll(shown, "\n", "\r\n")}})
 	next := strings.TrimPrefix(strings.TrimSuffix(a.to, "?did=replay"), "/runs/")
 	i, err := b.e.Get(t.Context(), next)
@@ -600,7 +496,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 func everyPage(b *testSite, dead string, others ...string) []string {
 	b.Helper()
 	paths := []string{"/overview", "/policies", "/notifications", "/health", "/keys", "/runs", "/dead", "/runs?state=dead", "/bulk/cancel?workflow=quick&state=dead", "/nothing"}
-	groups, err := b.h.groups(b.Context(), false)
+	groups, err := b.h.Groups(b.Context(), false)
 	if err != nil {
 		b.Fatal(err)
 	}

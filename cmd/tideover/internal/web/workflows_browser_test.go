@@ -5,8 +5,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/control"
 )
 
 // schedule sets two schedules, of which one is paused.
@@ -117,7 +117,7 @@ func (v visitor) workflowPictures(g *fullSite) {
 		}
 		x.looksRight(dir, name)
 	}
-	x.visit("/progress/" + g.h.jobs.add(&bulkJob{BulkJob: new(control.BulkJob), kind: &bulkKinds[1], total: 7000, back: "/dead"}))
+	x.visit(g.h.Progress(new(control.BulkJob), control.BulkRetryLatest, 7000, "/dead"))
 	x.looksRight(dir, "progress")
 	x.quiet()
 }

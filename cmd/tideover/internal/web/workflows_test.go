@@ -1,9 +1,7 @@
 package web
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -12,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/pages"
 	"github.com/tideover/tideover/internal/testwait"
 )
 
@@ -76,7 +75,7 @@ func TestRunPageHasAGraph(t *testing.T) {
 	has(t, "a run", b.page("/runs/"+id), `class="node succeeded" href="#step-2"`, "3 steps: 3 succeeded.", "✓ succeeded")
 	wait := b.start("order", job{Hold: true})
 	b.until(wait, "running")
-	has(t, "a run that has begun", b.page("/runs/"+wait), `class="node running"`, `class="node blocked"`, "1 running, 2 blocked")
+	has(t, "a run that has begun", b.page("/runs/"+wait), `class="node running"`, `class="node not-begun"`, "1 running, 2 not begun")
 	one := b.start("quick", job{})
 	b.until(one, "succeeded")
 	hasNot(t, "a run with one step", b.page("/runs/"+one), "graph-section")
@@ -173,27 +172,6 @@ func TestStartFormOfAType(t *testing.T) {
 	if a.status != http.StatusUnprocessableEntity || !strings.Contains(a.body, "want int, but it is number 1.5") {
 		t.Errorf("a number that is not whole: %d\n%s", a.status, a.body)
 	}
-	type inner struct{ A int }
-	type all struct {
-		inner
-		Text  string
-		Skip  string `json:"-"`
-		At    time.Time
-		List  []int   `json:"list,omitempty"`
-		Deep  *inner  `json:"deep"`
-		Ratio float32 `json:"ratio"`
-		On    *bool
-	}
-	var got []string
-	for _, f := range fieldsOfType(reflect.TypeFor[*all]()) {
-		got = append(got, f.Label+" "+f.Kind)
-	}
-	if text := strings.Join(got, ", "); text != "A number, Text text, At json, list json, deep json, ratio number, On bool" {
-		t.Errorf("fieldsOfType() = %s", text)
-	}
-	if list := fieldsOfType(reflect.TypeFor[json.RawMessage]()); list != nil {
-		t.Errorf("any JSON: %+v", list)
-	}
 }
 
 func TestSchedulesPage(t *testing.T) {
@@ -267,69 +245,11 @@ func must2[T any](v T, ok bool) T {
 	return v
 }
 
-func TestPercentiles(t *testing.T) {
-	t.Parallel()
-	var list []time.Duration
-	for i := range 100 {
-		list = append(list, time.Duration(100-i))
-	}
-	if got := newPercentiles(list); got != (percentiles{100, 50, 95}) {
-		t.Errorf("1 to 100: %+v", got)
-	}
-	if got := newPercentiles([]time.Duration{7}); got != (percentiles{1, 7, 7}) {
-		t.Errorf("one: %+v", got)
-	}
-	if got := newPercentiles(nil); got != (percentiles{}) {
-		t.Errorf("none: %+v", got)
-	}
-}
-
 // A form that is too large is answered with 413, as by the API.
 func TestStartFormIsLimited(t *testing.T) {
 	t.Parallel()
 	b := newTestSite(t)
-	if a := b.request("POST", "/workflows/quick/start", url.Values{"input.name": {strings.Repeat("x", maxBody+1)}}); a.status != http.StatusRequestEntityTooLarge {
+	if a := b.request("POST", "/workflows/quick/start", url.Values{"input.name": {strings.Repeat("x", pages.MaxBody+1)}}); a.status != http.StatusRequestEntityTooLarge {
 		t.Errorf("%d, want 413", a.status)
-	}
-}
-
-// The runs of a workflow are read once, whatever the number of its schedules.
-func TestLastRunsOfSchedules(t *testing.T) {
-	t.Parallel()
-	list := []engine.Schedule{{Name: "a", Workflow: "x"}, {Name: "b", Workflow: "x"}, {Name: "c", Workflow: "y"}, {Name: "d", Workflow: "x"}}
-	var read []string
-	got, err := lastRuns(list, func(workflow string) ([]row, error) {
-		read = append(read, workflow)
-		return []row{{Info: engine.Info{ID: "1", Key: "schedule/b/2"}}, {Info: engine.Info{ID: "2", Key: "schedule/a/2"}}, {Info: engine.Info{ID: "3", Key: "schedule/a/1"}}}, nil
-	})
-	if err != nil || strings.Join(read, " ") != "x y" {
-		t.Errorf("read %q, %v", read, err)
-	}
-	if got["a"].ID != "2" || got["b"].ID != "1" || got["c"] != nil || got["d"] != nil {
-		t.Errorf("got %+v", got)
-	}
-	failure := errors.New("no answer")
-	if _, err := lastRuns(list, func(string) ([]row, error) { return nil, failure }); !errors.Is(err, failure) {
-		t.Errorf("the error is %v", err)
-	}
-}
-
-// The figures of a workflow are read again only if a run has ended.
-func TestFiguresOfAWorkflowAreCached(t *testing.T) {
-	t.Parallel()
-	b := newTestSite(t)
-	b.until(b.start("quick", job{}), "succeeded")
-	totals := engine.Totals{Succeeded: 1}
-	first, err := (workflowsPage{b.h.runData, &b.h.ended}).endedRuns(t.Context(), "quick", totals)
-	if err != nil || first.Took.N != 1 {
-		t.Fatalf("got %+v, %v", first, err)
-	}
-	canceled, cancel := context.WithCancel(t.Context())
-	cancel()
-	if again, err := (workflowsPage{b.h.runData, &b.h.ended}).endedRuns(canceled, "quick", totals); err != nil || again != first {
-		t.Errorf("the second time: %+v, %v", again, err)
-	}
-	if _, err := (workflowsPage{b.h.runData, &b.h.ended}).endedRuns(canceled, "quick", engine.Totals{Succeeded: 2}); err == nil {
-		t.Error("it was not read again")
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine/jetstream/natstest"
+	"github.com/tideover/tideover/internal/console/control"
 	"github.com/tideover/tideover/internal/testwait"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/clitest"

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/engine/jetstream/natstest"
 	"github.com/tideover/tideover/internal/testwait"
 
@@ -72,7 +72,7 @@ func TestTwoServersShareACluster(t *testing.T) {
 }
 
 // status returns the status of a server.
-func status(s *clitest.Server) (st control.Status) {
+func status(s *clitest.Server) (st admin.Status) {
 	s.T.Helper()
 	o := s.RunCommand("status", "--json")
 	if err := json.Unmarshal([]byte(o.Out), &st); err != nil {

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/engine/jetstream/natstest"
 	"github.com/tideover/tideover/engine/move"
 	"github.com/tideover/tideover/internal/testwait"
@@ -84,7 +84,7 @@ func TestAStreamWasDeleted(t *testing.T) {
 		backup(125, c.want, "--without-shard", c.shard, copied("none"))
 	}
 	o = backup(0, `{"warning":{"message":"NOT COMPLETE: shard 2 left out`, "--json", "--without-shard", "2", copied("one"))
-	var b control.Backup
+	var b admin.Backup
 	if err := json.Unmarshal([]byte(o.Out), &b); err != nil || len(b.LeftOut) != 1 || b.LeftOut[0].Shard != 2 || b.Shards != 4 || sum(b.Runs) == 0 || sum(b.Runs) >= 30 {
 		t.Fatalf("backup: %+v, %v of %s; want all but shard 2", b, err, o.Out)
 	}

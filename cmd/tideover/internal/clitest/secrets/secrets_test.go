@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/nostr"
@@ -100,7 +100,7 @@ func (v *fullServer) runEverything() {
 // isIdle reports whether all runs have ended and lists are up to date.
 func (v *fullServer) isIdle() bool {
 	v.t.Helper()
-	var s control.Status
+	var s admin.Status
 	if text := v.pages("/api/v1/status"); json.Unmarshal([]byte(text), &s) != nil {
 		v.t.Fatalf("status: %s", text)
 	}

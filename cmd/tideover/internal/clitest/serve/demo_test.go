@@ -14,8 +14,8 @@ import (
 	"testing"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/client"
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/control"
 	"github.com/tideover/tideover/internal/testwait"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/clitest"

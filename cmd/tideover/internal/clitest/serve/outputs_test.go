@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/engine/jetstream/natstest"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/clitest"
@@ -43,7 +43,7 @@ workflows:
 const plantedSecret = "hush-PLANTED-0123456789"
 
 // outputOf returns the output of an attempt from the API.
-func outputOf(s *clitest.Server, path string) (o control.Output) {
+func outputOf(s *clitest.Server, path string) (o admin.Output) {
 	s.T.Helper()
 	if err := json.Unmarshal([]byte(s.Read("/api/v1/runs/"+path)), &o); err != nil {
 		s.T.Fatal(err)
@@ -166,7 +166,7 @@ func TestOutputsInACluster(t *testing.T) {
 		}
 		ids := a.StartRuns("where", 1)
 		a.WaitForSuccess(ids)
-		var o control.Output
+		var o admin.Output
 		shown := a.RunCommand("show", ids[0], "--output", "--json")
 		clitest.WantCode(t, shown, 0)
 		if err := json.Unmarshal([]byte(shown.Out), &o); err != nil {

@@ -204,9 +204,9 @@ func colors(p *image.RGBA) iter.Seq[color.RGBA] {
 
 // drawnFrom are the files that decide what the page of a run looks like, besides Go code.
 var drawnFrom = []string{
-	"cmd/tideover/internal/theme/theme.css", "cmd/tideover/internal/web/static/app.js", "cmd/tideover/internal/web/static/page.css",
-	"cmd/tideover/internal/web/templates/layout.html", "cmd/tideover/internal/web/templates/run.html",
-	"cmd/tideover/internal/web/templates/workflows.html", // the graph
+	"internal/console/theme/theme.css", "internal/console/pages/static/app.js", "internal/console/pages/static/page.css",
+	"internal/console/pages/templates/layout.html", "internal/console/pages/templates/run.html",
+	"internal/console/pages/templates/workflows.html", // the graph
 }
 
 // writePicture writes a picture, and a file beside it with the checksums of the files that it is made

@@ -250,5 +250,5 @@ func TestRecordingInABrowser(t *testing.T) {
 		return browsertest.Eval[string](f.tab, `document.getElementById("said").innerText`) == "✓ succeeded"
 	})
 	f.hold(3 * time.Second)
-	writePicture(t, "docs/recording.gif", f.gif(), append(drawnFrom, "cmd/tideover/internal/web/templates/runs.html", "examples/flaky.sh")...)
+	writePicture(t, "docs/recording.gif", f.gif(), append(drawnFrom, "internal/console/pages/templates/runs.html", "examples/flaky.sh")...)
 }

@@ -11,8 +11,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/control"
 	"github.com/tideover/tideover/internal/testwait"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/clitest"
@@ -134,7 +135,7 @@ func (u *reloadTest) checkOthers() {
 	}
 }
 
-func (u *reloadTest) status() control.Status {
+func (u *reloadTest) status() admin.Status {
 	u.T.Helper()
 	st, err := u.client.Status(u.T.Context())
 	if err != nil {
