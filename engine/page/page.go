@@ -47,7 +47,7 @@ type User struct {
 // The handler rejects changes that a page of another site sends.
 func New(e *engine.Engine, o Options) http.Handler {
 	site := pages.New(pages.Options{
-		Control: control.New(e), Base: strings.TrimRight(o.Path, "/"), Program: o.Program, Redact: o.Redact, Clustered: clustered(e),
+		Control: control.New(e), Base: base(o.Path), Program: o.Program, Redact: o.Redact, Clustered: clustered(e),
 		CallerOf: func(r *http.Request) pages.Caller {
 			if o.User == nil {
 				return pages.Caller{ReadOnly: true}
@@ -58,6 +58,9 @@ func New(e *engine.Engine, o Options) http.Handler {
 	})
 	return http.NewCrossOriginProtection().Handler(site)
 }
+
+// base returns the path without a slash at the end, and with one at the beginning unless it is empty.
+func base(path string) string { return strings.TrimRight("/"+strings.Trim(path, "/"), "/") }
 
 // clustered reports whether the engine shares its work with other processes. It does not ask them.
 func clustered(e *engine.Engine) bool {

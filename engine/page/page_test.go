@@ -152,7 +152,10 @@ func TestWithoutAUserNothingCanBeChanged(t *testing.T) {
 			t.Errorf("%s: %d, and it offers actions:\n%s", path, status, body)
 		}
 	}
-	for _, path := range []string{"/runs/" + dead + "/retry", "/runs/" + asks + "/cancel", "/bulk/chosen", "/schedules/nightly/pause", "/workflows/order/start", "/nothing"} {
+	for _, path := range []string{"/runs/" + dead + "/retry", "/runs/" + asks + "/cancel", "/bulk/chosen", "/schedules/nightly/pause", "/workflows/order/start"} {
+		if status, _, body := s.get("/tasks" + path); status != http.StatusForbidden || !strings.Contains(body, "you may only look") {
+			t.Errorf("GET %s: %d, want 403", path, status)
+		}
 		if status, _, _ := s.post("/tasks"+path, "", nil); status != http.StatusForbidden {
 			t.Errorf("POST %s: %d, want 403", path, status)
 		}
@@ -162,7 +165,7 @@ func TestWithoutAUserNothingCanBeChanged(t *testing.T) {
 func TestAUserRetriesAndAnswers(t *testing.T) {
 	t.Parallel()
 	e, dead, asks := newEngine(t)
-	s := newSite(t, e, page.Options{Path: "/tasks/", User: operator})
+	s := newSite(t, e, page.Options{Path: "tasks/", User: operator})
 	if status, _, _ := s.post("/tasks/runs/"+dead+"/retry", "https://evil.example", nil); status != http.StatusForbidden {
 		t.Errorf("a form of another site: %d, want 403", status)
 	}

@@ -257,7 +257,7 @@ func (h *Layout) setDisplay(w http.ResponseWriter, r *http.Request) {
 		if !slices.Contains(s.values, value) {
 			continue
 		}
-		c := &http.Cookie{Name: "tideover-" + s.name, Value: value, Path: "/", MaxAge: 365 * 24 * 3600, HttpOnly: true, SameSite: http.SameSiteLaxMode}
+		c := &http.Cookie{Name: "tideover-" + s.name, Value: value, Path: h.options.Base + "/", MaxAge: 365 * 24 * 3600, HttpOnly: true, SameSite: http.SameSiteLaxMode}
 		if value == s.values[0] {
 			c.MaxAge = -1
 		}

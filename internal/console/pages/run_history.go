@@ -38,10 +38,10 @@ func newHistory(i *engine.Info, function *engine.StepInfo, ops []control.Operati
 		}
 	}
 	if function != nil {
-		h.addAttempts(function, h.functionName())
 		for k := range ops {
 			h.addOperation(&ops[k], false)
 		}
+		h.addAttempts(function, h.functionName()) // ends at the same time as its last operation
 	} else {
 		for k := range i.Steps {
 			h.addAttempts(&i.Steps[k], i.Steps[k].Name)

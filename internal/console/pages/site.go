@@ -146,14 +146,25 @@ func (h *Site) workflowRoutes() {
 	h.Live("/workflows", "", Always(workflows.loadList), nil)
 	h.Live("/workflows/{workflow}", "", workflows.load, workflowTexts)
 	h.Form("/workflows/{workflow}/{action}", workflows.question, workflows.act)
-	h.Handle("GET /workflows/{workflow}/start", start.serve)
-	h.Handle("POST /workflows/{workflow}/start", start.start)
+	h.HandleChange("GET /workflows/{workflow}/start", start.serve)
+	h.HandleChange("POST /workflows/{workflow}/start", start.start)
 	h.Live("/schedules", "", Always(schedules.load), scheduleTexts)
 	h.Form("/schedules/{schedule}/{action}", schedules.question, schedules.act)
 }
 
 // Handle adds a handler for a pattern of [http.ServeMux].
 func (h *Site) Handle(pattern string, serve http.HandlerFunc) { h.mux.HandleFunc(pattern, serve) }
+
+// HandleChange adds a handler for users who may change something. Others get an error.
+func (h *Site) HandleChange(pattern string, serve http.HandlerFunc) {
+	h.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		if callerOf(r.Context()).ReadOnly {
+			h.Fail(w, r, control.NewError(control.CodeForbidden, "you may only look", ""))
+			return
+		}
+		serve(w, r)
+	})
+}
 
 // Unrelated is an id that no run has. A page that subscribes to its events is updated at every
 // heartbeat instead of at every event.
@@ -178,7 +189,7 @@ func (h *Site) Live(path, run string, of LoaderOf, texts map[string]string) {
 // Form adds the routes of an action: GET shows the question that ask returns, POST calls do. After an
 // [*inputError] it shows the question again, with the problem.
 func (h *Site) Form(path string, ask func(*http.Request) (*Question, error), do Action) {
-	h.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+	h.HandleChange("GET "+path, func(w http.ResponseWriter, r *http.Request) {
 		q, err := ask(r)
 		if err != nil {
 			h.Fail(w, r, err)
@@ -186,7 +197,7 @@ func (h *Site) Form(path string, ask func(*http.Request) (*Question, error), do 
 		}
 		h.showQuestion(w, r, http.StatusOK, q)
 	})
-	h.mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
+	h.HandleChange("POST "+path, func(w http.ResponseWriter, r *http.Request) {
 		if err := parseForm(r); err != nil {
 			h.Fail(w, r, err)
 			return
