@@ -317,7 +317,8 @@ func TestRunsThatAreNotStarted(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			got := s.runCommand(append([]string{"run"}, c.args...)...)
+			cmd, _ := clitest.Command(t, append([]string{"run"}, c.args...)...)
+			got := clitest.Finish(t, s.env(cmd))
 			clitest.WantCode(t, got, CodeOwn)
 			clitest.WantIn(t, "stderr", got.Stderr, c.err)
 			if got.Out != "" {
