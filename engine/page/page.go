@@ -6,8 +6,12 @@
 //
 // The page has no login. Users may only look, unless [Options.User] says that they may change runs.
 //
-// Workflows whose names begin with "session." or "notify.", or end with ".on-give-up", are shown like
-// those that the server starts itself: lists leave them out unless they are asked for them.
+// Names of workflows that begin with "session.", "notify." or "nip90.", or end with ".on-give-up", belong
+// to the server: users can't start, pause or repeat runs of such workflows on the pages, and lists leave
+// most of them out unless they are asked for them.
+//
+// An open page keeps its request until the engine is closed or the browser leaves. [http.Server.Shutdown]
+// waits for it: close the engine first.
 package page
 
 import (

@@ -153,11 +153,14 @@ func OnlyQuestion(i *engine.Info) (string, error) {
 	}
 }
 
+// OnlyLook says why a user who may change nothing can't do something.
+const OnlyLook = "you may only look"
+
 // MayAnswer returns why the caller with this name may not answer the question; "" if the caller may.
 func MayAnswer(q *engine.Question, name string, readOnly bool) string {
 	switch {
 	case readOnly:
-		return "your token may only read"
+		return OnlyLook
 	case len(q.Who) > 0 && !slices.Contains(q.Who, name):
 		return fmt.Sprintf("you are %s, and the question is for %s", name, strings.Join(q.Who, ", "))
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // Offer is a button or link for an action. Its URL opens a question that asks for confirmation: as a
-// Page, or as a dialog if JavaScript is enabled.
+// page, or as a dialog if JavaScript is enabled.
 type Offer struct {
 	Name   string // of the action in the URL
 	Label  string

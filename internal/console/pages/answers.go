@@ -95,7 +95,7 @@ func (h runActions) answerQuestion(r *http.Request, q *Question) error {
 	if err != nil {
 		return err
 	}
-	caller := callerOf(r.Context())
+	caller := CallerOf(r.Context())
 	if why := control.MayAnswer(s.Question, cmp.Or(caller.Name, unnamed), caller.ReadOnly); why != "" {
 		return control.NewError(control.CodeForbidden, why, "")
 	}
@@ -113,7 +113,7 @@ func (h runActions) answer(r *http.Request, id string) error {
 		return err
 	}
 	words := strings.TrimSpace(strings.ReplaceAll(r.PostForm.Get("words"), "\r\n", "\n"))
-	by := cmp.Or(callerOf(r.Context()).Name, unnamed)
+	by := cmp.Or(CallerOf(r.Context()).Name, unnamed)
 	err = h.control.Runs.Answer(r.Context(), id, s.Name, control.Reply{Choice: choice, Words: words}, by)
 	if e, ok := errors.AsType[*control.Error](err); ok && e.Field == "words" {
 		return &inputError{e.Message, ""}

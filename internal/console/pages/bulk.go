@@ -75,7 +75,7 @@ func (e *bulkAction) words(states []string) (verb, what string) {
 }
 
 // bulkOffers returns the actions on all runs that match a query, if a run is in a state that allows the
-// Action. A query that matches every run has none, since a user could change all runs by mistake.
+// action. A query that matches every run has none, since a user could change all runs by mistake.
 func bulkOffers(q Query, n stateCounts) (list []Offer) {
 	if !q.Narrow() {
 		return nil

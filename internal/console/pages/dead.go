@@ -110,7 +110,7 @@ func (h deadPage) load(ctx context.Context, q Query, now time.Time) (Part, error
 		return Part{}, err
 	}
 	all := Query{Internal: q.Internal, Order: Newest}
-	b := deadBody{Query: q, Count: t.States["dead"], All: all.URL("/dead"), Choose: !callerOf(ctx).ReadOnly}
+	b := deadBody{Query: q, Count: t.States["dead"], All: all.URL("/dead"), Choose: !CallerOf(ctx).ReadOnly}
 	silent := t.Stats.Silent
 	if !q.Internal {
 		all.Internal = true

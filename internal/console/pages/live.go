@@ -30,10 +30,10 @@ type Loader func(ctx context.Context, now time.Time) (Part, error)
 // LoaderOf returns the loader of a page for a request.
 type LoaderOf func(*http.Request) Loader
 
-// Always returns a loaderOf that returns load for every request.
+// Always returns a LoaderOf that returns load for every request.
 func Always(load Loader) LoaderOf { return func(*http.Request) Loader { return load } }
 
-// ByName returns a loaderOf that calls load with the value that a request has for the wildcard of its
+// ByName returns a LoaderOf that calls load with the value that a request has for the wildcard of its
 // path, such as the name of a provider.
 func ByName(wildcard string, load func(ctx context.Context, name string, now time.Time) (Part, error)) LoaderOf {
 	return func(r *http.Request) Loader {
@@ -154,7 +154,7 @@ func (s *stream) paint(ctx context.Context, now time.Time) (Part, []byte, error)
 	if err != nil {
 		return p, nil, err
 	}
-	p.Data.Alone, p.Data.Storms = !s.h.HasEngine(), s.h.storms()
+	p.Data.Alone, p.Data.Storms, p.Data.File = !s.h.HasEngine(), s.h.storms(), s.h.options.File
 	live, err := s.h.execute(p.Template+"-live", p.Data)
 	if err != nil {
 		return p, nil, err

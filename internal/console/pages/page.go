@@ -26,6 +26,7 @@ type Page struct {
 	Dead    int    // number of dead letters, for the navigation
 	Alone   bool   // the server has no engine
 	Base    string // before the URLs of all pages
+	File    bool   // workflows and schedules are in a configuration file
 	Home    string // URL of the first page
 	Nav     []MenuEntry
 	Storms  []Storm
@@ -74,7 +75,7 @@ func (h *Layout) home() string { return h.menu()[0].URL }
 
 // Show renders the template with the name, and sends the page with the status.
 func (h *Layout) Show(w http.ResponseWriter, r *http.Request, status int, name string, p Page) {
-	p.Program, p.Alone, p.Home, p.Nav, p.Base = h.options.Program, !h.HasEngine(), h.home(), h.menu(), h.options.Base
+	p.Program, p.Alone, p.Home, p.Nav, p.Base, p.File = h.options.Program, !h.HasEngine(), h.home(), h.menu(), h.options.Base, h.options.File
 	if p.Now.IsZero() {
 		p.Now = time.Now()
 	}

@@ -11,7 +11,7 @@ import (
 // Redactor returns a text without the secrets in it.
 type Redactor func(string) string
 
-// changed returns a copy of the list, after calling change for each element of the copy.
+// Changed returns a copy of the list, after calling change for each element of the copy.
 func Changed[T any](list []T, change func(*T)) []T {
 	list = slices.Clone(list)
 	for i := range list {
@@ -20,7 +20,7 @@ func Changed[T any](list []T, change func(*T)) []T {
 	return list
 }
 
-// changedCopy returns a copy of *p, after calling change for the copy; nil for nil.
+// ChangedCopy returns a copy of *p, after calling change for the copy; nil for nil.
 func ChangedCopy[T any](p *T, change func(*T)) *T {
 	if p == nil {
 		return nil

@@ -112,7 +112,7 @@ func (h runPage) load(ctx context.Context, id string, all bool, now time.Time) (
 	}
 	p := newRunPart(i, t.States["dead"], all, now)
 	b, _ := p.Data.Body.(runBody)
-	viewer := callerOf(ctx)
+	viewer := CallerOf(ctx)
 	if b.Asks = openQuestions(i, viewer); viewer.ReadOnly {
 		b.Offers = nil
 	}

@@ -43,15 +43,15 @@ func (h *Data) Get(ctx context.Context, id string) (*engine.Info, error) {
 
 type callerKey struct{}
 
-// callerOf returns the sender of the request that has the context.
-func callerOf(ctx context.Context) Caller {
+// CallerOf returns the sender of the request that has the context.
+func CallerOf(ctx context.Context) Caller {
 	c, _ := ctx.Value(callerKey{}).(Caller)
 	return c
 }
 
 // ActorOf returns the name of the user who sends a request, for the history of runs.
 func ActorOf(r *http.Request) string {
-	if c := callerOf(r.Context()); c.IsUser {
+	if c := CallerOf(r.Context()); c.IsUser {
 		return c.Name
 	}
 	return unnamed
@@ -183,7 +183,7 @@ func (t *Totals) byState(q Query) stateCounts {
 }
 
 // workflows returns the names of all workflows that have runs or are defined, and the name in the
-// Query.
+// query.
 func (h *Data) workflows(t Totals, q Query) []string {
 	var names []string
 	for _, w := range t.Stats.Workflows {

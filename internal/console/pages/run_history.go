@@ -131,7 +131,7 @@ func (h *history) addOperation(o *control.Operation, isItem bool) {
 		}
 	}
 	if c := o.StepInfo.Items; c != nil && !last.IsZero() && c.Running+c.Waiting == 0 && o.Status != "running" {
-		h.add(last, label, o.Status, control.CountsText(c, "item"))
+		h.add(last, label, o.Status, control.CountsText(c, "item")).Failed = o.Status == "failed"
 	}
 }
 

@@ -86,7 +86,7 @@ func TestHistory(t *testing.T) {
 2 scan skipped
 3 hosts begins 3 items
 5 hosts#1 attempt 1 failed after 1.00 s: down !
-5 hosts failed 3 items: 1 succeeded, 1 failed, 1 not begun
+5 hosts failed 3 items: 1 succeeded, 1 failed, 1 not begun !
 6 execution of the steps attempt 1 lost after 1.00 s: the process died !
 7 approval asks Release it?
 8 paid waits for a signal

@@ -114,7 +114,7 @@ func (h runsPage) load(ctx context.Context, q Query, now time.Time) (Part, error
 		return Part{}, err
 	}
 	b := runsBody{Query: q, Totals: t, Chips: chips(counts, q), Workflows: h.workflows(t, q), Rows: rows, Behind: list.Behind, Silent: SilentText(t.Stats.Silent, list.Silent)}
-	if b.Choose = !callerOf(ctx).ReadOnly; b.Choose {
+	if b.Choose = !CallerOf(ctx).ReadOnly; b.Choose {
 		b.Bulk = bulkOffers(q, counts)
 	}
 	if !q.Internal && q.Workflow == "" && t.Others {

@@ -65,7 +65,7 @@ func (h schedulesPage) rows(ctx context.Context, list []engine.Schedule) ([]sche
 	if err != nil {
 		return nil, err
 	}
-	readOnly := callerOf(ctx).ReadOnly
+	readOnly := CallerOf(ctx).ReadOnly
 	rows := make([]scheduleRow, len(list))
 	for i, s := range list {
 		s.Refused = ChangedCopy(s.Refused, func(r *engine.RefusedStart) { r.Error = h.Redact(r.Error) })

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io/fs"
 	"net/http"
+	"net/url"
+	"path"
 	"strings"
 	"time"
 
@@ -23,6 +25,7 @@ type Options struct {
 
 	Program   string // name and version, for the end of each page
 	Clustered bool   // the engine shares its work with other processes
+	File      bool   // workflows and schedules are in a configuration file
 
 	Redact      func(string) string           // removes secrets from all text that is shown; nil removes none
 	CallerOf    func(*http.Request) Caller    // who sends a request; nil means that everyone may change everything
@@ -146,8 +149,8 @@ func (h *Site) workflowRoutes() {
 	h.Live("/workflows", "", Always(workflows.loadList), nil)
 	h.Live("/workflows/{workflow}", "", workflows.load, workflowTexts)
 	h.Form("/workflows/{workflow}/{action}", workflows.question, workflows.act)
-	h.HandleChange("GET /workflows/{workflow}/start", start.serve)
-	h.HandleChange("POST /workflows/{workflow}/start", start.start)
+	h.handleQuestion("GET /workflows/{workflow}/start", start.serve)
+	h.Handle("POST /workflows/{workflow}/start", start.start)
 	h.Live("/schedules", "", Always(schedules.load), scheduleTexts)
 	h.Form("/schedules/{schedule}/{action}", schedules.question, schedules.act)
 }
@@ -155,11 +158,11 @@ func (h *Site) workflowRoutes() {
 // Handle adds a handler for a pattern of [http.ServeMux].
 func (h *Site) Handle(pattern string, serve http.HandlerFunc) { h.mux.HandleFunc(pattern, serve) }
 
-// HandleChange adds a handler for users who may change something. Others get an error.
-func (h *Site) HandleChange(pattern string, serve http.HandlerFunc) {
+// handleQuestion adds a handler that asks about a change. Users who may only look get an error.
+func (h *Site) handleQuestion(pattern string, serve http.HandlerFunc) {
 	h.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-		if callerOf(r.Context()).ReadOnly {
-			h.Fail(w, r, control.NewError(control.CodeForbidden, "you may only look", ""))
+		if CallerOf(r.Context()).ReadOnly {
+			h.Fail(w, r, control.NewError(control.CodeForbidden, control.OnlyLook, ""))
 			return
 		}
 		serve(w, r)
@@ -172,7 +175,7 @@ const Unrelated = "-"
 
 // Live adds the routes of a page and of the stream that updates it. The page is updated after each
 // event of the run; "" means the events of all runs. texts has the sentence to show after each
-// Action, by the value of the query parameter did.
+// action, by the value of the query parameter did.
 func (h *Site) Live(path, run string, of LoaderOf, texts map[string]string) {
 	h.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
 		p, err := of(r)(r.Context(), time.Now())
@@ -189,7 +192,7 @@ func (h *Site) Live(path, run string, of LoaderOf, texts map[string]string) {
 // Form adds the routes of an action: GET shows the question that ask returns, POST calls do. After an
 // [*inputError] it shows the question again, with the problem.
 func (h *Site) Form(path string, ask func(*http.Request) (*Question, error), do Action) {
-	h.HandleChange("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+	h.handleQuestion("GET "+path, func(w http.ResponseWriter, r *http.Request) {
 		q, err := ask(r)
 		if err != nil {
 			h.Fail(w, r, err)
@@ -197,7 +200,7 @@ func (h *Site) Form(path string, ask func(*http.Request) (*Question, error), do 
 		}
 		h.showQuestion(w, r, http.StatusOK, q)
 	})
-	h.HandleChange("POST "+path, func(w http.ResponseWriter, r *http.Request) {
+	h.mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
 		if err := parseForm(r); err != nil {
 			h.Fail(w, r, err)
 			return
@@ -249,7 +252,7 @@ func (h *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, MaxBody)
 	caller := h.options.CallerOf(r)
 	if caller.ReadOnly && r.Method != http.MethodGet && r.Method != http.MethodHead {
-		http.Error(w, "you may only look", http.StatusForbidden)
+		http.Error(w, control.OnlyLook, http.StatusForbidden)
 		return
 	}
 	ctx := context.WithValue(control.LimitStoring(r.Context()), callerKey{}, caller)
@@ -258,5 +261,27 @@ func (h *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel = context.WithTimeout(ctx, h.RequestTimeout)
 		defer cancel()
 	}
-	http.StripPrefix(h.options.Base, h.mux).ServeHTTP(w, r.WithContext(ctx))
+	h.belowBase(w, r.WithContext(ctx))
+}
+
+// belowBase serves a request whose path is below the base. A path that is not clean leads to the clean one:
+// [http.ServeMux] would redirect to it without the base.
+func (h *Site) belowBase(w http.ResponseWriter, r *http.Request) {
+	base := h.options.Base
+	rest, below := strings.CutPrefix(r.URL.Path, base)
+	clean := path.Clean("/" + rest)
+	if strings.HasSuffix(rest, "/") && clean != "/" {
+		clean += "/"
+	}
+	switch {
+	case base == "":
+		h.mux.ServeHTTP(w, r)
+	case !below || rest != "" && rest[0] != '/':
+		h.Fail(w, r, control.NewError(control.CodeNotFound, "page not found", ""))
+	case rest != clean:
+		u := url.URL{Path: clean, RawQuery: r.URL.RawQuery}
+		h.Redirect(w, r, u.RequestURI())
+	default:
+		http.StripPrefix(base, h.mux).ServeHTTP(w, r)
+	}
 }

@@ -61,7 +61,7 @@ func WorkflowURL(name string) string { return "/workflows/" + url.PathEscape(nam
 
 // startURL returns the URL of the form that starts a run; "" if the user can't start one.
 func startURL(ctx context.Context, workflow string) string {
-	if callerOf(ctx).ReadOnly || control.Startable(workflow) != nil {
+	if CallerOf(ctx).ReadOnly || control.Startable(workflow) != nil {
 		return ""
 	}
 	return ActionURL(WorkflowURL(workflow), "start")
@@ -197,7 +197,7 @@ func (h workflowsPage) schedules(ctx context.Context) (list []engine.Schedule, m
 // addPause adds the pause of a workflow, and the button that ends it or begins one.
 func (h workflowsPage) addPause(ctx context.Context, r *workflowRow, w *control.Workflow) {
 	r.Paused = ChangedCopy(w.Paused, func(p *engine.PausedWorkflow) { p.By = h.Redact(p.By) })
-	if callerOf(ctx).ReadOnly || control.Pausable(w.Name) != nil {
+	if CallerOf(ctx).ReadOnly || control.Pausable(w.Name) != nil {
 		return
 	}
 	if w.Paused == nil || w.Paused.Partly {

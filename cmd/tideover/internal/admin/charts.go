@@ -38,8 +38,8 @@ type ChartPoint struct {
 	Wait      Percentiles `json:"wait"`      // from the creation to the first attempt of a step or an operation
 }
 
-// Percentiles are estimates of the percentiles of durations. They are at most 26 % too long or 21 % too
-// short.
+// Percentiles are estimates of the percentiles of durations. From 1 ms they are at most 26 % too long
+// or 21 % too short; shorter ones count as 0.5 ms.
 type Percentiles struct {
 	Count uint64  `json:"count"` // number of durations; the percentiles are 0 if it is 0
 	P50   float64 `json:"p50_seconds"`

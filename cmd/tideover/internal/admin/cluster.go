@@ -20,7 +20,7 @@ type Cluster struct {
 const clusterTimeout = 10 * time.Second
 
 // Cluster returns the members and the shards of the cluster. If the engine is not in a cluster, the
-// error has the code [CodeNotFound].
+// error has the code [control.CodeNotFound].
 func (s *System) Cluster(ctx context.Context) (Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()

@@ -96,7 +96,7 @@ func newOutput(r *output.Record, member string) *Output {
 	return o
 }
 
-// Get returns the output of an attempt. If none is stored, the error has the code [CodeNotFound] and
+// Get returns the output of an attempt. If none is stored, the error has the code [control.CodeNotFound] and
 // says why.
 func (o *Outputs) Get(ctx context.Context, q OutputQuery) (*Output, error) {
 	info, err := o.runs.Lookup(ctx, q.Run)

@@ -140,7 +140,7 @@ func (s *System) DiskUsage() (DiskUsage, error) {
 }
 
 // Doctor checks the machine and the configuration of the server. If the server has no such checks,
-// the error has the code [CodeNotFound].
+// the error has the code [control.CodeNotFound].
 func (s *System) Doctor() (Diagnosis, error) {
 	if s.config.Doctor == nil {
 		return Diagnosis{}, control.NewError(control.CodeNotFound, "this server has no doctor checks", "")

@@ -67,6 +67,9 @@ func stemOf(word string) string {
 	return word
 }
 
+// maxTerms limits the words of a query that count, and so the time of a search.
+const maxTerms = 12
+
 // termsOf returns the words of a query that carry meaning, or all words if none does. Their weights are
 // not set.
 func termsOf(query string) []term {
@@ -84,9 +87,9 @@ func termsOf(query string) []term {
 		}
 	}
 	if len(meaningful) == 0 {
-		return all
+		meaningful = all
 	}
-	return meaningful
+	return meaningful[:min(len(meaningful), maxTerms)]
 }
 
 // hit is where a text has a term.

@@ -108,7 +108,6 @@ func TestRunsAreCounted(t *testing.T) {
 	})
 }
 
-// Runs that have no attempt in this process do not keep the waits of other runs from counting.
 // The numbers beside a chart are about the same runs as its points.
 func TestTotalsAgreeWithPoints(t *testing.T) {
 	t.Parallel()
@@ -156,6 +155,7 @@ func checkTotal(t *testing.T, c Chart) {
 	}
 }
 
+// Runs that have no attempt in this process do not keep the waits of other runs from counting.
 func TestManyRunsWithoutAnAttempt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

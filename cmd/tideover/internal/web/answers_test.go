@@ -120,7 +120,7 @@ func TestQuestionsOnPages(t *testing.T) {
 	has(t, "the page for another", page("eve", pages.RunURL(id)), "You can't answer: you are eve, and the question is for ada.", "<button type=\"button\" disabled>approve</button>")
 	has(t, "the page for the server's token", page("server", pages.RunURL(id)), "you are api, and the question is for ada")
 	wall := page("wall", pages.RunURL(other))
-	has(t, "the page for a reader", wall, "You can't answer: your token may only read.", "<button type=\"button\" disabled>approve</button>")
+	has(t, "the page for a reader", wall, "You can't answer: you may only look.", "<button type=\"button\" disabled>approve</button>")
 	hasNot(t, "the page for a reader", wall, "/cancel")
 	testwait.Until(t, "the list has both runs", func() bool {
 		list, err := s.e.List(t.Context(), engine.Filter{Asking: true})

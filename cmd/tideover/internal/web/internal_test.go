@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/console/pages"
 	"github.com/tideover/tideover/internal/testwait"
 )
 
@@ -93,4 +95,26 @@ func TestTheVersionIsNamedOnce(t *testing.T) {
 	t.Parallel()
 	b := newTestSite(t, func(o *setup) { o.Version = "tideover v1.2.3" })
 	has(t, "the foot", b.page("/runs"), "<span>tideover v1.2.3</span>")
+}
+
+// A caller who may only look gets no links to questions about actions, on no page of the server.
+func TestAReaderIsOfferedNothing(t *testing.T) {
+	t.Parallel()
+	g := newFullSite(t)
+	dead := g.dead(1, job{})
+	g.h.caller = func(*http.Request) pages.Caller { return pages.Caller{Name: "wall", IsUser: true, ReadOnly: true} }
+	dialog := regexp.MustCompile(`<a [^>]*data-dialog`)
+	for _, entry := range g.h.server.menu() {
+		if entry.Name == "docs" {
+			continue
+		}
+		if list := dialog.FindAllString(g.page(entry.URL), -1); len(list) != 1 { // the list of keys
+			t.Errorf("%s offers %q", entry.URL, list)
+		}
+	}
+	for _, path := range []string{"/runs/" + dead[0] + "/retry", "/providers/anthropic/open", "/workflows/quick/start"} {
+		if a := g.request("GET", path, nil); a.status != http.StatusForbidden {
+			t.Errorf("GET %s: %d, want 403", path, a.status)
+		}
+	}
 }

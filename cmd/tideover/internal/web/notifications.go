@@ -23,6 +23,7 @@ const (
 
 // notificationsBody is the content of the page with the notifiers and their messages.
 type notificationsBody struct {
+	Choose   bool // the user may send a test message
 	Rows     []notifierRow
 	Messages []messageRow
 	Failed   int
@@ -60,7 +61,7 @@ func (h notificationsPage) load(ctx context.Context, now time.Time) (pages.Part,
 	if err != nil {
 		return pages.Part{}, err
 	}
-	b := notificationsBody{Rows: h.notifiers(&t), AllURL: pages.Query{Internal: true, Order: pages.Newest}.URL("/dead")}
+	b := notificationsBody{Rows: h.notifiers(&t), Choose: !pages.CallerOf(ctx).ReadOnly, AllURL: pages.Query{Internal: true, Order: pages.Newest}.URL("/dead")}
 	for i := range b.Rows {
 		b.Failed, b.Waiting = b.Failed+b.Rows[i].Failed, b.Waiting+b.Rows[i].Waiting
 	}
@@ -73,7 +74,9 @@ func (h notificationsPage) load(ctx context.Context, now time.Time) (pages.Part,
 		silent = append(silent, list.Silent...)
 		to := h.notifierNames(name)
 		for i := range rows {
-			b.Messages = append(b.Messages, newMessageRow(rows[i], to))
+			message := newMessageRow(rows[i], to)
+			message.Offers = offersTo(ctx, message.Offers)
+			b.Messages = append(b.Messages, message)
 		}
 	}
 	slices.SortFunc(b.Messages, func(x, y messageRow) int { return cmp.Compare(y.ID, x.ID) })

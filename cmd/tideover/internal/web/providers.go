@@ -73,6 +73,7 @@ func (h providersPage) loadList(ctx context.Context, now time.Time) (pages.Part,
 		st = h.redact.provider(st)
 		count[st.State]++
 		row := newProviderRow(&st, now)
+		row.Offers = offersTo(ctx, row.Offers)
 		row.shorten()
 		p.Moving = p.Moving || changesWithTime(&row)
 		b.Rows = append(b.Rows, row)
@@ -96,6 +97,7 @@ func (h providersPage) load(ctx context.Context, name string, now time.Time) (pa
 	}
 	st = h.redact.provider(st)
 	row := newProviderRow(&st, now)
+	row.Offers = offersTo(ctx, row.Offers)
 	p.Moving = changesWithTime(&row)
 	p.Data.Body = row
 	return p, nil

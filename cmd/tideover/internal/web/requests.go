@@ -106,12 +106,12 @@ type requestsPage struct{ server }
 func (h requestsPage) serve(w http.ResponseWriter, r *http.Request) {
 	given := r.URL.Query()
 	if id := callID(cmp.Or(given.Get("call"), given.Get("q"))); id != "" {
-		http.Redirect(w, r, requestPage(id), http.StatusSeeOther)
+		h.Redirect(w, r, requestPage(id))
 		return
 	}
 	q := parseRequestQuery(given)
 	if q.encode() != given.Encode() {
-		http.Redirect(w, r, q.url("/requests"), http.StatusSeeOther)
+		h.Redirect(w, r, q.url("/requests"))
 		return
 	}
 	p, err := h.loadList(r.Context(), q, time.Now())

@@ -60,3 +60,11 @@ func (h *server) menu() (list []pages.MenuEntry) {
 	add(true, pages.MenuEntry{Name: "health", Label: "Health", URL: "/health", Key: "h"}, pages.MenuEntry{Name: "docs", Label: "Docs", URL: "/docs", Key: "m"})
 	return list
 }
+
+// offersTo returns the actions, or none for a caller who may only look.
+func offersTo(ctx context.Context, list []pages.Offer) []pages.Offer {
+	if pages.CallerOf(ctx).ReadOnly {
+		return nil
+	}
+	return list
+}

@@ -55,7 +55,9 @@ func (h sessionsPage) loadList(ctx context.Context, now time.Time) (pages.Part, 
 		s := h.redact.session(list[i])
 		polled = polled || s.In != ""
 		b.States[s.State]++
-		b.Rows = append(b.Rows, newSessionRow(s))
+		row := newSessionRow(s)
+		row.Offers = offersTo(ctx, row.Offers)
+		b.Rows = append(b.Rows, row)
 	}
 	return pages.Part{
 		Template: "sessions", Polled: polled,
@@ -78,6 +80,7 @@ func (h sessionsPage) load(ctx context.Context, name string, now time.Time) (pag
 	}
 	s = h.redact.session(s)
 	b := sessionBody{sessionRow: newSessionRow(s)}
+	b.Offers = offersTo(ctx, b.Offers)
 	if s.Run != "" && s.In == "" {
 		b.RunURL, b.AllURL = pages.RunURL(s.Run), pages.RunURL(s.Run)+"?all"
 		if i, err := h.Get(ctx, s.Run); err == nil { // the run may have been deleted

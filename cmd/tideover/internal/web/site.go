@@ -40,7 +40,7 @@ func New(o Options) *Site {
 	h := &Site{began: time.Now(), caller: callerOf}
 	h.server = server{control: o.Control, redact: o.Redact}
 	h.Site = pages.New(pages.Options{
-		Control: o.Control.Engine, Program: program(o.Control), Clustered: o.Control.System.Clustered(), Redact: o.Redact,
+		Control: o.Control.Engine, Program: program(o.Control), Clustered: o.Control.System.Clustered(), File: true, Redact: o.Redact,
 		CallerOf: func(r *http.Request) pages.Caller { return h.caller(r) }, LongRequest: longRequest, Storms: h.server.storms, Outputs: h.server.outputs, Trends: h.server.trends,
 		Menu: h.server.menu(), Templates: templates, States: states,
 		Lists: map[string]string{"session": "/sessions", "provider": "/providers", "call": "/requests", "notifier": "/notifications"},

@@ -59,7 +59,7 @@
 			all.set(stem, { stem });
 			if (!emptyWords.has(w)) meaningful.set(stem, all.get(stem));
 		}
-		return [...(meaningful.size ? meaningful : all).values()];
+		return [...(meaningful.size ? meaningful : all).values()].slice(0, 12);
 	};
 	const isWord = (c) => c !== undefined && /[\p{L}\p{N}]/u.test(c);
 	const next = (text, { stem }, from) => {
