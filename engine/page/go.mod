@@ -3,6 +3,7 @@ module github.com/tideover/tideover/engine/page
 go 1.26.0
 
 require (
+	github.com/tideover/tideover v0.0.0
 	github.com/tideover/tideover/engine v0.0.0
 	github.com/tideover/tideover/internal/console v0.0.0
 )
@@ -14,7 +15,6 @@ require (
 	github.com/mattn/go-isatty v0.0.24 // indirect
 	github.com/ncruces/go-strftime v1.0.0 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
-	github.com/tideover/tideover v0.0.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	modernc.org/libc v1.77.1 // indirect
 	modernc.org/mathutil v1.7.1 // indirect

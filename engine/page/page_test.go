@@ -16,6 +16,7 @@ import (
 
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/page"
+	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -41,12 +42,9 @@ func newEngine(t *testing.T) (e *engine.Engine, dead, asks string) {
 	first := must(e.Start(t.Context(), order, "4711"))
 	must(first.Wait(t.Context()))
 	second := must(e.Start(t.Context(), release, "v2"))
-	for ev := range e.Events(t.Context(), 0) {
-		if ev.Kind == retry.Asked {
-			break
-		}
-	}
-	must(e.List(t.Context(), engine.Filter{Fresh: true})) // until lists have both
+	testwait.Until(t, "lists have both runs, and one asks", func() bool {
+		return len(must(e.List(t.Context(), engine.Filter{Asking: true, Fresh: true})).Runs) == 1
+	})
 	return e, first.ID, second.ID
 }
 

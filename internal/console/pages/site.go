@@ -15,7 +15,7 @@ import (
 	"github.com/tideover/tideover/internal/console/control"
 )
 
-// Options configures the pages. The pages work without all of it.
+// Options configures the pages. Every field may be zero.
 type Options struct {
 	Control *control.Engine // operations on an engine; nil means that there are no pages about runs
 
@@ -28,7 +28,7 @@ type Options struct {
 	File      bool   // workflows and schedules are in a configuration file
 
 	Redact      func(string) string           // removes secrets from all text that is shown; nil removes none
-	CallerOf    func(*http.Request) Caller    // who sends a request; nil means that everyone may change everything
+	CallerOf    func(*http.Request) Caller    // who sends a request; nil means that everyone may only look
 	LongRequest LongRequest                   // prepares the response of a stream; nil removes the write deadline
 	Storms      func() []Storm                // retry storms at the moment; nil means none
 	Outputs     func(*engine.Info) FindOutput // finds the outputs of the attempts of a run; nil means that there are none
@@ -86,7 +86,7 @@ func New(o Options) *Site {
 		o.Redact = func(s string) string { return s }
 	}
 	if o.CallerOf == nil {
-		o.CallerOf = func(*http.Request) Caller { return Caller{} }
+		o.CallerOf = func(*http.Request) Caller { return Caller{ReadOnly: true} }
 	}
 	if o.LongRequest == nil {
 		o.LongRequest = withoutDeadline

@@ -35,28 +35,34 @@ func FillIn(t *testing.T, route string, values map[string][]string) (paths []str
 	return paths
 }
 
-var handled = regexp.MustCompile(`mux\.Handle(?:Func)?\("([A-Z]+) (/[^"]*)"`)
+var handled = regexp.MustCompile(`h\.(?:mux\.Handle|mux\.HandleFunc|Handle|handleQuestion)\("([A-Z]+) (/[^"]*)"`)
 
-var added = regexp.MustCompile(`h\.(live|form)\("(/[^"]*)"`)
+var added = regexp.MustCompile(`h\.(Live|Form)\("(/[^"]*)"`)
 
-// PageRoutes returns the paths of all pages with this method, from the source of the web page.
+// PageRoutes returns the paths of all pages with this method, from the source of the pages.
 func PageRoutes(t *testing.T, method string) (paths []string) {
 	t.Helper()
-	text, err := os.ReadFile(testfile.Repository(t, "cmd", "tideover", "internal", "web", "site.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range handled.FindAllStringSubmatch(string(text), -1) {
-		if m[1] == method && m[2] != "/static/" {
-			paths = append(paths, m[2])
+	for _, folder := range []string{"internal/console/pages", "cmd/tideover/internal/web"} {
+		text, err := os.ReadFile(testfile.Repository(t, append(strings.Split(folder, "/"), "site.go")...))
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	for _, m := range added.FindAllStringSubmatch(string(text), -1) {
-		switch {
-		case method == "GET" && m[1] == "live":
-			paths = append(paths, m[2], "/live"+m[2])
-		case method == "GET" || method == "POST" && m[1] == "form":
-			paths = append(paths, m[2])
+		before := len(paths)
+		for _, m := range handled.FindAllStringSubmatch(string(text), -1) {
+			if m[1] == method && m[2] != "/static/" {
+				paths = append(paths, m[2])
+			}
+		}
+		for _, m := range added.FindAllStringSubmatch(string(text), -1) {
+			switch {
+			case method == "GET" && m[1] == "Live":
+				paths = append(paths, m[2], "/live"+m[2])
+			case method == "GET" || method == "POST" && m[1] == "Form":
+				paths = append(paths, m[2])
+			}
+		}
+		if len(paths) == before {
+			t.Fatalf("%s/site.go has no routes of %s", folder, method)
 		}
 	}
 	return paths

@@ -37,6 +37,7 @@ var testedElsewhere = map[string]string{
 	"detect.md: tideover detect --explain --config":             "TestDetectWithAPackOfOnesOwn",
 	"gateway.md: OPENAI_API_KEY":                                "TestThePagesOfTheGatewayWork",
 	"gateway.md: tideover":                                      "TestTheTutorialOfTheGatewayWorks",
+	"engine.md: tideover serve --config":                        "TestRunsOfAStoppedProgram",
 	"gateway-howto.md: tideover providers":                      "TestThePagesOfTheGatewayWork",
 	"gateway-howto.md: tideover requests":                       "TestThePagesOfTheGatewayWork",
 	"install.md: tideover status":                               "needs the container of the page",
