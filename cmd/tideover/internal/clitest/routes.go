@@ -61,7 +61,7 @@ func PageRoutes(t *testing.T, method string) (paths []string) {
 				paths = append(paths, m[2])
 			}
 		}
-		if len(paths) == before {
+		if len(paths) == before && (method == "GET" || method == "POST") {
 			t.Fatalf("%s/site.go has no routes of %s", folder, method)
 		}
 	}
