@@ -166,6 +166,7 @@ func TestRequestsOverHTTP2AreLimited(t *testing.T) {
 		_ = resp.Body.Close()
 		return resp.StatusCode
 	}
+	s.want("the first request", get("/"), 200) // all others use its connection
 	codes := make(chan int, 2)
 	for range 2 {
 		go func() { codes <- get("/wait") }()
