@@ -214,6 +214,7 @@ func parseForm(r *http.Request) error {
 	return err
 }
 
+// UnknownAction returns the error for an action that does not exist.
 func UnknownAction(action string) error {
 	return control.NewError(control.CodeNotFound, fmt.Sprintf("unknown action %q", action), "")
 }

@@ -41,6 +41,7 @@ type runBody struct {
 	Workflows string // URL of the page of its workflow; "" if the workflow is no longer defined
 }
 
+// Link is a link to a run.
 type Link struct{ ID, URL string }
 
 // Step is a step with its attempts.
@@ -160,6 +161,7 @@ func newRunPart(i *engine.Info, dead int, all bool, now time.Time) Part {
 	}
 }
 
+// NewStep returns a step of a run. If all is true, it has all attempts, otherwise the last ones.
 func NewStep(s *engine.StepInfo, number int, all bool) Step {
 	v := Step{StepInfo: *s, Number: number, Made: s.Spent}
 	if s.Status == "running" || s.Status == "succeeded" {
