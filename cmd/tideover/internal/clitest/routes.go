@@ -35,9 +35,9 @@ func FillIn(t *testing.T, route string, values map[string][]string) (paths []str
 	return paths
 }
 
-var handled = regexp.MustCompile(`h\.(?:mux\.Handle|mux\.HandleFunc|Handle|handleQuestion)\("([A-Z]+) (/[^"]*)"`)
+var handled = regexp.MustCompile(`h\.(?:mux\.Handle|mux\.HandleFunc|Handle|handleQuestion)\("([A-Z]+) (/[^"]*)",`)
 
-var added = regexp.MustCompile(`h\.(Live|Form)\("(/[^"]*)"`)
+var added = regexp.MustCompile(`h\.(Live|Form)\("(/[^"]*)",`)
 
 // PageRoutes returns the paths of all pages with this method, from the source of the pages.
 func PageRoutes(t *testing.T, method string) (paths []string) {

@@ -3,6 +3,7 @@
 package docs_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,6 +38,7 @@ func TestTheSessionsPageStatesTheDefaults(t *testing.T) {
 func TestTheTutorialOfSessions(t *testing.T) {
 	t.Parallel()
 	k := clitest.EmptyRecipe(t)
+	k.Env = append(k.Env, inTheMorning())
 	blocks := clitest.FencedIn(clitest.ReadPage(t, "sessions.md"))
 	clitest.WantCode(t, clitest.Finish(t, k.Command("sh", "-e", "-c", blocks[0].Text)), 0)
 	k.Dir = k.Path("sessions")
@@ -75,6 +77,12 @@ func TestTheTutorialOfSessions(t *testing.T) {
 		t.Errorf("the watch exited with %d, want 0: %s", code, out.String())
 	}
 	clitest.WantIn(t, "output", out.String(), "second half: done")
+}
+
+// inTheMorning returns a TZ in which it is about 10 o'clock, as on the page, which shows times of the same
+// day without the day.
+func inTheMorning() string {
+	return fmt.Sprintf("TZ=Etc/GMT%+d", min(time.Now().UTC().Hour()-10, 12)) // west is positive
 }
 
 // The watch of an assistant in docs/sessions.md is controlled by the block with all commands in

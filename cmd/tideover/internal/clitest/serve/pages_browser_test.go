@@ -4,9 +4,6 @@ package serve_test
 
 import (
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"html"
 	"io"
 	"net/http"
@@ -220,71 +217,25 @@ func (s *pagesServer) link(page, expr string) (found string) {
 	return found
 }
 
-// elsewhere are the routes of package web that are not visited here.
+// elsewhere are the routes of pages that are not visited here.
 var elsewhere = map[string]string{
-	"GET /{$}":                         "redirects to the first page",
-	"GET /display":                     "redirects to the page before",
-	"GET /static/":                     "has no pages",
-	"GET /runs/{id}/output.txt":        "is a download",
-	"GET /cluster":                     "a test of package web visits it",
-	"GET /progress/{job}":              "a test of package web visits it",
-	"POST /workflows/{workflow}/start": "is the target of a form",
+	"GET /{$}":                  "redirects to the first page",
+	"GET /display":              "redirects to the page before",
+	"GET /runs/{id}/output.txt": "is a download",
+	"GET /cluster":              "a test of package web visits it",
+	"GET /progress/{job}":       "a test of package web visits it",
 }
 
-// routes returns the patterns of package web with which a page begins, as its source has them.
-func routes(t *testing.T) (patterns []string) {
-	t.Helper()
-	files, err := filepath.Glob("../../web/*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range files {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ast.Inspect(file, func(n ast.Node) bool {
-			if pattern := route(n); pattern != "" && !strings.HasPrefix(pattern, "GET /live/") {
-				patterns = append(patterns, pattern)
-			}
-			return true
-		})
-	}
-	return patterns
-}
-
-// route returns the pattern if the node is a call that adds a route; else "".
-func route(n ast.Node) string {
-	call, ok := n.(*ast.CallExpr)
-	if !ok || len(call.Args) < 2 {
-		return ""
-	}
-	method, _ := call.Fun.(*ast.SelectorExpr)
-	literal, ok := call.Args[0].(*ast.BasicLit)
-	if method == nil || !ok || literal.Kind != token.STRING {
-		return ""
-	}
-	text, _ := strconv.Unquote(literal.Value)
-	switch method.Sel.Name {
-	case "live", "form":
-		return "GET " + text
-	case "Handle", "HandleFunc":
-		return text
-	}
-	return ""
-}
-
-// checkVisited fails the test for each route of package web that no page has.
+// checkVisited fails the test for each route of a page that no page has.
 func checkVisited(t *testing.T, pages []visited) {
 	t.Helper()
 	mux := http.NewServeMux()
 	missing := map[string]bool{}
-	for _, pattern := range routes(t) {
-		mux.HandleFunc(pattern, http.NotFound)
-		missing[pattern] = elsewhere[pattern] == ""
+	for _, path := range clitest.PageRoutes(t, "GET") {
+		if pattern := "GET " + path; !strings.HasPrefix(path, "/live/") {
+			mux.HandleFunc(pattern, http.NotFound)
+			missing[pattern] = elsewhere[pattern] == ""
+		}
 	}
 	if len(missing) < 30 {
 		t.Errorf("found only %d routes", len(missing))
