@@ -20,6 +20,7 @@ type SessionsEnv struct {
 // NewSessionsEnv returns a new state folder.
 func NewSessionsEnv(t *testing.T) *SessionsEnv {
 	t.Helper()
+	CommandPath(t) // with -short, this skips the test, and not only a subtest of it
 	state := testfile.ShortDir(t)
 	return &SessionsEnv{t, state}
 }
