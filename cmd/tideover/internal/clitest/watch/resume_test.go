@@ -381,7 +381,7 @@ func TestWithoutAnIDTheLatestSessionIsResumedOnlyIfItIsTheOnlyOne(t *testing.T) 
 	a.touch("silent")
 	got := clitest.Finish(t, a.watch("--name", "one", "--", "codex", "exec", "x"))
 	clitest.WantCode(t, got, 0)
-	clitest.WantIn(t, "stderr", got.Stderr, "printed no session id, so the latest session of its folder is resumed")
+	clitest.WantIn(t, "stderr", got.Stderr, "printed no session id: a resume takes the latest session of its folder")
 	if calls := a.calls(); len(calls) != 2 || calls[1] != "codex exec resume --last Continue." {
 		t.Errorf("the assistant was called with %q", calls)
 	}
