@@ -265,7 +265,10 @@ func (o *Outbox) handle(message func(*engine.Task) (notify.Message, error)) engi
 		if err != nil {
 			return nil, err
 		}
-		if older := o.oldestWaiting(ctx, n); older != nil && older.ID != t.Run && older.Created.Before(t.Created) {
+		o.mu.Lock()
+		e := o.engine
+		o.mu.Unlock()
+		if older := oldestWaiting(ctx, e, n); older != nil && older.ID != t.Run && older.Created.Before(t.Created) {
 			return nil, engine.Snooze(orderCheck(t.Total), "an older message is sent first")
 		}
 		m, held, err := n.admit(t, message)
@@ -281,28 +284,29 @@ func (o *Outbox) handle(message func(*engine.Task) (notify.Message, error)) engi
 			}
 			return nil, engine.Keep(steps.Postpone(err, t), sent{Admitted: &m})
 		}
-		if next := o.oldestWaiting(ctx, n); next != nil {
-			_ = o.engine.Wake(ctx, next.ID, "the notifier works") // on an error, it is sent at the end of its wait
+		if next := oldestWaiting(ctx, e, n); next != nil {
+			_ = e.Wake(ctx, next.ID, "the notifier works") // on an error, it is sent at the end of its wait
 		}
 		return json.Marshal(sent{Sent: true})
 	}
 }
 
 // oldestWaiting returns the oldest message of the notifier that could not be sent yet; nil if there is
-// none.
-func (o *Outbox) oldestWaiting(ctx context.Context, n *notifier) *engine.Info {
-	o.mu.Lock()
-	e := o.engine
-	o.mu.Unlock()
-	page, err := e.List(ctx, engine.Filter{Workflow: n.flow.Name(), States: []string{engine.StateWaiting}, Order: "oldest", Limit: 1, Fresh: true})
-	if err != nil || len(page.Runs) == 0 {
-		return nil // on an error, the order is not certain
+// none, or if that is unknown. e is nil before [Outbox.Attach].
+func oldestWaiting(ctx context.Context, e *engine.Engine, n *notifier) *engine.Info {
+	if e == nil {
+		return nil
 	}
-	return &page.Runs[0]
+	page, err := e.List(ctx, engine.Filter{Workflow: n.flow.Name(), States: []string{engine.StateWaiting}, Order: "oldest", Limit: 1000, Fresh: true})
+	if err != nil || len(page.Runs) == 0 {
+		return nil
+	}
+	oldest := slices.MinFunc(page.Runs, func(a, b engine.Info) int { return a.Created.Compare(b.Created) })
+	return &oldest
 }
 
-// orderCheck returns the time until a message checks again whether the older ones are sent, after it has made this many
-// attempts. Usually the message before it wakes it earlier.
+// orderCheck returns the time until a message checks again whether the older ones are sent, after it
+// has made this many attempts. Usually the message before it wakes it earlier.
 func orderCheck(attempts int) time.Duration {
 	return min(time.Second<<min(attempts, 6), time.Minute)
 }
