@@ -142,7 +142,7 @@ func (r *sessionReader) session(name string, at place) *Session {
 		return d
 	}
 	d.fillDefaults(found, at)
-	if text := d.CannotResume(); text != "" {
+	if text := cmp.Or(d.CannotResume(), d.ScriptNote()); text != "" {
 		found["start"].Warn("resume: %s", text)
 	}
 	for _, f := range d.Fallback {
@@ -230,7 +230,7 @@ func (r *sessionReader) sessionKeys(d *Session) []key {
 		strictyaml.Required(strictyaml.Field(&d.Start, "start", "", commandSchema, readArguments,
 			"The command that starts the session, as a list; no shell is used. {{.Session}} is the id of the session.")),
 		strictyaml.Field(&d.Resume, "resume", "", commandSchema, readArguments,
-			"The command that resumes the session, with {{.Session}}; built in for claude -p, codex exec and gemini -p. Without it, an assistant's session gives up when the assistant stops, and any other command is run again."),
+			"The command that resumes the session, with {{.Session}}; built in for claude -p, codex exec, gemini -p, qwen, copilot -p, cursor-agent -p and opencode run. Without it, an assistant's session gives up when the assistant stops, and any other command is run again."),
 		strictyaml.Bool(&d.ResumeAny, "resume-any",
 			"Whether the resume command finds the session without {{.Session}}."),
 		strictyaml.Bool(&d.Restart, "restart",

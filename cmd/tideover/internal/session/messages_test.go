@@ -168,8 +168,8 @@ func TestPackOfACommand(t *testing.T) {
 		"uvx aider-chat": "aider", "python3 -m aider --message Work": "aider",
 		"cursor .": "generic", "gh pr create": "generic", "sh run.sh": "generic", "npx vitest": "generic", "python3 -m http.server": "generic", "": "generic",
 	} {
-		if got := PackOf(strings.Fields(command)); got != want {
-			t.Errorf("PackOf(%q) = %s, want %s", command, got, want)
+		if got := CommandPack(strings.Fields(command)); got != want {
+			t.Errorf("CommandPack(%q) = %s, want %s", command, got, want)
 		}
 	}
 }

@@ -275,7 +275,7 @@ func toolAccount(s *Spec) string {
 	if s.Rules != nil {
 		pack = s.Rules.Extends
 	}
-	for _, tool := range []string{PackOf(s.Start), pack} {
+	for _, tool := range []string{CommandPack(s.Start), pack} {
 		if tool != "generic" && tool != "" {
 			return tool
 		}
