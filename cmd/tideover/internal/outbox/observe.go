@@ -215,7 +215,7 @@ func (o *Outbox) composeProgress(ev retry.Event) (notify.Message, bool) {
 
 // screenLimit converts a limit on the screen of a session to the type of package notify.
 func screenLimit(l *session.ScreenLimit) notify.ScreenLimit {
-	return notify.ScreenLimit{Line: l.Line, Until: l.Until, At: l.At, Typed: l.Typed, Final: l.Reason == detect.Terminal.String()}
+	return notify.ScreenLimit{Line: l.Line, Until: l.Until, At: l.At, Typed: l.Typed, Final: l.Reason == detect.Terminal.String(), Asks: l.Asks}
 }
 
 // handedOver returns the message that a fallback assistant has taken the session over, or that the

@@ -581,3 +581,73 @@ func TestTheAccountOfASession(t *testing.T) {
 		}
 	}
 }
+
+// The account follows the folder in which the assistant keeps its login, and the login that its
+// records name.
+func TestTheAccountFollowsTheLogin(t *testing.T) {
+	t.Parallel()
+	base := t.TempDir()
+	write := func(path, text string) {
+		t.Helper()
+		path = filepath.Join(base, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(".claude.json", `{"oauthAccount":{"accountUuid":"me","organizationUuid":"home"}}`)
+	write(".claude/settings.json", `{}`)
+	write("same/.claude.json", `{"oauthAccount":{"accountUuid":"me","organizationUuid":"home"}}`)
+	write("work/.claude.json", `{"oauthAccount":{"accountUuid":"me","organizationUuid":"company"}}`)
+	write("job/.claude.json", `{"oauthAccount":{"accountUuid":"me","organizationUuid":"company"}}`)
+	write("empty/.claude.json", `{}`)
+	write("codex/auth.json", `{"tokens":{"account_id":"other"}}`)
+	if err := os.Symlink(filepath.Join(base, ".claude"), filepath.Join(base, "link")); err != nil {
+		t.Fatal(err)
+	}
+	account := func(start []string, env map[string]string) string {
+		s := &Spec{Name: "x", Dir: base, Start: start, Pack: CommandPack(start)}
+		s.PlanAccount(func(name string) string {
+			if name == "HOME" {
+				return base
+			}
+			return env[name]
+		})
+		return s.AccountName()
+	}
+	claude := []string{"claude", "-p", "x"}
+	in := func(folder string) string { return account(claude, map[string]string{"CLAUDE_CONFIG_DIR": folder}) }
+	work := in(base + "/work")
+	if !strings.HasPrefix(work, "claude-code-") || len(work) != len("claude-code-")+8 {
+		t.Errorf("another login has the account %s", work)
+	}
+	for what, pair := range map[string][2]string{
+		"no folder":                  {in(""), "claude-code"},
+		"the usual folder":           {in(base + "/.claude"), "claude-code"},
+		"a link to it":               {in(base + "/link"), "claude-code"},
+		"another one, same login":    {in(base + "/same"), "claude-code"},
+		"two folders of a login":     {in(base + "/job"), work},
+		"a relative folder":          {in("work"), work},
+		"a folder in ~":              {in("~/work"), work},
+		"set by env":                 {account([]string{"env", "CLAUDE_CONFIG_DIR=" + base + "/work", "claude", "-p", "x"}, nil), work},
+		"set in a script":            {account([]string{"sh", "-c", "cd lib && CLAUDE_CONFIG_DIR=" + base + "/work claude -p x"}, nil), work},
+		"codex in its usual folder":  {account([]string{"codex", "exec", "x"}, map[string]string{"CLAUDE_CONFIG_DIR": base + "/work"}), "codex"},
+		"a program without a folder": {account([]string{"make"}, nil), ""},
+	} {
+		if pair[0] != pair[1] {
+			t.Errorf("%s: account %q, want %q", what, pair[0], pair[1])
+		}
+	}
+	if empty := in(base + "/empty"); empty == work || empty == "claude-code" {
+		t.Errorf("a folder without a login has the account %s", empty)
+	}
+	if other := account([]string{"codex", "exec", "x"}, map[string]string{"CODEX_HOME": base + "/codex"}); !strings.HasPrefix(other, "codex-") {
+		t.Errorf("another login of codex has the account %s", other)
+	}
+	s := &Spec{Start: claude, Pack: "claude-code", Account: "mine", Login: work}
+	if s.AccountName() != "mine" {
+		t.Errorf("the account of the file is %s", s.AccountName())
+	}
+}
