@@ -88,6 +88,7 @@ type Held struct {
 	Wait   time.Duration // until it should ask again
 	Why    string
 	Stated bool // the end of the limit is known
+	Own    bool // the asker itself has just found the limit, and probes it next
 }
 
 // Pass is the permission to use an account. Leave ends it.
@@ -284,9 +285,9 @@ func (r Reset) wait(now moment) time.Duration {
 }
 
 // Limited records that the asker ran into a limit of the account; a known limit that ends later
-// stays. If r states no end, the asker probes the account next, after probeIn. But if another asker
-// has recorded the limit already, Limited returns how long to wait instead; otherwise it returns
-// nil.
+// stays. If r states an end, Limited returns nil. Otherwise it returns how long to wait: until the
+// known end, or until the next probe, which is after probeIn unless another asker has recorded the
+// limit already.
 func (p *Pass) Limited(r Reset, why string, probeIn time.Duration) (held *Held) {
 	p.mu.lock()
 	defer p.mu.unlock()
@@ -295,19 +296,16 @@ func (p *Pass) Limited(r Reset, why string, probeIn time.Duration) (held *Held) 
 		changed := p.endProbe(s)
 		l, wait := s.active(now), r.wait(now)
 		switch {
-		case l == nil:
-		case wait == 0 && l.stated():
-			held = l.heldFor(g.name, a, nil, now)
-			return changed
-		case wait == 0 && l.Serial > p.serial: // another asker was faster
+		case wait == 0 && l != nil && (l.stated() || l.Serial > p.serial): // known, or another asker was faster
 			held = l.heldFor(g.name, a, g.busy(s, a.ID, now), now)
 			return changed
-		case l.stated() && l.left(now) >= wait: // the later end counts
+		case wait > 0 && l != nil && l.stated() && l.left(now) >= wait: // the later end counts
 			return changed
 		}
 		s.setLimit(a, r, why, now)
 		if wait == 0 {
 			s.Limit.Next = min(max(probeIn, 0), maxProbeDelay)
+			held = &Held{Wait: s.Limit.Next, Why: HeldPrefix + s.Limit.describe(g.name, nil, now), Own: true}
 		}
 		return true
 	})
@@ -355,19 +353,14 @@ func (p *Pass) endProbe(s *state) (changed bool) {
 }
 
 // Free reports whether an asker may ask again before its wait is over, because the limit has ended, or
-// because the process that probed it has ended.
+// because the asker that probed it has ended without a result.
 func (g *Gate) Free(a Asker) bool {
 	s, now := g.current(), g.now()
-	l := s.Limit
-	switch {
-	case l == nil:
-		return true
-	case l.stated():
-		return l.heldFor(g.name, &a, nil, now) == nil
-	case l.isOver(now):
-		return true
+	l := s.active(now)
+	if l != nil && l.ID == a.ID && l.nextProbe(now) > 0 {
+		return false // the asker waits for its own probe
 	}
-	return s.Probe != nil && g.busy(s, a.ID, now) == nil
+	return l == nil || l.heldFor(g.name, &a, g.busy(s, a.ID, now), now) == nil
 }
 
 // Describe describes the limit in words; "" if there is none.

@@ -21,7 +21,7 @@ func (g *Gate) limitOf(s *state, now moment) *Limit {
 	if l == nil {
 		return nil
 	}
-	known := &Limit{Serial: l.Serial, Why: l.describe(g.name, s.probedBy("", now), now)}
+	known := &Limit{Serial: l.Serial, Why: l.describe(g.name, g.busy(s, "", now), now)}
 	if l.stated() {
 		known.Left = l.left(now)
 	}

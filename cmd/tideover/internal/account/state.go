@@ -134,6 +134,14 @@ func (l *limit) isOver(now moment) bool {
 	return l.elapsed(now) >= forgetAfter
 }
 
+// nextProbe returns the time until the next probe of a limit without a stated end; at most 0 if it is due.
+func (l *limit) nextProbe(now moment) time.Duration {
+	if l.stated() {
+		return 0
+	}
+	return l.Next - l.elapsed(now)
+}
+
 // active returns the limit if it has not ended, else nil.
 func (s *state) active(now moment) *limit {
 	if s.Limit == nil || s.Limit.isOver(now) {
@@ -168,7 +176,7 @@ func (l *limit) heldFor(account string, a *Asker, busy *probe, now moment) *Held
 	if busy != nil {
 		return newHeld(ProvenAfter-busy.elapsed(now), a, l.describe(account, busy, now))
 	}
-	if next := l.Next - l.elapsed(now); next > 0 && l.ID != a.ID {
+	if next := l.nextProbe(now); next > 0 && l.ID != a.ID {
 		return newHeld(next, a, l.describe(account, nil, now))
 	}
 	return nil
@@ -194,17 +202,26 @@ func (l *limit) describe(account string, busy *probe, now moment) string {
 	if l.stated() {
 		fmt.Fprintf(&b, " until %s", now.At.Add(l.left(now)).Local().Format("Jan 2 15:04:05 MST"))
 	} else {
-		b.WriteString(", without a stated end")
+		b.WriteString(", " + Unstated)
 	}
 	fmt.Fprintf(&b, ", reported by %s", cmp.Or(l.By, "another asker"))
 	if l.Why != "" {
 		fmt.Fprintf(&b, ": %s", l.Why)
 	}
-	if busy != nil && !l.stated() {
+	switch next := l.nextProbe(now); {
+	case busy != nil && !l.stated():
 		fmt.Fprintf(&b, "; %s is probing it", cmp.Or(busy.By, "another asker"))
+	case next > 0:
+		b.WriteString("; " + ProbeAt(now.At.Add(next)))
 	}
 	return b.String()
 }
+
+// Unstated occurs in the description of each limit without a stated end.
+const Unstated = "without a stated end"
+
+// ProbeAt says in words when a limit is probed next.
+func ProbeAt(t time.Time) string { return "next probe at " + t.Local().Format("15:04:05 MST") }
 
 // moment is a point in time on two clocks: the wall clock, which can be set, and the uptime, which
 // can't.

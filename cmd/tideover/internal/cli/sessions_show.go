@@ -120,6 +120,9 @@ func (p *details) limit(l *session.ScreenLimit) {
 		text = "until " + p.moment(&l.Until)
 	}
 	p.field("limit", text+"; on its screen, still open")
+	if l.Asks {
+		p.field("it asks", "what to do: choose at its terminal")
+	}
 	p.field("it says", l.Line)
 	p.field("since", p.moment(&l.At))
 	if !l.Typed.IsZero() {

@@ -48,17 +48,18 @@ command in the same folder again: it continues with the same deadline and counte
 "tideover sessions" shows, pauses, resumes and stops it from another terminal.
 
 {{.Session}} in a command is the id of the session. It is generated, or read from the
-output of a command that states its own. For "claude -p", "codex exec" and "gemini -p"
-the resume command is known, also inside sh -c. If an assistant can't be resumed, a
-warning says so at the start, and the session gives up instead of repeating its first
+output of a command that states its own. For claude, codex, gemini, qwen,
+copilot, cursor-agent and opencode with a prompt, the resume command is known, also
+inside sh -c, npx, timeout and the like. If an assistant can't be resumed, a warning says so at the start, and the session gives up instead of repeating its first
 prompt; use --resume or --restart to change that. Other commands are run again
 unchanged, unless --resume is given.
 
 On a terminal the command gets a terminal of its own and works as usual, including
 Ctrl-Z. If it is interactive and a limit appears on its screen, the notifiers send a
 message, and "tideover sessions" shows the limit. With --type-at-reset, or if the
-configuration says so, "Continue." and Enter are typed after the stated end, provided
-that the message is still on the screen and no key was pressed since. Without a
+configuration says so, the choice to wait is made if Claude Code asks, and "Continue."
+and Enter are typed after the stated end, provided that the message is still on the
+screen and no key was pressed since. Without a
 terminal the output is passed through. The command that starts the session reads
 standard input; those that resume it do not.`
 
@@ -139,7 +140,7 @@ func newWatch(std Streams) *cobra.Command {
 	f.StringVar(&o.pauseAt, "pause-at", "", "`percent` of the quota, such as 90%, from which no command is started until the reset (codex and claude)")
 	f.Var(&o.after, "fallback-after", "shortest stated limit for which a fallback starts (default 1h)")
 	groupFlags(f, "Limits", "policy", "windows", "deadline", "quiet-hours", "pause-at", "fallback-after")
-	f.StringVar(&o.account, "account", "", "`name` of the account whose limit is shared with other sessions; none for no account (default: the assistant's)")
+	f.StringVar(&o.account, "account", "", "`name` of the account whose limit is shared with other sessions; none for no account (default: the assistant's, with its login)")
 	o.spread = duration(account.DefaultSpread)
 	f.Var(&o.spread, "account-spread", "time over which the sessions of an account restart after its limit")
 	f.StringVar(&o.name, "name", "", "`name` of the session (default: from the command and the folder)")
@@ -150,7 +151,7 @@ func newWatch(std Streams) *cobra.Command {
 	f.StringVar(&o.source.data, "data", "", "`folder` for the state")
 	f.BoolVarP(&o.silent, "quiet", "q", false, "print only tideover's own errors")
 	f.BoolVar(&o.noCount, "no-countdown", false, "do not show a countdown on a terminal")
-	f.BoolVar(&typeAtReset, "type-at-reset", false, "type the prompt to continue into an interactive session when a limit on its screen is over (default: watch.type-at-reset in the configuration)")
+	f.BoolVar(&typeAtReset, "type-at-reset", false, "answer the question of an interactive session at a limit with waiting, and type the prompt to continue when the limit is over (default: watch.type-at-reset in the configuration)")
 	groupFlags(f, "Session", "name", "dir", "new", "account", "account-spread", "notify", "type-at-reset", "config", "data", "quiet", "no-countdown")
 	setGroupedHelp(cmd, "Command", "Limits", "Session")
 	completeFixed(cmd, "detect", detect.Names()...)
@@ -212,6 +213,7 @@ func (o *watchOptions) spec(cfg *config.Config, args []string, in *os.File) (*se
 	errs.add("dir", err)
 	piped := in != nil && !process.IsTerminal(in)
 	s.PlanResume(piped)
+	s.PlanAccount(os.Getenv)
 	if piped && s.ReadsPrompt() && len(errs) == 0 {
 		if s.Stdin, err = readPrompt(in); err != nil {
 			errs = append(errs, err)

@@ -77,6 +77,8 @@ func (r *watchReporter) printResumeMode(s *session.Spec) {
 		r.warn("warning: " + text + ". Use --resume 'COMMAND {{.Session}}' or --restart; without them the session gives up when it stops")
 	case s.Restart:
 		r.printInfo("session %s is restarted, not resumed: when it stops, its command is run again with its first prompt", s.Name)
+	case s.ScriptNote() != "":
+		r.printInfo("%s", s.ScriptNote())
 	case s.RunsAgain():
 		r.printInfo("session %s has no resume command: when it stops, its command is run again unchanged", s.Name)
 	}

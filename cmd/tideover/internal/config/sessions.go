@@ -141,8 +141,8 @@ func (r *sessionReader) session(name string, at place) *Session {
 	if !ok || at.Document().Problems() > before {
 		return d
 	}
-	d.fillDefaults(found, at)
-	if text := d.CannotResume(); text != "" {
+	d.fillDefaults(found, at, r.variable)
+	if text := cmp.Or(d.CannotResume(), d.ScriptNote()); text != "" {
 		found["start"].Warn("resume: %s", text)
 	}
 	for _, f := range d.Fallback {
@@ -167,8 +167,24 @@ func (r *sessionReader) session(name string, at place) *Session {
 	return d
 }
 
-// fillDefaults sets and records the values of keys that the session does not have.
-func (d *Session) fillDefaults(found map[string]place, at place) {
+// variable returns the value of a variable in the environment of a session's commands; "" if it is
+// unknown.
+func (r *sessionReader) variable(d *Session, name string) string {
+	text, set := d.Env[name]
+	if !set {
+		return r.env[name]
+	}
+	t, err := template.Parse(text, template.WithRefs, template.Fields{})
+	if err != nil {
+		return ""
+	}
+	value, _ := template.NewSecretText(t, r.Dir).Resolve(r.Secrets) // an error is reported with the key env
+	return value.Reveal()
+}
+
+// fillDefaults sets and records the values of keys that the session does not have. variable returns the
+// value of an environment variable.
+func (d *Session) fillDefaults(found map[string]place, at place, variable func(d *Session, name string) string) {
 	if _, said := found["detect"]; !said {
 		d.Pack = session.CommandPack(d.Start)
 		at.RecordDefault("detect", d.Pack)
@@ -182,6 +198,7 @@ func (d *Session) fillDefaults(found map[string]place, at place) {
 		d.FallbackAfter = session.DefaultFallbackAfter
 		at.RecordDefault("fallback-after", "1h")
 	}
+	d.PlanAccount(func(name string) string { return variable(d, name) })
 	if _, said := found["account"]; !said {
 		at.RecordDefault("account", cmp.Or(d.AccountName(), account.None))
 	}
@@ -230,7 +247,7 @@ func (r *sessionReader) sessionKeys(d *Session) []key {
 		strictyaml.Required(strictyaml.Field(&d.Start, "start", "", commandSchema, readArguments,
 			"The command that starts the session, as a list; no shell is used. {{.Session}} is the id of the session.")),
 		strictyaml.Field(&d.Resume, "resume", "", commandSchema, readArguments,
-			"The command that resumes the session, with {{.Session}}; built in for claude -p, codex exec and gemini -p. Without it, an assistant's session gives up when the assistant stops, and any other command is run again."),
+			"The command that resumes the session, with {{.Session}}; built in for claude -p, codex exec, gemini -p, qwen, copilot -p, cursor-agent -p and opencode run. Without it, an assistant's session gives up when the assistant stops, and any other command is run again."),
 		strictyaml.Bool(&d.ResumeAny, "resume-any",
 			"Whether the resume command finds the session without {{.Session}}."),
 		strictyaml.Bool(&d.Restart, "restart",
@@ -256,7 +273,7 @@ func (r *sessionReader) sessionKeys(d *Session) []key {
 			func(at place) { d.PauseAt = 100 * strictyaml.ReadParsed(at, parsePercent) },
 			"Used share of the quota of codex or claude, such as 90%, at which nothing is started until the quota resets."),
 		strictyaml.Field(&d.Account, "account", "", strictyaml.NameSchema, readAccount,
-			"Account whose limit the session shares with others; none for no account. Default: the account of the assistant."),
+			"Account whose limit the session shares with others; none for no account. Default: the account of the assistant with the login of its configuration folder."),
 		strictyaml.Duration(&d.AccountSpread, "account-spread", "30s",
 			"Time over which the sessions of an account are resumed, at random, after its limit ends."),
 		strictyaml.Field(&d.Fallback, "fallback", "", fallbackSchema, readSessionFallback,
@@ -276,7 +293,7 @@ func (r *sessionReader) sessionKeys(d *Session) []key {
 func watchKeys(w *WatchDefaults) []key {
 	return []key{
 		strictyaml.Bool(&w.TypeAtReset, "type-at-reset",
-			"Whether to type `Continue.` and Enter into an interactive session when a limit on its screen has ended, if the user has not typed since."),
+			"Whether to choose waiting when Claude Code asks at a limit, and to type `Continue.` and Enter into an interactive session when a limit on its screen has ended, if the user has not typed since."),
 	}
 }
 

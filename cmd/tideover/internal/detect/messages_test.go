@@ -108,10 +108,13 @@ func goneRows(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
 	for _, name := range Names() {
-		first := slices.IndexFunc(detecttest.Messages, func(m detecttest.Message) bool { return m.Pack == name })
+		tool := name
+		if first := slices.IndexFunc(detecttest.Messages, func(m detecttest.Message) bool { return m.Pack == name }); first >= 0 {
+			tool = detecttest.Messages[first].Tool
+		}
 		for _, gone := range builtin(t, name).Spec().Session.Gone {
 			for _, example := range gone.Examples {
-				fmt.Fprintf(&b, "| %s | %s | crashed |  | after a resume: starts a new session at once with the first prompt; gives up the second time |\n", detecttest.Messages[first].Tool, inTable(example))
+				fmt.Fprintf(&b, "| %s | %s | crashed |  | after a resume: starts a new session at once with the first prompt; gives up the second time |\n", tool, inTable(example))
 			}
 		}
 	}

@@ -50,7 +50,7 @@ func (p *Pack) Spec() Spec { return p.spec }
 
 // Names returns the names of the built-in packs, generic last.
 func Names() []string {
-	return []string{"claude-code", "codex", "gemini", "agy", "copilot-cli", "cursor-agent", "opencode", "aider", "generic"}
+	return []string{"claude-code", "codex", "gemini", "qwen", "agy", "copilot-cli", "cursor-agent", "opencode", "aider", "generic"}
 }
 
 // lookup finds a pack by its name, for a pack that extends it.

@@ -54,6 +54,7 @@ const (
 	WaitsUntil    = "waits until then plus 90 s; resumes"
 	WaitsAtLeast  = "waits as the policy says, at least until then; resumes"
 	Waits         = "waits as the policy says; resumes"
+	Probes        = "probes the limit after 5 minutes; resumes"
 	StartsAnew    = "waits as the policy says; starts a new session"
 )
 
@@ -68,6 +69,8 @@ func (m *Message) FollowsFrom(at time.Time, code int, zone *time.Location) strin
 		return GivesUp
 	case m.ReasonAt(code) == "context-full":
 		return StartsAnew
+	case left <= 0 && m.ReasonAt(code) == "rate-limit":
+		return Probes
 	case left <= 0:
 		return Waits
 	case left <= time.Minute:

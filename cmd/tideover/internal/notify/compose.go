@@ -157,6 +157,7 @@ type ScreenLimit struct {
 	At    time.Time // when the line appeared
 	Typed time.Time // when the prompt to continue was typed; zero if it was not
 	Final bool      // waiting does not help
+	Asks  bool      // the session asks the user to choose what to do
 }
 
 // ComposeLimit returns the message that a limit has appeared on the screen of a session or,
@@ -180,7 +181,11 @@ func ComposeLimit(e retry.Event, l ScreenLimit, p Place) Message {
 		case !l.Until.IsZero():
 			end, m.Until, m.Wait = "until "+clock(l.Until, e.Time, p.Zone), l.Until, max(l.Until.Sub(e.Time), 0)
 		}
-		m.Text = lines(end+"; the session is interactive and still open", prefixed("it says: ", m.Line))
+		state := "the session is interactive and still open"
+		if l.Asks {
+			what, state = what+", asks", "the session asks what to do: choose at its terminal"
+		}
+		m.Text = lines(end+"; "+state, prefixed("it says: ", m.Line))
 	}
 	m.ID = identity(retry.Event{Kind: e.Kind, Time: l.At, Name: e.Name, Run: e.Run, Step: e.Step, Note: what})
 	return m

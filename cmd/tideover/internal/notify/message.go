@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/retry"
 )
@@ -71,10 +72,11 @@ func (m Message) Fields() map[string]any {
 	}
 }
 
-// without returns the message with secrets masked; the last error may contain one.
+// without returns the message with secrets masked, the known ones and those of known forms; the last
+// error may contain one.
 func (m Message) without(r *secret.Redactor) Message {
 	for _, s := range []*string{&m.Subject, &m.Title, &m.Text, &m.Reason, &m.Line} {
-		*s = r.String(*s)
+		*s = strictyaml.MaskKnown(r.String(*s))
 	}
 	return m
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
+	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/testfile"
 )
 
@@ -42,5 +43,15 @@ func TestTheLoaderKnowsTheEvents(t *testing.T) {
 		if err != nil || !notify.Wants([]notify.Trigger{trigger}, notify.Message{Event: e}) {
 			t.Errorf("ParseTrigger(%q) = %v, %v, or it is not wanted", e, trigger, err)
 		}
+	}
+}
+
+// Keys of known forms are masked, also if no setting has them.
+func TestKeysInTheLastLineAreMasked(t *testing.T) {
+	t.Parallel()
+	const key = "sk-ant-api03-Abcdefghijkl0123456789" //nolint:gosec // not a key
+	m := notify.Message{Title: "todo gave up", Text: "last: invalid key " + key, Line: "ANTHROPIC_API_KEY=" + key}.Without(new(secret.Redactor))
+	if m.Text != "last: invalid key "+secret.Mask || m.Line != "ANTHROPIC_API_KEY="+secret.Mask {
+		t.Errorf("the message is %+v", m)
 	}
 }

@@ -28,8 +28,9 @@ const worthTelling = time.Minute
 
 // waitState is a wait of a session.
 type waitState struct {
-	delay time.Duration
-	until time.Time
+	delay  time.Duration
+	until  time.Time
+	probes bool // for a limit without a stated end
 }
 
 // Observe processes an event: it starts a run for each message about the event.
@@ -76,19 +77,22 @@ func (o *Outbox) wantsSuccess() bool {
 	return false
 }
 
-// recoverable is the greatest age of a wait for which [Outbox.Recover] sends the message. Half of
+// recoverable is the greatest age of an event for which [Outbox.Recover] sends the message. Half of
 // the retention limits the age, too.
 const recoverable = 24 * time.Hour
 
-// Recover processes the current wait of a session's run when this process takes the run over. The
-// previous process may have been killed after it stored the wait and before it stored the message.
-// A message that is already stored is not sent again.
+// Recover stores the message about the current wait, or the success, of a session's run, unless it is
+// stored already. The process that stored the run may have been killed before it stored the message, or
+// may not have observed the event yet.
 func (o *Outbox) Recover(run *engine.Info) {
 	ev, ok := waitingEvent(run)
-	if !ok || !ev.Until.After(time.Now()) { // the wait is over, and the session continues at any moment
+	if run.State == engine.StateSucceeded && run.Ended != nil {
+		ev, ok = retry.Event{Kind: retry.Succeeded, Time: *run.Ended, Name: run.Workflow, Run: run.ID, Elapsed: run.Ended.Sub(run.Created)}, true
+	}
+	if !ok || ev.Kind == retry.Waiting && !ev.Until.After(time.Now()) { // the wait is over, and the session continues at any moment
 		return
 	}
-	// For an older wait the engine may have deleted the message, and would send it again.
+	// For an older event the engine may have deleted the message, and would send it again.
 	if time.Since(ev.Time) < min(recoverable, o.retention/2) {
 		o.Observe(ev)
 		return
@@ -151,7 +155,7 @@ func (o *Outbox) compose(ev retry.Event) (notify.Message, bool) {
 		return o.composeProgress(ev)
 	case retry.Succeeded, retry.GaveUp, retry.Canceled:
 		delete(o.waits, ev.Run)
-		if ev.Kind == retry.Succeeded && ev.Attempt > 1 {
+		if ev.Kind == retry.Succeeded && ev.Step == "" {
 			ev.Attempt = 0 // the session has completed; with an attempt, the message would say that it recovered
 		}
 	default:
@@ -164,8 +168,13 @@ func (o *Outbox) composeWait(ev retry.Event) (notify.Message, bool) {
 	if ev.Delay < time.Millisecond { // for example a handover: the next event follows at once and has its own message
 		return notify.Message{}, false
 	}
+	probes := session.IsProbeWait(ev.Note)
+	told := probes && o.waits[ev.Run].probes // the first wait of a limit has the message
 	if len(o.waits) < maxWaits {
-		o.waits[ev.Run] = waitState{ev.Delay, ev.Until}
+		o.waits[ev.Run] = waitState{ev.Delay, ev.Until, probes}
+	}
+	if told {
+		return notify.Message{}, false
 	}
 	ev.Attempt = 0 // do not print it: some attempts of a session do not count
 	switch {
@@ -180,7 +189,8 @@ func (o *Outbox) composeWait(ev retry.Event) (notify.Message, bool) {
 // composeProgress returns the message for a session whose memo has changed: a limit on its screen, a
 // handover, or the start of a command after a long wait.
 func (o *Outbox) composeProgress(ev retry.Event) (notify.Message, bool) {
-	if l := session.ReadMemo([]byte(ev.Note)).Limit; l != nil {
+	memo := session.ReadMemo([]byte(ev.Note))
+	if l := memo.Limit; l != nil {
 		return notify.ComposeLimit(ev, screenLimit(l), o.place()), true
 	}
 	if m, ok := o.handedOver(ev); ok {
@@ -188,19 +198,24 @@ func (o *Outbox) composeProgress(ev retry.Event) (notify.Message, bool) {
 		return m, true
 	}
 	w, waited := o.waits[ev.Run]
+	if w.probes && !memo.LimitSince.IsZero() {
+		return notify.Message{}, false // the command is a probe: it may stop at the limit again
+	}
 	delete(o.waits, ev.Run)
 	if !waited || w.delay < worthTelling {
 		return notify.Message{}, false
 	}
 	ev.Kind, ev.Note = retry.Resumed, ""
 	m, ok := notify.ComposeSession(ev, o.place())
-	m.Text = fmt.Sprintf("its command runs again after a wait of %s", w.delay.Round(time.Second))
+	if m.Text = fmt.Sprintf("its command runs again after a wait of %s", w.delay.Round(time.Second)); w.probes {
+		m.Text = "its command runs again: the limit is over"
+	}
 	return m, ok
 }
 
 // screenLimit converts a limit on the screen of a session to the type of package notify.
 func screenLimit(l *session.ScreenLimit) notify.ScreenLimit {
-	return notify.ScreenLimit{Line: l.Line, Until: l.Until, At: l.At, Typed: l.Typed, Final: l.Reason == detect.Terminal.String()}
+	return notify.ScreenLimit{Line: l.Line, Until: l.Until, At: l.At, Typed: l.Typed, Final: l.Reason == detect.Terminal.String(), Asks: l.Asks}
 }
 
 // handedOver returns the message that a fallback assistant has taken the session over, or that the

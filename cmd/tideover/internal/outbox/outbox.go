@@ -32,9 +32,6 @@ const (
 	giveUpSuffix  = ".on-give-up"
 )
 
-// parallel is the most messages that a notifier sends at the same time.
-const parallel = 4
-
 // ErrUnknown is the error of a stored message whose notifier is no longer configured.
 var ErrUnknown = errors.New("is no longer configured")
 
@@ -95,7 +92,7 @@ func New(c Config) (*Outbox, error) {
 			return nil, err
 		}
 		flow, err := engine.NewWorkflow(prefix+spec.Name, engine.Call("send", handlerSend, args{spec.Name},
-			engine.WithPolicy(spec.Policy), engine.Concurrency(parallel)))
+			engine.WithPolicy(spec.Policy), engine.Concurrency(1)))
 		if err != nil {
 			return nil, err
 		}
@@ -268,6 +265,12 @@ func (o *Outbox) handle(message func(*engine.Task) (notify.Message, error)) engi
 		if err != nil {
 			return nil, err
 		}
+		o.mu.Lock()
+		e := o.engine
+		o.mu.Unlock()
+		if older := oldestWaiting(ctx, e, n); older != nil && older.ID != t.Run && older.Created.Before(t.Created) {
+			return nil, engine.Snooze(orderCheck(t.Total), "an older message is sent first")
+		}
 		m, held, err := n.admit(t, message)
 		switch {
 		case err != nil:
@@ -281,8 +284,31 @@ func (o *Outbox) handle(message func(*engine.Task) (notify.Message, error)) engi
 			}
 			return nil, engine.Keep(steps.Postpone(err, t), sent{Admitted: &m})
 		}
+		if next := oldestWaiting(ctx, e, n); next != nil {
+			_ = e.Wake(ctx, next.ID, "the notifier works") // on an error, it is sent at the end of its wait
+		}
 		return json.Marshal(sent{Sent: true})
 	}
+}
+
+// oldestWaiting returns the oldest message of the notifier that could not be sent yet; nil if there is
+// none, or if that is unknown. e is nil before [Outbox.Attach].
+func oldestWaiting(ctx context.Context, e *engine.Engine, n *notifier) *engine.Info {
+	if e == nil {
+		return nil
+	}
+	page, err := e.List(ctx, engine.Filter{Workflow: n.flow.Name(), States: []string{engine.StateWaiting}, Order: "oldest", Limit: 1000, Fresh: true})
+	if err != nil || len(page.Runs) == 0 {
+		return nil
+	}
+	oldest := slices.MinFunc(page.Runs, func(a, b engine.Info) int { return a.Created.Compare(b.Created) })
+	return &oldest
+}
+
+// orderCheck returns the time until a message checks again whether the older ones are sent, after it
+// has made this many attempts. Usually the message before it wakes it earlier.
+func orderCheck(attempts int) time.Duration {
+	return min(time.Second<<min(attempts, 6), time.Minute)
 }
 
 // admit applies the rate limit and the deduplication of the notifier, its gate, to the message. It

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -264,6 +265,111 @@ func TestAWaitIsToldByTheNextProcess(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The receiver is away for an hour. Afterwards the messages arrive in the order of their events, also
+// if another process sends them.
+func TestMessagesKeepTheirOrderAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	for name, restart := range map[string]bool{"the same process": false, "another process": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				dir := t.TempDir()
+				cfg := load(t, `notify: {hook: {run: [sh, -c, 'test -e "$0/up" && echo "$TIDEOVER_TITLE" >> "$0/sent"', "`+dir+`"], dedupe: 0}}`)
+				var store memlog.Store
+				open := func() (*Outbox, *engine.Engine) {
+					o, err := New(settings(cfg))
+					if err != nil {
+						t.Fatal(err)
+					}
+					return o, opened(t, &store, o, nil)
+				}
+				o, e := open()
+				want := ""
+				for i := range 8 {
+					m := notify.Message{ID: strconv.Itoa(i), Event: notify.GaveUp, Title: "message " + strconv.Itoa(i), Time: time.Now()}
+					if _, err := e.StartRegistered(t.Context(), o.notifiers["hook"].flow, m); err != nil {
+						t.Fatal(err)
+					}
+					want += m.Title + "\n"
+					time.Sleep(time.Duration(1+i*i) * 13 * time.Second)
+				}
+				time.Sleep(time.Hour)
+				if restart {
+					if err := e.Close(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					_, e = open()
+				}
+				if err := os.WriteFile(filepath.Join(dir, "up"), nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(7 * time.Minute) // the policy retries after at most 5
+				if got, err := os.ReadFile(filepath.Join(dir, "sent")); err != nil || string(got) != want {
+					t.Errorf("the messages are %q, %v, want %q", got, err, want)
+				}
+				if err := e.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// The process that ran a session was killed before it observed the end. The next one stores the
+// message, once.
+func TestASuccessIsToldByTheNextProcess(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cfg := load(t, `notify: {hook: {run: ["true"], on: [succeeded], dedupe: 0}}`)
+		policy, err := retry.Parse("fixed(1h) attempts=2 server-wait=1d")
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := &session.Spec{Name: "night", Start: []string{"x"}, Pack: "generic", Policy: policy}
+		flow, err := spec.Workflow(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := New(settings(cfg))
+		if err == nil {
+			_, err = o.Listen(spec, []string{"hook"})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var store memlog.Store
+		e := opened(t, &store, o, map[string]engine.Handler{session.Handler: func(_ context.Context, task *engine.Task) ([]byte, error) {
+			if task.Attempt == 1 {
+				return nil, errors.New("oops")
+			}
+			return []byte("{}"), nil
+		}}, flow)
+		defer e.Close(context.Background())
+		for _, told := range []bool{true, false} {
+			if !told {
+				o.Attach(nil) // as if the process were killed before it stored the message
+			}
+			run, err := e.Start(t.Context(), flow, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			i, err := run.Wait(t.Context())
+			if err != nil || i.State != engine.StateSucceeded {
+				t.Fatalf("the session is %+v, %v", i, err)
+			}
+			synctest.Wait()
+			o.Attach(e)
+			for range 2 {
+				o.Recover(i)
+			}
+		}
+		synctest.Wait()
+		if page, err := e.List(t.Context(), engine.Filter{Workflow: prefix + "hook"}); err != nil || len(page.Runs) != 2 {
+			t.Errorf("the messages are %+v, %v, want one of each session", page.Runs, err)
+		}
+	})
 }
 
 // An engine that stores messages for an hour no longer knows that it sent one; it must not be sent

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"maps"
-	"math"
 	"strings"
 	"sync"
 	"time"
@@ -26,7 +25,6 @@ func newAsker(s *Spec, run string, p *retry.Policy) account.Asker {
 // usage is one command's use of an account. A nil usage belongs to a session without an account.
 type usage struct {
 	attempt *attempt
-	policy  retry.Policy
 	gate    *account.Gate
 	asker   account.Asker
 	pass    *account.Pass
@@ -42,8 +40,8 @@ func (a *attempt) useAccount(id string, forced bool) (u *usage, held *account.He
 	if gate == nil {
 		return nil, nil
 	}
-	u = &usage{attempt: a, policy: a.spec.storedPolicy(), gate: gate, begun: time.Now()}
-	u.asker = newAsker(a.spec, id, &u.policy)
+	policy := a.spec.storedPolicy()
+	u = &usage{attempt: a, gate: gate, begun: time.Now(), asker: newAsker(a.spec, id, &policy)}
 	u.asker.Forced = forced
 	if u.pass, held = gate.Enter(u.asker); held != nil {
 		return u, held
@@ -65,25 +63,10 @@ func (u *usage) release() {
 	u.pass.Leave()
 }
 
-// recordStop reports to the account why the command stopped. If the limit was known already and the
-// session would resume after it, it returns the wait that applies to all sessions of the account.
-// That wait counts neither as an attempt nor as a window.
-func (u *usage) recordStop(stop detect.Stop, memo *Memo) (held *account.Held) {
-	h := u.reportStop(stop)
-	if h == nil {
-		return nil
-	}
-	a := u.attempt.spec.action(stop.Reason)
-	if a.Do != DoResume || a.Attempts > 0 && memo.InARow >= a.Attempts {
-		return nil
-	}
-	h.Why = failure(stop, memo.Last.Exit).Error() + "; " + h.Why
-	return h
-}
-
-// reportStop reports to the account why the command stopped. If the limit was known already, it returns
-// the wait that applies to all sessions of the account.
-func (u *usage) reportStop(stop detect.Stop) *account.Held {
+// reportStop reports to the account why the command stopped. If it stopped at a limit without a stated
+// end, it returns the wait that applies to all sessions of the account, which counts neither as an
+// attempt nor as a window. memo is the memo after the stop.
+func (u *usage) reportStop(stop detect.Stop, memo *Memo) *account.Held {
 	if u == nil {
 		return nil
 	}
@@ -97,31 +80,19 @@ func (u *usage) reportStop(stop detect.Stop) *account.Held {
 		}
 		return nil
 	}
-	return u.pass.Limited(resetOf(stop), stop.Line, u.probeDelay(ran))
+	return u.pass.Limited(resetOf(stop), stop.Line, memo.nextProbe(u.attempt.spec))
 }
 
 // resetOf returns the stated end of a limit; zero if it was not stated.
 func resetOf(stop detect.Stop) (r account.Reset) {
-	left := time.Until(stop.Until)
 	switch {
-	case stop.Until.IsZero() || left <= 0:
+	case isUnstated(stop):
 	case relative(stop):
-		r.In = left
+		r.In = time.Until(stop.Until)
 	default:
 		r.At = stop.Until
 	}
 	return r
-}
-
-// probeDelay returns the longest time until the policy retries this session. After it, another
-// session probes the limit instead.
-func (u *usage) probeDelay(ran time.Duration) time.Duration {
-	p, state := u.policy, retry.State{Attempt: u.attempt.task.Attempt}
-	if p.ResetAfter > 0 && ran >= p.ResetAfter {
-		state.Attempt = 1
-	}
-	p.Attempts, p.TotalTimeout = retry.Unlimited, 0
-	return retry.Decide(p, state, retry.Outcome{}, retry.Gates{}, math.MaxUint64).Wait
 }
 
 // gate returns the gate of an account; nil if the name is "" or the runner shares no limits.

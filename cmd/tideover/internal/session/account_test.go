@@ -339,28 +339,115 @@ func TestOneSessionProbesAnAccount(t *testing.T) {
 	}
 }
 
-// A session without attempts left gives up, and another one probes.
+// A session that probes gives up. Another one takes over at once, and is not said to wait for the first.
 func TestAnotherSessionProbesAfterOneGaveUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &limitedService{resets: time.Now().Add(10 * time.Minute), work: time.Minute, said: func(session string, _ int) (string, time.Duration) {
-			if session == "one" {
+		s := &limitedService{resets: time.Now().Add(5*time.Minute + 20*time.Second), work: time.Minute, said: func(session string, n int) (string, time.Duration) {
+			switch {
+			case session == "one" && n == 2:
+				return "Credit balance is too low", 50 * time.Second
+			case session == "one":
 				return noTime, time.Second
 			}
 			return noTime, 3 * time.Second
 		}}
-		k := newSessionHost(t, s, t.TempDir(), func(s *Spec) {
-			if s.Name == "one" {
-				s.Policy.Attempts = 2
-			}
-		}, "one", "two")
+		k := newSessionHost(t, s, t.TempDir(), nil, "one", "two")
 		k.open()
 		defer k.close()
-		if i, err := k.engine.Wait(t.Context(), k.status("one").Run); err != nil || i.State != "dead" {
+		time.Sleep(5*time.Minute + 40*time.Second)
+		if st := k.status("two"); !strings.HasSuffix(st.WaitFor, "; session one is probing it") {
+			t.Errorf("session two waits for %q", st.WaitFor)
+		}
+		i, err := k.engine.Wait(t.Context(), k.status("one").Run)
+		if err != nil || i.State != "dead" {
 			t.Fatalf("session one is %v, %v", i, err)
 		}
-		if i, err := k.engine.Wait(t.Context(), k.status("two").Run); err != nil || i.State != "succeeded" {
-			t.Errorf("session two is %v, %v", i, err)
+		if st := k.status("two"); strings.Contains(st.WaitFor, "is probing it") {
+			t.Errorf("session two waits for %q", st.WaitFor)
+		}
+		k.engine.Wait(t.Context(), k.status("two").Run)
+		calls := s.all()
+		if late := calls[len(calls)-1].at.Sub(*i.Ended); calls[len(calls)-1].session != "two" || late > 32*time.Second {
+			t.Errorf("the last command began %v after session one gave up: %v", late, calls)
+		}
+		if st := k.status("two"); st.State != "completed" || st.Spent != 0 {
+			t.Errorf("session two is %s after %d attempts: %s", st.State, st.Spent, st.Error)
+		}
+	})
+}
+
+// A limit without a stated end lasts nine hours. Three times a process is killed, once in a probe.
+func TestALimitWithoutATimeIsProbedAllNight(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		s := &limitedService{resets: began.Add(9 * time.Hour), work: time.Hour, said: func(string, int) (string, time.Duration) { return noTime, 20 * time.Second }}
+		dir := t.TempDir()
+		var list []*sessionHost
+		for _, name := range five {
+			k := newSessionHost(t, s, dir, nil, name)
+			k.open()
+			list = append(list, k)
+		}
+		for _, after := range []time.Duration{5*time.Minute + 10*time.Second, 2 * time.Hour, 4 * time.Hour} {
+			sleepUntil(t, began.Add(after))
+			for _, k := range list {
+				k.close()
+				k.open()
+			}
+		}
+		for _, k := range list {
+			defer k.close()
+			k.wait()
+		}
+		probes, busy := 0, time.Time{}
+		for i, c := range s.all() {
+			switch {
+			case i < len(five): // the command that finds the limit
+			case !c.limited:
+				if late := c.at.Sub(s.resets); late > longestProbe+account.ProvenAfter+2*time.Minute {
+					t.Errorf("session %s went on %v after the limit", c.session, late)
+				}
+			default:
+				probes++
+				if c.at.Before(busy) {
+					t.Errorf("session %s probes at %v, before the last probe has ended", c.session, c.at)
+				}
+				busy = c.at.Add(10 * time.Second) // the first restart interrupts a probe after 10 s
+			}
+		}
+		if probes > 24 || probes < 18 {
+			t.Errorf("%d probes: %v", probes, s.all())
+		}
+		for _, k := range list {
+			if st := k.status(k.specs[0].Name); st.Spent != 0 || st.Windows != 0 {
+				t.Errorf("session %s has used %d attempts and %d windows", st.Name, st.Spent, st.Windows)
+			}
+		}
+	})
+}
+
+// A limit that is never over ends all sessions of the account after a day.
+func TestALimitWithoutATimeEndsAfterADay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &limitedService{resets: time.Now().Add(48 * time.Hour), said: func(string, int) (string, time.Duration) { return noTime, time.Second }}
+		k := newSessionHost(t, s, t.TempDir(), nil, five[:2]...)
+		began := time.Now()
+		k.open()
+		defer k.close()
+		for _, name := range five[:2] {
+			i, err := k.engine.Wait(t.Context(), k.status(name).Run)
+			if err != nil || i.State != "dead" || !strings.Contains(i.Error, "the limit has lasted since ") {
+				t.Fatalf("session %s is %v, %v", name, i.Error, err)
+			}
+			if d := i.Ended.Sub(began); d < probeFor || d > probeFor+longestProbe+2*time.Minute {
+				t.Errorf("session %s gave up after %v", name, d)
+			}
+		}
+		if n := len(s.all()); n > 60 {
+			t.Errorf("%d commands", n)
 		}
 	})
 }
@@ -459,13 +546,13 @@ func TestOtherAccountsAreNotHeld(t *testing.T) {
 		for _, c := range s.all() {
 			calls[c.session]++
 		}
-		if calls["one"] != 1 || calls["two"] != 6 || calls["three"] != 6 || calls["four"] != 1 {
+		if calls["one"] != 1 || calls["two"] != 3 || calls["three"] != 3 || calls["four"] != 1 {
 			t.Errorf("commands: %v", calls)
 		}
-		if st := k.status("two"); st.Account != "" || st.AccountLimit != "" || st.State != "gave-up" {
+		if st := k.status("two"); st.Account != "" || st.AccountLimit != "" || st.State != "waiting" || !strings.Contains(st.WaitFor, "; without a stated end; next probe at ") {
 			t.Errorf("session two is %s, account %q: %s", st.State, st.Account, st.AccountLimit)
 		}
-		for _, name := range []string{"one", "four"} {
+		for _, name := range []string{"one", "two", "three", "four"} {
 			if err := k.manager.Stop(t.Context(), name, "me"); err != nil {
 				t.Error(err)
 			}
@@ -492,5 +579,75 @@ func TestTheAccountOfASession(t *testing.T) {
 		if got := tt.spec.AccountName(); got != tt.want {
 			t.Errorf("%+v: account %q, want %q", tt.spec, got, tt.want)
 		}
+	}
+}
+
+// The account follows the folder in which the assistant keeps its login, and the login that its
+// records name.
+func TestTheAccountFollowsTheLogin(t *testing.T) {
+	t.Parallel()
+	base := t.TempDir()
+	write := func(path, text string) {
+		t.Helper()
+		path = filepath.Join(base, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(".claude.json", `{"oauthAccount":{"accountUuid":"me","organizationUuid":"home"}}`)
+	write(".claude/settings.json", `{}`)
+	write("same/.claude.json", `{"oauthAccount":{"accountUuid":"me","organizationUuid":"home"}}`)
+	write("work/.claude.json", `{"oauthAccount":{"accountUuid":"me","organizationUuid":"company"}}`)
+	write("job/.claude.json", `{"oauthAccount":{"accountUuid":"me","organizationUuid":"company"}}`)
+	write("empty/.claude.json", `{}`)
+	write("codex/auth.json", `{"tokens":{"account_id":"other"}}`)
+	if err := os.Symlink(filepath.Join(base, ".claude"), filepath.Join(base, "link")); err != nil {
+		t.Fatal(err)
+	}
+	account := func(start []string, env map[string]string) string {
+		s := &Spec{Name: "x", Dir: base, Start: start, Pack: CommandPack(start)}
+		s.PlanAccount(func(name string) string {
+			if name == "HOME" {
+				return base
+			}
+			return env[name]
+		})
+		return s.AccountName()
+	}
+	claude := []string{"claude", "-p", "x"}
+	in := func(folder string) string { return account(claude, map[string]string{"CLAUDE_CONFIG_DIR": folder}) }
+	work := in(base + "/work")
+	if !strings.HasPrefix(work, "claude-code-") || len(work) != len("claude-code-")+8 {
+		t.Errorf("another login has the account %s", work)
+	}
+	for what, pair := range map[string][2]string{
+		"no folder":                  {in(""), "claude-code"},
+		"the usual folder":           {in(base + "/.claude"), "claude-code"},
+		"a link to it":               {in(base + "/link"), "claude-code"},
+		"another one, same login":    {in(base + "/same"), "claude-code"},
+		"two folders of a login":     {in(base + "/job"), work},
+		"a relative folder":          {in("work"), work},
+		"a folder in ~":              {in("~/work"), work},
+		"set by env":                 {account([]string{"env", "CLAUDE_CONFIG_DIR=" + base + "/work", "claude", "-p", "x"}, nil), work},
+		"set in a script":            {account([]string{"sh", "-c", "cd lib && CLAUDE_CONFIG_DIR=" + base + "/work claude -p x"}, nil), work},
+		"codex in its usual folder":  {account([]string{"codex", "exec", "x"}, map[string]string{"CLAUDE_CONFIG_DIR": base + "/work"}), "codex"},
+		"a program without a folder": {account([]string{"make"}, nil), ""},
+	} {
+		if pair[0] != pair[1] {
+			t.Errorf("%s: account %q, want %q", what, pair[0], pair[1])
+		}
+	}
+	if empty := in(base + "/empty"); empty == work || empty == "claude-code" {
+		t.Errorf("a folder without a login has the account %s", empty)
+	}
+	if other := account([]string{"codex", "exec", "x"}, map[string]string{"CODEX_HOME": base + "/codex"}); !strings.HasPrefix(other, "codex-") {
+		t.Errorf("another login of codex has the account %s", other)
+	}
+	s := &Spec{Start: claude, Pack: "claude-code", Account: "mine", Login: work}
+	if s.AccountName() != "mine" {
+		t.Errorf("the account of the file is %s", s.AccountName())
 	}
 }

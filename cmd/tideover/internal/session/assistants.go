@@ -3,8 +3,6 @@ package session
 import (
 	"errors"
 	"slices"
-
-	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
 // continuePrompt is the prompt of a session that is resumed.
@@ -28,18 +26,15 @@ type resumption struct {
 	dir    string   // the folder that the command changes to, "" if it does not
 }
 
-// assistants maps the name of each assistant whose sessions can be resumed to a function that
-// returns how. The function gets the command with its arguments, and whether standard input is a
-// pipe.
-var assistants = map[string]func(argv []string, piped bool) (resumption, error){
-	"claude": resumeClaude,
-	"codex":  resumeCodex,
-	"gemini": resumeGemini,
+// plans maps the name of each assistant whose sessions can be resumed to a function that returns how.
+// The function gets the command with its arguments, and whether standard input is a pipe.
+var plans = map[string]func(argv []string, piped bool) (resumption, error){
+	"claude": resumeClaude, "codex": resumeCodex, "gemini": dialects["gemini"].plan, "qwen": dialects["qwen"].plan, "copilot": dialects["copilot"].plan,
+	"cursor-agent": dialects["cursor-agent"].plan, "agent": dialects["cursor-agent"].plan, "opencode": dialects["opencode"].plan,
 }
 
 // claudeFlags are the flags of Claude Code 2.1, as listed by its --help and by
-// https://docs.claude.com/en/docs/claude-code/cli-reference, without the flags that change which
-// session is resumed: --worktree, --from-pr, --teleport, --bg and the like.
+// https://docs.claude.com/en/docs/claude-code/cli-reference.
 var claudeFlags = newFlagTable(
 	"-p --print --verbose --dangerously-skip-permissions --allow-dangerously-skip-permissions --include-partial-messages "+
 		"--include-hook-events --forward-subagent-text --replay-user-messages --ide --strict-mcp-config --disable-slash-commands --chrome --no-chrome "+
@@ -51,7 +46,7 @@ var claudeFlags = newFlagTable(
 		"--thinking",
 	"-r --resume -d --debug --prompt-suggestions",
 	"--allowedTools --allowed-tools --disallowedTools --disallowed-tools --tools --add-dir --mcp-config --betas --file",
-)
+).refuse("-w --worktree --tmux --from-pr --teleport --bg --background --remote --remote-control --sdk-url --resume-session-at --init-only --print-config")
 
 // claudeCommands are subcommands of Claude Code, which are not prompts.
 var claudeCommands = []string{
@@ -278,76 +273,4 @@ func resumeCodex(argv []string, _ bool) (r resumption, err error) {
 		r.latest = append([]string{argv[0]}, c.resume("--last")...)
 	}
 	return r, nil
-}
-
-// geminiFlags are the flags of Gemini CLI 0.56 (packages/cli/src/config/config.ts).
-var geminiFlags = newFlagTable(
-	"-d --debug -y --yolo -s --sandbox --skip-trust --screen-reader --raw-output --accept-raw-output-risk",
-	"-m --model -p --prompt --approval-mode --policy --admin-policy --allowed-mcp-server-names --allowed-tools -e --extensions "+
-		"--session-id --include-directories -o --output-format",
-	"-r --resume", "",
-)
-
-var (
-	geminiCommands = []string{"mcp", "extensions", "extension", "skills", "skill", "hooks", "hook", "gemma"}
-	geminiIndex    = lazyregexp.New(`^[0-9]+$`)
-)
-
-// resumeGemini returns how a command of Gemini CLI is started and resumed.
-func resumeGemini(argv []string, piped bool) (r resumption, err error) {
-	tokens, _, err := geminiFlags.parse(argv[1:], false)
-	if err != nil {
-		return r, err
-	}
-	words := arguments(tokens)
-	prompt := slices.IndexFunc(tokens, func(t token) bool { return t.is("-p", "--prompt") })
-	switch {
-	case len(words) > 0 && slices.Contains(geminiCommands, tokens[words[0]].value()), len(words) == 0 && prompt < 0 && !piped:
-		return r, errNoPrompt
-	case len(words) > 0 && prompt >= 0 || len(words) > 1:
-		return r, errors.New("it has more than one prompt")
-	}
-	again := slices.Clone(tokens)
-	switch {
-	case prompt >= 0:
-		r.prompt = tokens[prompt].value()
-		again[prompt] = token{flag: tokens[prompt].flag, args: []string{tokens[prompt].flag, continuePrompt}}
-	case len(words) > 0:
-		again = replaceArgument(tokens, words[0], continuePrompt)
-		r.prompt = tokens[words[0]].value()
-	default:
-		again, r.stdin = addFlag(tokens, "-p", continuePrompt), true
-	}
-	begin, id, latest, err := geminiSession(tokens)
-	if err != nil {
-		return r, err
-	}
-	command := func(tokens []token) []string { return append([]string{argv[0]}, join(tokens)...) }
-	r.id = id
-	if latest {
-		r.latest = command(again)
-	}
-	again = without(again, "-r", "--resume", "--session-id")
-	r.start, r.resume = command(begin), command(addFlag(again, "--resume", sessionField))
-	return r, nil
-}
-
-// geminiSession returns the arguments that start a session of Gemini CLI, and its id, if the command
-// has one. latest is true if the command resumes the latest session, or one by its number. The
-// arguments set the id of a new session with --session-id, which Gemini CLI has since 0.41.
-func geminiSession(tokens []token) (begin []token, id string, latest bool, err error) {
-	resumed, chosen := find(tokens, "-r", "--resume"), find(tokens, "--session-id")
-	switch {
-	case resumed != nil && chosen != nil:
-		return nil, "", false, errors.New("--resume and --session-id can't be used together")
-	case resumed != nil && (resumed.value() == "" || resumed.value() == "latest"):
-		return tokens, "", true, nil
-	case resumed != nil && geminiIndex.MatchString(resumed.value()): // the number of a session changes with the other sessions
-		return tokens, "", true, nil
-	case resumed != nil:
-		return tokens, resumed.value(), false, nil
-	case chosen != nil:
-		return addFlag(without(tokens, "--session-id"), "--session-id", sessionField), chosenID(chosen), false, nil
-	}
-	return addFlag(tokens, "--session-id", sessionField), "", false, nil
 }

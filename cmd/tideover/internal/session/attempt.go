@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/account"
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
@@ -35,7 +36,7 @@ func (a *attempt) handle(ctx context.Context) ([]byte, error) {
 	r, s, t := a.runner, a.spec, a.task
 	before := ReadMemo(t.Progress)
 	before.Limit = nil // its command has ended
-	if t.Spent == 0 && t.Windows == 0 {
+	if t.Spent == 0 && t.Windows == 0 && before.LimitSince.IsZero() {
 		before.InARow = 0 // after Retry or Reset
 	}
 	if until, quiet := s.Quiet.Until(time.Now()); quiet {
@@ -70,10 +71,8 @@ func (a *attempt) handle(ctx context.Context) ([]byte, error) {
 		return nil, startOver(memo, end.resumed, failure(end.stop, end.exit))
 	}
 	memo.Ended = true
-	if held := use.recordStop(end.stop, &memo); held != nil {
-		return nil, a.waitForAccount(use, memo, held)
-	}
-	return a.nextAction(ctx, memo, end.stop)
+	held = use.reportStop(end.stop, &memo)
+	return a.nextAction(ctx, memo, end.stop, use, held)
 }
 
 // reportStop calls Runner.Stopped.
@@ -121,6 +120,11 @@ func (a *attempt) runCommand(ctx context.Context, before Memo, whole func(Memo) 
 		options.OnSessionID = running.setStated
 	}
 	command.detector, command.limited = detect.New(pack, options), running.setLimit
+	begun := time.Now()
+	if !memo.LimitSince.IsZero() {
+		proof := time.AfterFunc(account.ProvenAfter, running.setLimitOver)
+		defer proof.Stop()
+	}
 	end, quit, err := a.run(ctx, command)
 	memo = running.finish()
 	if err != nil {
@@ -143,6 +147,7 @@ func (a *attempt) runCommand(ctx context.Context, before Memo, whole func(Memo) 
 		return done, context.Cause(ctx)
 	}
 	done.memo.recordStop(done.stop, end.Code, time.Now())
+	done.memo.LimitSince = s.limitSince(before.LimitSince, done.stop, time.Since(begun))
 	done.gone = end.Code != 0 && command.detector.SessionGone()
 	return done, nil
 }

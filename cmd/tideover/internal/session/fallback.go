@@ -37,6 +37,7 @@ type Fallback struct {
 	NoResume string   `json:"no_resume,omitempty"`  // as in [Spec]
 	ID       string   `json:"session_id,omitempty"` // in the start command itself
 	Pack     string   `json:"pack"`                 // built-in pack that detects why it stopped
+	Login    string   `json:"login,omitempty"`      // as in [Spec]
 }
 
 // ParseFallback parses an assistant: its name or path alone, or a command with {{.Prompt}}.
@@ -83,14 +84,16 @@ func promptInScript(argv []string) bool {
 }
 
 // Account returns the account of the assistant; "" if it is unknown.
-func (f *Fallback) Account() string { return (&Spec{Start: f.Start, Pack: f.Pack}).AccountName() }
+func (f *Fallback) Account() string {
+	return cmp.Or(f.Login, toolAccount(&Spec{Start: f.Start, Pack: f.Pack}))
+}
 
 // spec returns the assistant as a session in the folder of s. number is the number of the handover
 // within the run.
 func (f *Fallback) spec(s *Spec, run string, number int, prompt string) *Spec {
 	return &Spec{
 		Name: s.Name, Dir: s.Dir, Env: s.Env, PolicyText: s.PolicyText, AccountSpread: s.AccountSpread,
-		Start: f.Start, Resume: f.Resume, NoResume: f.NoResume, SessionID: f.ID, Pack: f.Pack,
+		Start: f.Start, Resume: f.Resume, NoResume: f.NoResume, SessionID: f.ID, Pack: f.Pack, Login: f.Login,
 		handedOver: true, prompt: prompt, idSeed: fmt.Sprintf("%s hand-over %d to %s", run, number, f.Name),
 	}
 }
@@ -116,7 +119,7 @@ func (s *Spec) checkFallback(errs *fieldErrors) {
 	errs.check(s.FallbackAfter >= 0, "fallback-after", "%v is negative", s.FallbackAfter)
 	_, err := s.handoverPrompt("", time.Time{})
 	errs.checkError("fallback-prompt", err)
-	own := cmp.Or(s.AccountName(), toolAccount(s))
+	own := cmp.Or(s.AccountName(), s.Login, toolAccount(s))
 	for i := range s.Fallback {
 		f := &s.Fallback[i]
 		name := f.Account()

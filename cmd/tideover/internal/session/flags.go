@@ -15,6 +15,7 @@ const (
 	oneValue
 	optionalValue // the next argument, unless it is a flag
 	manyValues    // all arguments up to the next flag
+	refused       // a command with the flag can't be resumed
 )
 
 // flagTable maps the names of a program's flags to their number of values.
@@ -31,6 +32,15 @@ func newFlagTable(none, one, optional, many string) flagTable {
 	return t
 }
 
+// refuse adds flags with which a command can't be resumed, such as those that change which session is
+// meant.
+func (t flagTable) refuse(names string) flagTable {
+	for name := range strings.FieldsSeq(names) {
+		t[name] = refused
+	}
+	return t
+}
+
 // token is a flag with its values, or one argument that is not a flag.
 type token struct {
 	flag   string // as written, without the value; "" if the token is not a flag
@@ -43,6 +53,9 @@ const endOfFlags = "--"
 
 // parse splits arguments into tokens. If firstOnly is set, it stops before the first argument that
 // is not a flag, and returns the rest.
+//
+// An unknown flag before all such arguments is kept if it has no separate value: if it is --name=value,
+// or --name with a flag or nothing after it.
 func (t flagTable) parse(args []string, firstOnly bool) (tokens []token, rest []string, err error) {
 	for len(args) > 0 {
 		arg := args[0]
@@ -58,6 +71,8 @@ func (t flagTable) parse(args []string, firstOnly bool) (tokens []token, rest []
 				return tokens, args, nil
 			}
 			tokens, args = append(tokens, argument(arg)), args[1:]
+		case t.keepsUnknown(args) && len(arguments(tokens)) == 0:
+			tokens, args = append(tokens, token{flag: arg, args: args[:1]}), args[1:]
 		default:
 			n, more, err := t.flag(args)
 			if err != nil {
@@ -67,6 +82,13 @@ func (t flagTable) parse(args []string, firstOnly bool) (tokens []token, rest []
 		}
 	}
 	return tokens, nil, nil
+}
+
+// keepsUnknown reports whether the flag at the beginning of args is unknown, and has no separate value.
+func (t flagTable) keepsUnknown(args []string) bool {
+	name, _, attached := strings.Cut(args[0], "=")
+	_, known := t[name]
+	return !known && strings.HasPrefix(name, "--") && (attached || len(args) == 1 || strings.HasPrefix(args[1], "-"))
 }
 
 // argument returns the token of an argument that is not a flag.
@@ -83,7 +105,14 @@ func (t flagTable) flag(args []string) (n int, tokens []token, err error) {
 		}
 		name, value, attached = args[0][:2], args[0][2:], true
 	}
-	if !known || attached && kind == noValue {
+	switch {
+	case known && kind == refused:
+		return 0, nil, fmt.Errorf("the flag %s is not supported", name)
+	case attached && known && kind == noValue:
+		return 0, nil, fmt.Errorf("the flag %s takes no value", name)
+	case !known && len(args) > 1 && !attached && !strings.HasPrefix(args[1], "-"):
+		return 0, nil, fmt.Errorf("the flag %s is unknown, so %q may be its value: write it as %s=%s, or before another flag", name, args[1], name, args[1])
+	case !known:
 		return 0, nil, fmt.Errorf("the flag %s is unknown", name)
 	}
 	if attached {

@@ -141,6 +141,14 @@ func (a *attempt) limitReached(m *Memo, stop detect.Stop, err error) error {
 // session over to other assistants if it can; otherwise the run waits.
 func (a *attempt) waitForAccount(use *usage, m Memo, h *account.Held) error {
 	until := time.Now().Add(h.Wait)
+	switch {
+	case h.Stated:
+		m.LimitSince = time.Time{}
+	case m.LimitSince.IsZero():
+		m.LimitSince = stored(time.Now())
+	case m.nextProbe(a.spec) == 0:
+		return a.awaitProbe(m, h.Why)
+	}
 	if h.Stated && a.handOver(&m, until, until, true) {
 		return engine.Keep(engine.Snooze(time.Nanosecond, h.Why+"; "+m.Handover.describe()), m)
 	}
@@ -212,7 +220,7 @@ func (a *attempt) handleFallback(ctx context.Context, before Memo) ([]byte, erro
 		end.memo.startOver()
 		return nil, engine.Keep(engine.Snooze(time.Nanosecond, h.Assistant+" has lost its session and starts again"), begun.withFallback(end.memo))
 	}
-	use.reportStop(end.stop)
+	use.reportStop(end.stop, &end.memo)
 	if end.stop.Reason == detect.UserExit && s.action(detect.UserExit).Do == DoStop {
 		memo.endTurn(turnEnd(end.stop), time.Now())
 		return nil, a.stop(ctx, memo, failure(end.stop, end.memo.Last.Exit))

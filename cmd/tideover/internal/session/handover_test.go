@@ -599,7 +599,7 @@ func TestHowAssistantsAreHandedOverTo(t *testing.T) {
 		{"gemini", "gemini", "gemini -p {{.Prompt}} --approval-mode auto_edit --session-id {{.Session}}", "gemini -p Continue. --approval-mode auto_edit --resume {{.Session}}", "gemini"},
 		{"codex exec -m o3 {{.Prompt}}", "codex", "codex exec -m o3 {{.Prompt}}", "codex exec resume {{.Session}} -m o3 Continue.", "codex"},
 		{"./mine.sh --text={{.Prompt}}", "mine.sh", "./mine.sh --text={{.Prompt}}", "", ""},
-		{"opencode run {{.Prompt}}", "opencode", "opencode run {{.Prompt}}", "", "opencode"},
+		{"opencode run {{.Prompt}}", "opencode", "opencode run {{.Prompt}}", "opencode run Continue. --session {{.Session}}", "opencode"},
 	} {
 		words, err := Split(tt.line)
 		if err != nil {
@@ -672,7 +672,7 @@ func TestTheTaskIsHandedOver(t *testing.T) {
 		"sh -c 'claude -p \"Work on it\"'": "Work on it",
 		"claude -p 'Work on {{.Name}}'":    "Work on shop",
 		"./script Work":                    "",
-		"opencode run Work":                "",
+		"opencode run Work on it":          "Work on it",
 	} {
 		words, err := Split(line)
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/account"
 	"github.com/tideover/tideover/engine"
 )
 
@@ -254,6 +255,9 @@ func (m *Manager) status(ctx context.Context, name string) (Status, error) {
 	if m.Runner != nil && !st.Over() {
 		if gate := m.Runner.gate(st.Account); gate != nil {
 			st.AccountLimit = gate.Describe()
+			if why, _, held := strings.Cut(st.WaitFor, account.HeldPrefix); held && st.AccountLimit != "" {
+				st.WaitFor = why + "held: " + st.AccountLimit // as it is now, and not as it was when the wait began
+			}
 		}
 	}
 	return st, nil

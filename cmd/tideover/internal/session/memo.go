@@ -29,6 +29,8 @@ type Memo struct {
 	InARow     int    `json:"in_a_row,omitempty"` // consecutive stops for the reason of Last
 	Last       *Stop  `json:"last,omitempty"`     // the last stop
 
+	LimitSince time.Time `json:"limit_since,omitzero"` // since when a limit without a stated end stops the session; zero if none does
+
 	Limit    *ScreenLimit `json:"limit,omitempty"`    // on the screen of the running command
 	Handover *Handover    `json:"handover,omitempty"` // the last handover; nil before the first
 	Turns    []Turn       `json:"turns,omitempty"`    // which assistant worked when, if the session has a fallback; the last maxTurns
@@ -181,6 +183,14 @@ func (a *attemptMemo) setStated(id string) {
 func (a *attemptMemo) setLimit(l *ScreenLimit) {
 	a.mu.Lock()
 	a.memo.Limit = l
+	a.mu.Unlock()
+	a.save()
+}
+
+// setLimitOver records that the limit without a stated end, which the command probes, is over.
+func (a *attemptMemo) setLimitOver() {
+	a.mu.Lock()
+	a.memo.LimitSince = time.Time{}
 	a.mu.Unlock()
 	a.save()
 }

@@ -50,7 +50,7 @@ func playMessage(t *testing.T, m *detecttest.Message, pack string, code int) {
 	if last == nil || last.Reason != m.ReasonAt(code) || !last.Until.Equal(until) || last.Exit != code {
 		t.Fatalf("%q: stopped because of %+v, want %s until %v; the session is %s", m.Text, last, m.ReasonAt(code), until, i.State)
 	}
-	windows, resumed := 0, "resume "
+	windows, spent, resumed := 0, 1, "resume "
 	switch follows := m.FollowsFrom(detecttest.Now, code, time.Local); follows {
 	case detecttest.GivesUp, detecttest.GivesUpTooFar:
 		reason := map[string]string{detecttest.GivesUp: "permanent", detecttest.GivesUpTooFar: "server-wait"}[follows]
@@ -59,7 +59,7 @@ func playMessage(t *testing.T, m *detecttest.Message, pack string, code int) {
 		}
 		return
 	case detecttest.WaitsUntil:
-		windows = 1
+		windows, spent = 1, 0
 		if least := until.Add(messageSlack); i.Next == nil || i.Next.Before(least) || i.Next.After(least.Add(messageSpread)) {
 			t.Errorf("%q: the session waits until %v, want %v and at most %v more", m.Text, i.Next, least, messageSpread)
 		}
@@ -67,11 +67,16 @@ func playMessage(t *testing.T, m *detecttest.Message, pack string, code int) {
 		if i.Next == nil || i.Next.Before(until) || i.Next.After(detecttest.Now.Add(messageSlack)) {
 			t.Errorf("%q: the session waits until %v, want at least %v, without slack", m.Text, i.Next, until)
 		}
+	case detecttest.Probes:
+		spent = 0
+		if i.Next == nil || !i.Next.Equal(detecttest.Now.Add(5*time.Minute)) {
+			t.Errorf("%q: the session waits until %v, want 5 minutes", m.Text, i.Next)
+		}
 	case detecttest.StartsAnew:
 		resumed = "start "
 	}
-	if i.State != "waiting" || step.Windows != windows || step.Spent != 1-windows {
-		t.Errorf("%q: the session is %s after %d windows and %d attempts, want %d and %d", m.Text, i.State, step.Windows, step.Spent, windows, 1-windows)
+	if i.State != "waiting" || step.Windows != windows || step.Spent != spent {
+		t.Errorf("%q: the session is %s after %d windows and %d attempts, want %d and %d", m.Text, i.State, step.Windows, step.Spent, windows, spent)
 	}
 	if i = p.wait(); i.State != "succeeded" {
 		t.Errorf("%q: the session ends as %s: %s", m.Text, i.State, i.Error)
@@ -163,8 +168,8 @@ func TestPackOfACommand(t *testing.T) {
 		"uvx aider-chat": "aider", "python3 -m aider --message Work": "aider",
 		"cursor .": "generic", "gh pr create": "generic", "sh run.sh": "generic", "npx vitest": "generic", "python3 -m http.server": "generic", "": "generic",
 	} {
-		if got := PackOf(strings.Fields(command)); got != want {
-			t.Errorf("PackOf(%q) = %s, want %s", command, got, want)
+		if got := CommandPack(strings.Fields(command)); got != want {
+			t.Errorf("CommandPack(%q) = %s, want %s", command, got, want)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/account"
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/textfmt"
@@ -25,8 +26,9 @@ type Outcome struct {
 }
 
 // nextAction decides what follows the stop of a command. It returns the output of a completed
-// session, or an error that makes the engine wait, retry or give up.
-func (a *attempt) nextAction(ctx context.Context, memo Memo, stop detect.Stop) ([]byte, error) {
+// session, or an error that makes the engine wait, retry or give up. held is the wait that applies to
+// all sessions of the account; nil if there is none.
+func (a *attempt) nextAction(ctx context.Context, memo Memo, stop detect.Stop, use *usage, held *account.Held) ([]byte, error) {
 	if stop.Reason == detect.Completed {
 		return json.Marshal(Outcome{memo.Session, memo.Last.Exit, memo.Resumes, a.task.Windows})
 	}
@@ -38,7 +40,7 @@ func (a *attempt) nextAction(ctx context.Context, memo Memo, stop detect.Stop) (
 	case action.Do == DoStop:
 		return nil, a.stop(ctx, memo, err)
 	case action.Attempts > 0 && memo.InARow >= action.Attempts:
-		return nil, engine.Keep(retry.Permanent(fmt.Errorf("%w (%d times in a row)", err, memo.InARow)), memo)
+		return nil, memo.giveUp(fmt.Errorf("%w (%d times in a row)", err, memo.InARow))
 	case action.Do == DoStart:
 		memo.startOver()
 	default:
@@ -46,6 +48,13 @@ func (a *attempt) nextAction(ctx context.Context, memo Memo, stop detect.Stop) (
 		if memo.NoResume != "" {
 			return nil, engine.Keep(err, memo)
 		}
+	}
+	switch {
+	case isUnstated(stop) && held != nil:
+		held.Why = err.Error() + "; " + held.Why
+		return nil, a.waitForAccount(use, memo, held)
+	case isUnstated(stop):
+		return nil, a.awaitProbe(memo, err.Error())
 	}
 	if handed := a.limitReached(&memo, stop, err); handed != nil {
 		return nil, engine.Keep(handed, memo)
@@ -65,7 +74,7 @@ func (a *attempt) prepareResume(memo *Memo, stop detect.Stop, err error) error {
 		return err
 	case stop.Reason == detect.Crashed || stop.Reason == detect.Unknown:
 		memo.Started = false
-		return fmt.Errorf("%w; %s, so it is started again", err, noID)
+		return fmt.Errorf("%w; %s: a resume starts it again", err, noID)
 	case len(s.ResumeLatest) == 0:
 		memo.NoResume = noID + ": set resume to the command that resumes it, or restart to have its first prompt run again"
 	case r.Shared == nil || r.Shared(s):
@@ -73,7 +82,7 @@ func (a *attempt) prepareResume(memo *Memo, stop detect.Stop, err error) error {
 			"resume it by hand, or run one session at a time in a folder"
 	default:
 		memo.UseLatest = true
-		return fmt.Errorf("%w; %s, so the latest session of its folder is resumed", err, noID)
+		return fmt.Errorf("%w; %s: a resume takes the latest session of its folder", err, noID)
 	}
 	return retry.Permanent(fmt.Errorf("%w; %s", err, memo.NoResume))
 }

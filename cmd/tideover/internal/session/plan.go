@@ -4,9 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
+
+	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
 // PlanResume sets the resume command of an assistant's session, unless the user has given one. If it
@@ -18,13 +23,13 @@ func (s *Spec) PlanResume(piped bool) {
 		return
 	}
 	w, assistant, understood := unwrap(s.Start)
-	plan := assistants[assistant]
+	plan := plans[assistant]
 	switch {
-	case assistant == "" && PackOf(s.Start) != "generic" && len(s.Start) > 1:
-		s.NoResume = "how " + PackOf(s.Start) + " resumes a session is unknown"
+	case assistant == "" && CommandPack(s.Start) != "generic" && len(s.Start) > 1:
+		s.NoResume = "how " + CommandPack(s.Start) + " resumes a session is unknown"
 	case assistant == "":
 	case !understood:
-		s.NoResume = assistant + " is run by a command that is too complex: only a plain call is supported, such as sh -c 'claude -p x'"
+		s.NoResume = assistant + " is run by a command that is too complex: only a plain call is supported, such as sh -c 'cd lib && claude -p x' or timeout 5h claude -p x"
 	case plan == nil && len(w.inner) > 1:
 		s.NoResume = "how " + assistant + " resumes a session is unknown"
 	case plan == nil:
@@ -58,6 +63,44 @@ func (s *Spec) ReadsPrompt() bool { return s.stdinPrompt }
 // command is not an assistant. Call it after [Spec.PlanResume].
 func (s *Spec) RunsAgain() bool { return len(s.Resume) == 0 && s.NoResume == "" && !s.Restart }
 
+// ScriptNote says that the first prompt of an assistant in the session's script is run again; "" if the
+// command is not a script, or is not run again.
+func (s *Spec) ScriptNote() string {
+	if !s.RunsAgain() || !isScript(s.Start, s.Dir) {
+		return ""
+	}
+	return fmt.Sprintf("session %s runs a script, and an assistant in a script can't be resumed: when it stops, the script is run again unchanged. "+
+		"If it runs an assistant, set resume to the command that resumes it, or restart to run its first prompt again", s.Name)
+}
+
+// interactiveScript matches the flags of a shell that runs a command which may be an alias.
+var interactiveScript = lazyregexp.New(`^-[a-z]*i[a-z]*c$|^-[a-z]*c[a-z]*i$`)
+
+// isScript reports whether a command is a script, or a command of an interactive shell.
+func isScript(argv []string, dir string) bool {
+	w, _, _ := unwrap(argv)
+	if argv = w.inner; len(argv) == 0 {
+		return false
+	}
+	if isShell(argv[0]) {
+		return len(argv) > 1 && (!strings.HasPrefix(argv[1], "-") || interactiveScript.MatchString(argv[1]))
+	}
+	path := argv[0]
+	if found, err := exec.LookPath(path); err == nil && !strings.Contains(path, "/") {
+		path = found
+	} else if !filepath.IsAbs(path) {
+		path = filepath.Join(dir, path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return false // it can't be started
+	}
+	defer f.Close()
+	head := make([]byte, 2)
+	_, err = io.ReadFull(f, head)
+	return err == nil && string(head) == "#!"
+}
+
 // CannotResume says why the session can't be resumed, and what to do; "" if it can be, or if the
 // start command may be run again.
 func (s *Spec) CannotResume() string {
@@ -72,7 +115,7 @@ func (s *Spec) CannotResume() string {
 // zero resumption if that is unknown.
 func planOf(argv []string, piped bool) (assistant string, r resumption) {
 	w, assistant, understood := unwrap(argv)
-	if plan := assistants[assistant]; plan != nil && understood {
+	if plan := plans[assistant]; plan != nil && understood {
 		if planned, err := plan(w.inner, piped); err == nil {
 			r = planned
 		}
@@ -128,9 +171,14 @@ func (s *Spec) SharesFolder(others []Command) bool {
 
 // conversations returns the assistant of a command and the folder that its conversations belong to.
 func conversations(argv []string, dir string) (assistant, folder string) {
+	w, _, _ := unwrap(argv)
 	assistant, r := planOf(argv, true)
-	if filepath.IsAbs(r.dir) {
-		return assistant, filepath.Clean(r.dir)
+	for _, d := range append(w.dirs, r.dir) {
+		if filepath.IsAbs(d) {
+			dir = d
+		} else {
+			dir = filepath.Join(dir, d)
+		}
 	}
-	return assistant, filepath.Clean(filepath.Join(dir, r.dir))
+	return assistant, filepath.Clean(dir)
 }

@@ -1,9 +1,13 @@
 package session
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tideover/tideover/internal/testfile"
 )
 
 // planned parses a command line with shell quotes and plans its resume command.
@@ -79,6 +83,44 @@ func TestHowAssistantsAreResumed(t *testing.T) {
 			`bash -lc A='b c' exec codex exec resume '{{.Session}}' Continue.`, `bash -lc A='b c' exec codex exec resume --last Continue.`, "",
 		}, {
 			"env A=b claude -p x", "env A=b claude -p x --session-id {{.Session}}", "env A=b claude -p Continue. --resume {{.Session}}", "", "",
+		}, {
+			"claude --sesame -p x", "claude --sesame -p x --session-id {{.Session}}", "claude --sesame -p Continue. --resume {{.Session}}", "", "",
+		}, {
+			"claude --sesame=street -p x", "claude --sesame=street -p x --session-id {{.Session}}", "claude --sesame=street -p Continue. --resume {{.Session}}", "", "",
+		}, {
+			"sh -c 'cd ~/lib && claude -p x'", "sh -c cd ~/lib && claude -p x --session-id '{{.Session}}'", "sh -c cd ~/lib && claude -p Continue. --resume '{{.Session}}'", "", "",
+		}, {
+			`sh -c 'cd "a b" && A=c nice timeout 5h claude -p x'`, `sh -c cd "a b" && A=c nice timeout 5h claude -p x --session-id '{{.Session}}'`,
+			`sh -c cd "a b" && A=c nice timeout 5h claude -p Continue. --resume '{{.Session}}'`, "", "",
+		}, {
+			"timeout -k 10 5h claude -p x", "timeout -k 10 5h claude -p x --session-id {{.Session}}", "timeout -k 10 5h claude -p Continue. --resume {{.Session}}", "", "",
+		}, {
+			"nohup nice -n 5 stdbuf -oL env -u A caffeinate -i claude -p x", "nohup nice -n 5 stdbuf -oL env -u A caffeinate -i claude -p x --session-id {{.Session}}",
+			"nohup nice -n 5 stdbuf -oL env -u A caffeinate -i claude -p Continue. --resume {{.Session}}", "", "",
+		}, {
+			"npx -y @anthropic-ai/claude-code@latest -p x", "npx -y @anthropic-ai/claude-code@latest -p x --session-id {{.Session}}",
+			"npx -y @anthropic-ai/claude-code@latest -p Continue. --resume {{.Session}}", "", "",
+		}, {
+			"npx -p @openai/codex codex exec x", "npx -p @openai/codex codex exec x", "npx -p @openai/codex codex exec resume {{.Session}} Continue.",
+			"npx -p @openai/codex codex exec resume --last Continue.", "",
+		}, {
+			"pnpm dlx @google/gemini-cli -p x", "pnpm dlx @google/gemini-cli -p x --session-id {{.Session}}", "pnpm dlx @google/gemini-cli -p Continue. --resume {{.Session}}", "", "",
+		}, {
+			"bunx --bun opencode-ai run --model a/b fix it", "bunx --bun opencode-ai run --model a/b fix it",
+			"bunx --bun opencode-ai run --model a/b Continue. --session {{.Session}}", "bunx --bun opencode-ai run --model a/b Continue. --continue", "",
+		}, {
+			"opencode run -s ses_1234 --file a.png -- x", "opencode run -s ses_1234 --file a.png -- x", "opencode run --session {{.Session}} -- Continue.", "", "ses_1234",
+		}, {
+			"opencode run -c x", "opencode run -c x", "opencode run Continue. --session {{.Session}}", "opencode run -c Continue.", "",
+		}, {
+			"copilot -p x --allow-all-tools --allow-tool a b", "copilot -p x --allow-all-tools --allow-tool a b --session-id {{.Session}}",
+			"copilot -p Continue. --allow-all-tools --allow-tool a b --resume {{.Session}}", "", "",
+		}, {
+			"qwen --yolo x", "qwen --yolo x --session-id {{.Session}}", "qwen --yolo Continue. --resume {{.Session}}", "", "",
+		}, {
+			"cursor-agent -p --force x", "cursor-agent -p --force x", "cursor-agent -p --force Continue. --resume {{.Session}}", "cursor-agent -p --force Continue. --continue", "",
+		}, {
+			"cursor agent -p --resume=0b1a-2 x", "cursor agent -p --resume=0b1a-2 x", "cursor agent -p Continue. --resume {{.Session}}", "", "0b1a-2",
 		},
 	} {
 		s := planned(t, tt.line)
@@ -108,24 +150,29 @@ func TestWhatCannotBeResumed(t *testing.T) {
 		"claude -p x --no-session-persistence":       "stores no session",
 		"claude -p --input-format stream-json":       "from a stream",
 		"claude -p x --resume":                       "asks the user for a session",
-		"claude -p x --worktree w":                   "the flag --worktree is unknown",
+		"claude -p x --worktree w":                   "the flag --worktree is not supported",
 		"codex x":                                    "it is interactive",
 		"codex exec --ephemeral x":                   "stores no session",
 		"codex exec review --base main":              "the flag --base is unknown",
 		"codex exec --sesame x":                      "the flag --sesame is unknown",
 		"codex exec x y":                             "more than one prompt",
-		"gemini -p x --worktree w":                   "the flag --worktree is unknown",
+		"gemini -p x --worktree w":                   "the flag --worktree is not supported",
 		"gemini -p x y":                              "more than one prompt",
-		"opencode run x":                             "how opencode resumes a session is unknown",
 		"aider --message x":                          "how aider resumes a session is unknown",
-		"sh -c 'cd lib && claude -p x'":              "only a plain call is supported",
 		`sh -c 'claude -p "$PROMPT"'`:                "only a plain call is supported",
 		`sh -c 'claude -p $(cat TODO.md)'`:           "only a plain call is supported",
 		`sh -c 'while ! claude -p x; do date; done'`: "only a plain call is supported",
 		`sh -c 'claude -p "$1"' sh x`:                "only a plain call is supported",
-		"timeout 5h claude -p x":                     "only a plain call is supported",
-		"npx @openai/codex exec x":                   "only a plain call is supported",
-		"env -i claude -p x":                         "only a plain call is supported",
+		"claude -p --sesame street":                  `the flag --sesame is unknown, so "street" may be its value`,
+		"claude -z -p x":                             "the flag -z is unknown",
+		"sh -c 'cd lib; claude -p x'":                "only a plain call is supported",
+		"sh -c 'cd $(pwd) && claude -p x'":           "only a plain call is supported",
+		"sudo -u me claude -p x":                     "only a plain call is supported",
+		"timeout --sesame 5h claude -p x":            "only a plain call is supported",
+		"npx -c 'claude -p x' claude":                "only a plain call is supported",
+		"opencode run --fork -s ses_1 x":             "the flag --fork is not supported",
+		"copilot --continue -p x":                    "does not find the session id in the output of copilot",
+		"copilot -p x --connect":                     "the flag --connect is not supported",
 	} {
 		s := planned(t, line)
 		if !strings.Contains(s.NoResume, why) || len(s.Resume) > 0 || !slices.Equal(s.Start, s.typed) {
@@ -151,7 +198,7 @@ func TestWhatCannotBeResumed(t *testing.T) {
 func TestWhatIsRunAgain(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{
-		"make test", "claude", "claude mcp list", "claude --verbose", "codex", "codex login", "aider", "other -p x", "sh -c 'make && make test'",
+		"make test", "claude", "claude mcp list", "claude --verbose", "codex", "codex login", "aider", "other -p x", "opencode", "opencode serve", "cursor-agent x", "qwen mcp list", "npx vitest", "sh -c 'make && make test'",
 		"sh -c 'echo claude -p x'", "sh build.sh claude", "./claude.sh -p x", "env A=b make", "nice make",
 	} {
 		s := planned(t, line)
@@ -178,6 +225,8 @@ func TestSessionsThatShareAFolder(t *testing.T) {
 		{"codex exec y", "/src", false},
 		{"claude -p y", "/src/lib", false},
 		{"make", "/src/lib", false},
+		{"sh -c 'cd lib && codex exec y'", "/src", true},
+		{"env -C /src/lib codex exec y", "/", true},
 	} {
 		argv, err := Split(tt.command)
 		if err != nil {
@@ -204,6 +253,32 @@ func TestTheSameWorkOfAnEarlierVersion(t *testing.T) {
 	} {
 		if _, same := s.Same([]byte(input)); same != want {
 			t.Errorf("Same(%s) = %v", input, same)
+		}
+	}
+}
+
+func TestWhatIsAScript(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	testfile.WriteScript(t, filepath.Join(dir, "night.sh"), "#!/bin/sh\nclaude -p Work\n")
+	if err := os.WriteFile(filepath.Join(dir, "program"), []byte("\x7fELF"), 0o700); err != nil { //nolint:gosec // it must be executable
+		t.Fatal(err)
+	}
+	for line, want := range map[string]bool{
+		"./night.sh": true, "night.sh x": true, "nice " + dir + "/night.sh": false, "bash night.sh": true, "bash -ic 'cl x'": true, "zsh -lic cl": true,
+		"./program": false, "./missing": false, "sh -c make": false, "claude mcp list": false,
+	} {
+		argv, err := Split(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &Spec{Name: "night", Start: argv, Dir: dir, Pack: "generic"}
+		s.PlanResume(false)
+		if got := s.ScriptNote(); (got != "") != want {
+			t.Errorf("%s: %q", line, got)
+		}
+		if s.Restart = true; s.ScriptNote() != "" {
+			t.Errorf("%s with restart: %q", line, s.ScriptNote())
 		}
 	}
 }

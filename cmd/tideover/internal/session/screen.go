@@ -23,6 +23,7 @@ type ScreenLimit struct {
 	Until  time.Time `json:"until,omitzero"` // stated end; zero if not stated
 	At     time.Time `json:"at"`             // when it appeared
 	Typed  time.Time `json:"typed,omitzero"` // when the prompt to continue was typed
+	Asks   bool      `json:"asks,omitempty"` // the program asks the user to choose what to do
 }
 
 // Timing of the screen watch. A message is noticed at most screenEvery+screenStands after it
@@ -67,6 +68,10 @@ type screenWatch struct {
 	hooked  *ScreenLimit      // the last limit from hooks; nil after a limit is on the screen or the user has typed a command
 
 	limitTracker
+	menu    *waitMenu // on the screen at the last check; nil if there is none
+	choices int       // how many times a key of the menu may still be typed
+	most    int       // choices for each limit; 0 means that the choice is the user's
+
 	due   time.Time // when to type the prompt; zero means never
 	begun time.Time // when the text was typed, before Enter
 }
@@ -118,10 +123,18 @@ func (w *screenWatch) run(ctx context.Context) {
 // check examines the screen once, and returns the time until the next check if nothing changes; 0
 // means that none is needed.
 func (w *screenWatch) check(now time.Time) time.Duration {
-	got, found := w.find(w.screen.Lines(), now)
+	lines := w.screen.Lines()
+	w.menu = findWaitMenu(lines)
+	if w.menu != nil {
+		lines = lines[:w.menu.top]
+	}
+	got, found := w.find(lines, now)
+	if w.menu != nil {
+		got, found = w.menu.limit(found, got), true
+	}
 	var l *ScreenLimit
 	if found {
-		l = &ScreenLimit{Reason: got.Reason.String(), Line: w.stored(got.Line), Rule: got.Rule, Until: got.Until, At: now}
+		l = &ScreenLimit{Reason: got.Reason.String(), Line: w.stored(got.Line), Rule: got.Rule, Until: got.Until, At: now, Asks: got.Choice}
 		if got.Terminal {
 			l.Reason = detect.Terminal.String()
 		}
@@ -129,7 +142,11 @@ func (w *screenWatch) check(now time.Time) time.Duration {
 	l = w.orHooked(l)
 	noticed, over := w.track(now, l)
 	if noticed {
-		w.due, w.begun = w.typeAt(w.current), time.Time{}
+		w.due, w.begun, w.choices = w.typeAt(w.current), time.Time{}, w.most
+	}
+	asks := w.current != nil && l != nil && l.Asks && !w.chooseWait()
+	if noticed || w.current != nil && l != nil && w.current.Asks != asks {
+		w.current.Asks = asks
 		w.report(new(*w.current))
 	}
 	if over {
@@ -158,6 +175,20 @@ func (w *screenWatch) orHooked(found *ScreenLimit) *ScreenLimit {
 // stored returns the part of a line to store, without secrets.
 func (w *screenWatch) stored(line string) string {
 	return textfmt.TruncateValid(w.redact(line), maxLine, "…")
+}
+
+// maxChoices limits the keys that are typed for one menu: one moves to the option, and one chooses it.
+const maxChoices = 3
+
+// chooseWait chooses the option of the menu that waits for the end of the limit, unless the user has
+// typed since the limit appeared. It returns false if the choice is the user's.
+func (w *screenWatch) chooseWait() bool {
+	typed, draft := w.control.Typed()
+	if w.menu == nil || w.choices <= 0 || !typed.Before(w.current.At) || draft {
+		return false
+	}
+	w.choices--
+	return w.control.Type(w.menu.key()) == nil
 }
 
 // typePrompt types the prompt to continue if it is due, the message is still on the screen, and the
@@ -191,6 +222,8 @@ func (w *screenWatch) typePrompt(now time.Time, stands bool) {
 // needed.
 func (w *screenWatch) wait(now time.Time) time.Duration {
 	switch {
+	case w.current != nil && w.menu != nil && w.choices > 0:
+		return enterAfter
 	case w.candidate != nil:
 		return max(screenStands-now.Sub(w.candidate.At), time.Millisecond)
 	case w.current != nil && !w.missing.IsZero():
@@ -280,6 +313,9 @@ func (r *Runner) watchScreen(ctx context.Context, s *Spec, control TerminalContr
 		redact: cmp.Or(r.Redactor, new(secret.Redactor)).String,
 	}
 	left := r.TypeAtReset
+	if left > 0 {
+		w.most = maxChoices
+	}
 	w.typeAt = func(l *ScreenLimit) time.Time {
 		if left <= 0 {
 			return time.Time{}

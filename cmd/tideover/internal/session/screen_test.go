@@ -314,3 +314,57 @@ func TestASizeOfNoneIsASize(t *testing.T) {
 		t.Errorf("a screen of nothing has the lines %q", got)
 	}
 }
+
+// Claude Code asks what to do at a limit. The choice to wait is made if typing is switched on, and
+// then the prompt is typed at the end of the limit.
+func TestTheMenuAtALimit(t *testing.T) {
+	t.Parallel()
+	menu := func(selected int) []string {
+		rows := []string{claudeLimit, "", "❯ /rate-limit-options", strings.Repeat("─", 60), " What do you want to do?", "", "   1. Upgrade your plan", "   2. Stop and wait for limit to reset", "", " Enter to confirm · Esc to cancel"}
+		rows[5+selected] = " ❯" + rows[5+selected][2:]
+		return rows
+	}
+	for name, test := range map[string]struct {
+		typing int
+		screen []string
+		key    bool // the user types
+		want   string
+		asks   bool
+	}{
+		"the option is selected":           {3, menu(2), false, "\r,Continue.,\r", false},
+		"another option is selected":       {3, menu(1), false, "2,\r,Continue.,\r", false},
+		"typing is off":                    {0, menu(2), false, "", true},
+		"the user types":                   {3, menu(2), true, "", true},
+		"a quotation of the option":        {0, []string{claudeLimit, "", "   1. Stop and wait for limit to reset"}, false, "", true},
+		"the message is no longer visible": {3, menu(2)[2:], false, "\r", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				l := newWatchedScreen(t, nil, test.typing)
+				l.draw(test.screen...)
+				if test.key {
+					time.Sleep(screenSettles + time.Second)
+					l.control.key(true)
+				}
+				for range 20 {
+					time.Sleep(500 * time.Millisecond)
+					if typed := l.control.all(); strings.HasSuffix(typed, "\r") { // the program closes the menu
+						l.draw(claudeLimit)
+						break
+					} else if typed == "2" && test.screen[8] == menu(1)[8] {
+						l.draw(menu(2)...)
+					}
+				}
+				told, _ := l.reports()
+				if len(told) != 1 || told[0] == nil || told[0].Asks != test.asks || told[0].Reason != "rate-limit" {
+					t.Fatalf("told %+v", told)
+				}
+				time.Sleep(4 * time.Hour)
+				if got := l.control.all(); got != test.want && !strings.HasPrefix(name, "the message") {
+					t.Errorf("typed %q, want %q", got, test.want)
+				}
+			})
+		})
+	}
+}

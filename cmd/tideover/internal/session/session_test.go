@@ -238,7 +238,7 @@ func TestDecoysAreLeftAlone(t *testing.T) {
 
 func TestWindowsAndAttemptsAreSpentAsTheyShould(t *testing.T) {
 	t.Parallel()
-	const limit, crash = "1\nretry after 3600s\n", "1\nsegmentation fault\n"
+	const limit, crash, tooFast = "1\nretry after 3600s\n", "1\nsegmentation fault\n", "1\nlitellm.RateLimitError: too fast\n"
 	for _, tt := range []struct {
 		name           string
 		answers        []string
@@ -260,8 +260,23 @@ func TestWindowsAndAttemptsAreSpentAsTheyShould(t *testing.T) {
 			[]string{limit, crash, crash, crash, crash, crash, crash, crash, crash}, nil, "dead", "attempts", 7, 1, 6,
 		},
 		{
-			"a limit without a time spends an attempt",
-			[]string{"1\nlitellm.RateLimitError: too fast\n", "0\n"}, func(s *Spec) { s.Pack = "aider" }, "succeeded", "", 2, 0, 1,
+			"a limit without a time spends nothing",
+			[]string{tooFast, tooFast, tooFast, tooFast, tooFast, tooFast, tooFast, "0\n"}, func(s *Spec) { s.Pack = "aider" }, "succeeded", "", 8, 0, 0,
+		},
+		{
+			"a limit without a time, three times in a row",
+			[]string{tooFast, tooFast, tooFast, tooFast},
+			func(s *Spec) { s.Pack, s.On = "aider", map[string]Action{"rate-limit": {Do: DoResume, Attempts: 3}} }, "dead", "permanent", 3, 0, 1,
+		},
+		{
+			"server-wait limits the probes", // after 0, 5, 15, 35, 65 and 90 minutes
+			[]string{tooFast, tooFast, tooFast, tooFast, tooFast, tooFast, tooFast},
+			func(s *Spec) { s.Pack, s.Policy.ServerWait = "aider", 90*time.Minute }, "dead", "permanent", 6, 0, 1,
+		},
+		{
+			"the deadline limits the probes",
+			[]string{tooFast, tooFast, tooFast, tooFast, tooFast, tooFast, tooFast},
+			func(s *Spec) { s.Pack, s.Deadline = "aider", time.Hour }, "dead", "timeout", 4, 0, 0,
 		},
 		{
 			"probes after a reset that did not come are counted from the beginning",

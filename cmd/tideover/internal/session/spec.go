@@ -76,9 +76,11 @@ type Spec struct {
 	prompt     string // for its start command
 	idSeed     string // the session id is derived from this instead of from the run
 
-	// Account is the account whose limit the session shares with others: "" means the account of the tool, account.None
-	// means no account. Sessions that were held back continue within AccountSpread; 0 means account.DefaultSpread.
+	// Account is the account whose limit the session shares with others: "" means Login, account.None means no account.
+	// Login is the account of the tool with the login that the session uses, set by [Spec.PlanAccount]; "" means that of
+	// the tool's default folder. Sessions that were held back continue within AccountSpread; 0 means account.DefaultSpread.
 	Account       string        `json:"account,omitempty"`
+	Login         string        `json:"login_account,omitempty"`
 	AccountSpread time.Duration `json:"account_spread_ns,omitempty"`
 
 	PolicyText string `json:"policy,omitempty"` // policy for the runner; set by Workflow
@@ -260,13 +262,13 @@ func (s *Spec) quotaPack() string {
 func (s *Spec) NeedsStatusLine() bool { return s.quotaPack() == "claude-code" }
 
 // AccountName returns the account whose limit the session shares with others; "" for none. The
-// default is the account of the tool: sessions of one user that run the same tool use the same
-// account.
+// default is the account of the tool with its login: sessions that run the same tool with the same
+// login use the same account.
 func (s *Spec) AccountName() string {
 	if s.Account == account.None {
 		return ""
 	}
-	return cmp.Or(s.Account, toolAccount(s))
+	return cmp.Or(s.Account, s.Login, toolAccount(s))
 }
 
 // toolAccount returns the account of the tool of a session; "" if the tool is unknown.
@@ -275,7 +277,7 @@ func toolAccount(s *Spec) string {
 	if s.Rules != nil {
 		pack = s.Rules.Extends
 	}
-	for _, tool := range []string{PackOf(s.Start), pack} {
+	for _, tool := range []string{CommandPack(s.Start), pack} {
 		if tool != "generic" && tool != "" {
 			return tool
 		}

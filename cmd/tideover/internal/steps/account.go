@@ -58,7 +58,7 @@ func (u *usage) record(s *Step, code int, said string) (held error) {
 		p := s.Policy
 		p.Attempts, p.TotalTimeout = retry.Unlimited, 0
 		d := retry.Decide(p, retry.State{Attempt: u.task.Attempt}, retry.Outcome{Class: retry.ClassThrottled}, retry.Gates{}, math.MaxUint64)
-		if h := u.pass.Limited(account.Reset{}, said, d.Wait); h != nil {
+		if h := u.pass.Limited(account.Reset{}, said, d.Wait); h != nil && !h.Own {
 			return engine.Snooze(h.Wait, h.Why)
 		}
 	}

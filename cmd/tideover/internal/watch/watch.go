@@ -111,9 +111,6 @@ func Start(ctx context.Context, o Options) (_ *Watch, err error) {
 	if err := w.writeAbout(); err != nil {
 		return nil, err
 	}
-	for run := range w.manager.Runs(ctx) {
-		w.Outbox.Recover(run)
-	}
 	w.serve() // before the first command, which may call the API at once
 	if continued != "" {
 		w.Say("%s", continued)
@@ -174,6 +171,7 @@ func (w *Watch) begin(ctx context.Context) (continued string, err error) {
 	if err != nil {
 		return "", err
 	}
+	w.recoverMessages(ctx)
 	name := w.Spec.Name
 	st, err := w.manager.Get(ctx, name)
 	if err != nil {
@@ -202,6 +200,13 @@ func (w *Watch) begin(ctx context.Context) (continued string, err error) {
 	st, err = w.manager.Get(ctx, name)
 	w.run = st.Run
 	return continued, err
+}
+
+// recoverMessages stores the message about the state of the session, if it is not stored yet.
+func (w *Watch) recoverMessages(ctx context.Context) {
+	for run := range w.manager.Runs(ctx) {
+		w.Outbox.Recover(run)
+	}
 }
 
 // beginAnew ends the session and starts it again from the beginning.
@@ -301,6 +306,7 @@ var errNotSent = errors.New("sending failed and is not retried soon")
 // Drain waits until the messages about the end of the session are sent. It returns an error if all
 // messages that are left have failed and are not retried soon, because their notifiers are down.
 func (w *Watch) Drain(ctx context.Context) error {
+	w.recoverMessages(ctx) // the outbox may not have observed the end of the session yet
 	for {
 		stats, err := w.engine.Stats(ctx)
 		if err != nil {

@@ -243,15 +243,18 @@ func (m *printedMessage) checkStop(t *testing.T, st session.Status, run *engine.
 	if later := most.Sub(least); later != 0 && later != to.Sub(from) || follows != m.FollowsFrom(to, m.code, time.UTC) {
 		return // the stated time of day was so near that it is unclear whether it had passed
 	}
-	state, reason, windows := "waiting", "", 0
+	state, reason, windows, spent := "waiting", "", 0, 1
 	switch follows {
 	case detecttest.GivesUp:
 		state, reason = "gave-up", "permanent"
 	case detecttest.GivesUpTooFar:
 		state, reason = "gave-up", "server-wait"
 	case detecttest.WaitsUntil:
-		windows = 1
+		windows, spent = 1, 0
 		least, most = least.Add(90*time.Second), most.Add(90*time.Second+30*time.Second)
+	case detecttest.Probes:
+		spent = 0
+		least, most = to.Add(5*time.Minute-time.Second), to.Add(5*time.Minute+30*time.Second) // an account has one probe
 	default:
 		m.anew = follows == detecttest.StartsAnew
 		least, most = to.Add(time.Hour), to.Add(time.Hour)
@@ -260,8 +263,8 @@ func (m *printedMessage) checkStop(t *testing.T, st session.Status, run *engine.
 		t.Errorf("%s: %q: the session is %s (%s) after %d windows and %d commands, want %s (%s) after %d and 1", m.session, m.Text, st.State, st.Reason, st.Windows, st.Commands, state, reason, windows)
 		return
 	}
-	if state == "waiting" && (st.Spent != 1-windows || st.Next == nil || st.Next.Before(least) || st.Next.After(most)) {
-		t.Errorf("%s: %q: the session waits until %v after %d attempts that count, want from %v to %v, and %d", m.session, m.Text, st.Next, st.Spent, least, most, 1-windows)
+	if state == "waiting" && (st.Spent != spent || st.Next == nil || st.Next.Before(least) || st.Next.After(most)) {
+		t.Errorf("%s: %q: the session waits until %v after %d attempts that count, want from %v to %v, and %d", m.session, m.Text, st.Next, st.Spent, least, most, spent)
 	}
 }
 

@@ -68,7 +68,9 @@ func TestWatchReadsTheMessagesOfTodaysAssistants(t *testing.T) {
 				t.Fatalf("%+v: %v; %s", st, err, out.String())
 			}
 			least, windows := begin.Add(time.Hour), 0
-			if tc.in > 0 {
+			if tc.in == 0 && tc.until.IsZero() && tc.reason == "rate-limit" {
+				least = begin.Add(5 * time.Minute) // the first probe
+			} else if tc.in > 0 {
 				least, windows = begin.Add(tc.in+90*time.Second), 1
 			} else if !tc.until.IsZero() {
 				least, windows = tc.until.Add(90*time.Second), 1

@@ -70,7 +70,7 @@ else
 fi
 say "$prompt" "$id"
 test $format = text || echo '{"type":"system","subtype":"init","cwd":"/","session_id":"'$id'"}'
-limit "5-hour limit reached"
+limit "API Error: Server is temporarily limiting requests (not your usage limit)"
 echo "All done."
 `
 	fakeCodex = fakeCommon + `
@@ -106,7 +106,7 @@ elif ! test -e silent; then
 	printf 'OpenAI Codex v0.150.0\n--------\nworkdir: /src\nsession id: %s\n--------\nuser\n%s\n' "$id" "$prompt" >&2
 fi
 test -e hold && exec sleep 60
-limit "You've hit your usage limit. Try again later."
+limit "exceeded retry limit, last status: 429 Too Many Requests"
 echo "All done."
 `
 	fakeGemini = fakeCommon + `
@@ -128,7 +128,7 @@ if test -n "$resume" && ! test -e "conv-$resume"; then
 fi
 id=${resume:-${id:-$(newid)}}
 say "$prompt" "$id"
-limit "429 Too Many Requests"
+limit "got status: RESOURCE_EXHAUSTED. Resource has been exhausted."
 echo "All done."
 `
 )
@@ -142,7 +142,7 @@ type assistants struct {
 func newAssistants(t *testing.T) *assistants {
 	t.Helper()
 	a := &assistants{t, clitest.ShortDir(t)}
-	for name, text := range map[string]string{"claude": fakeClaude, "codex": fakeCodex, "gemini": fakeGemini, "opencode": fakeCommon + `limit "Free usage exceeded"`} {
+	for name, text := range map[string]string{"claude": fakeClaude, "codex": fakeCodex, "gemini": fakeGemini, "aider": fakeCommon + `limit "segmentation fault"`} {
 		testfile.WriteScript(t, filepath.Join(a.dir, name), text)
 	}
 	return a
@@ -381,7 +381,7 @@ func TestWithoutAnIDTheLatestSessionIsResumedOnlyIfItIsTheOnlyOne(t *testing.T) 
 	a.touch("silent")
 	got := clitest.Finish(t, a.watch("--name", "one", "--", "codex", "exec", "x"))
 	clitest.WantCode(t, got, 0)
-	clitest.WantIn(t, "stderr", got.Stderr, "printed no session id, so the latest session of its folder is resumed")
+	clitest.WantIn(t, "stderr", got.Stderr, "printed no session id: a resume takes the latest session of its folder")
 	if calls := a.calls(); len(calls) != 2 || calls[1] != "codex exec resume --last Continue." {
 		t.Errorf("the assistant was called with %q", calls)
 	}
@@ -421,14 +421,14 @@ func TestAnAssistantThatCannotBeResumedIsNotRunAgain(t *testing.T) {
 		why     string
 	}{
 		"a flag":       {[]string{"gemini", "--sesame", "-p", "x"}, "the flag --sesame is unknown"},
-		"an assistant": {[]string{"opencode", "run", "x"}, "how opencode resumes a session is unknown"},
-		"a script":     {[]string{"sh", "-c", "cd . && opencode run x"}, "opencode is run by a command that is too complex"},
+		"an assistant": {[]string{"aider", "--message", "x"}, "how aider resumes a session is unknown"},
+		"a script":     {[]string{"sh", "-c", "cd .; aider --message x"}, "aider is run by a command that is too complex"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := newAssistants(t)
 			if name == "a flag" {
-				clitest.WriteFile(t, filepath.Join(a.dir, "gemini"), fakeCommon+`limit "429 Too Many Requests"`)
+				clitest.WriteFile(t, filepath.Join(a.dir, "gemini"), fakeCommon+`limit "got status: RESOURCE_EXHAUSTED. Resource has been exhausted."`)
 			}
 			got := clitest.Finish(t, a.watch(append([]string{"--quiet", "--name", "stuck", "--"}, tt.command...)...))
 			clitest.WantCode(t, got, 1)
@@ -451,7 +451,7 @@ func TestAnAssistantThatCannotBeResumedIsNotRunAgain(t *testing.T) {
 func TestRestartRunsTheFirstPromptAgain(t *testing.T) {
 	t.Parallel()
 	a := newAssistants(t)
-	got := clitest.Finish(t, a.watch("--restart", "--", "opencode", "run", "x"))
+	got := clitest.Finish(t, a.watch("--restart", "--", "aider", "--message", "x"))
 	clitest.WantCode(t, got, 0)
 	clitest.WantIn(t, "stderr", got.Stderr, "its command is run again with its first prompt")
 	if calls := a.calls(); len(calls) != 2 || calls[0] != calls[1] {
@@ -478,10 +478,10 @@ func TestConfigCheckSaysWhatCannotBeResumed(t *testing.T) {
 	t.Parallel()
 	a := newAssistants(t)
 	file := filepath.Join(a.dir, "tideover.yaml")
-	clitest.WriteFile(t, file, "version: 1\nsessions:\n  night:\n    start: [opencode, run, x]\n  fine:\n    start: [codex, exec, --json, x]\n  again:\n    start: [opencode, run, y]\n    restart: true\n")
+	clitest.WriteFile(t, file, "version: 1\nsessions:\n  night:\n    start: [aider, --message, x]\n  fine:\n    start: [codex, exec, --json, x]\n  again:\n    start: [aider, --message, y]\n    restart: true\n")
 	got := clitest.Finish(t, a.tideover("config", "check", "--config", file))
 	clitest.WantCode(t, got, 0)
-	clitest.WantIn(t, "config check", got.Out+got.Stderr, "tideover.yaml:4:12: sessions.night.start: resume: session night can't be resumed: how opencode resumes a session is unknown")
+	clitest.WantIn(t, "config check", got.Out+got.Stderr, "tideover.yaml:4:12: sessions.night.start: resume: session night can't be resumed: how aider resumes a session is unknown")
 	for _, other := range []string{"session fine", "session again"} {
 		if strings.Contains(got.Out+got.Stderr, other) {
 			t.Errorf("config check says %q", got.Out+got.Stderr)
