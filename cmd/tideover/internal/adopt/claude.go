@@ -1,6 +1,7 @@
 package adopt
 
 import (
+	"cmp"
 	"encoding/json"
 	"path/filepath"
 	"slices"
@@ -95,7 +96,7 @@ func (claude) read(place string, r record) (e ending, err error) {
 			continue
 		}
 		conversation = true
-		e.version = l.Version
+		e.version = cmp.Or(l.Version, e.version)
 		switch {
 		case l.ID != r.id:
 			e.follow("its record contains another session")

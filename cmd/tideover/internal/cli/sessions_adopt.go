@@ -93,7 +93,7 @@ func newSessionsAdopt(io Streams) *cobra.Command {
 	f.Var(&o.watch.spread, "account-spread", "time over which the sessions of an account restart after its limit")
 	f.StringArrayVar(&o.watch.notify, "notify", nil, "`name` of a notifier of the configuration; can be repeated")
 	completeFixed(cmd, "assistant", adopt.Assistants()...)
-	return exits{CodeFailed: "a session was left alone, gave up or was stopped"}.declare(o.command(cmd))
+	return exits{CodeFailed: "a session gave up or was stopped, or one of the IDs was left alone"}.declare(o.command(cmd))
 }
 
 // load reads the configuration.
@@ -225,7 +225,7 @@ func (o *adoption) describe(s adopt.Session) (a adoptable, err error) {
 // started it.
 func (a *adoptable) checkOthers(live []hostedSession, unwatched []unwatchedSession, cfg *config.Config) {
 	for _, s := range live {
-		if s.Session == a.ID && !s.Over() {
+		if (s.Session == a.ID || s.Name == a.Name) && !s.Over() { // before its first command, a session has no id
 			a.State, a.LeftAlone = s.State, fmt.Sprintf("session %s of %s runs it", s.Name, s.In)
 			return
 		}

@@ -107,7 +107,11 @@ func (o *adoption) adopt(ctx context.Context, list []adoptable) (err error) {
 		}
 	}
 	all.Wait()
-	return o.reportEnd(ctx, runs, len(left))
+	failed := len(left)
+	if o.adoptAll {
+		failed = 0 // all others are adopted
+	}
+	return o.reportEnd(ctx, runs, failed)
 }
 
 func adoptables(runs []*adoptedRun) []adoptable {
@@ -233,8 +237,9 @@ func (r *adoptedRun) wait(ctx context.Context) {
 	r.err = errors.Join(r.err, r.close())
 }
 
-// reportEnd prints how the sessions ended, and returns the exit code as an error.
-func (o *adoption) reportEnd(ctx context.Context, runs []*adoptedRun, left int) error {
+// reportEnd prints how the sessions ended, and returns the exit code as an error. failed is how many
+// of the named sessions were left alone.
+func (o *adoption) reportEnd(ctx context.Context, runs []*adoptedRun, failed int) error {
 	if ctx.Err() != nil {
 		o.warn("interrupted; run the same command again to continue the sessions")
 		return context.Cause(ctx)
@@ -248,7 +253,7 @@ func (o *adoption) reportEnd(ctx context.Context, runs []*adoptedRun, left int) 
 		}
 		ended = append(ended, r.end)
 		if r.end.State != "completed" {
-			left++
+			failed++
 		}
 		if !o.json {
 			_ = o.printLine("%s %s", r.Name, r.end.State)
@@ -260,7 +265,7 @@ func (o *adoption) reportEnd(ctx context.Context, runs []*adoptedRun, left int) 
 	if err := errors.Join(errs...); err != nil {
 		return &codedError{err, CodeOwn}
 	}
-	if left > 0 {
+	if failed > 0 {
 		return exitError{Code: CodeFailed}
 	}
 	return nil
