@@ -213,8 +213,12 @@ func (r *Reader) place(k kind) (l location) {
 	if variable != "" {
 		l.env = []string{variable + "=" + env(variable)}
 	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real // the user may have moved the whole folder; links inside are not followed
+	// The user may have moved a whole folder; links inside are not followed.
+	if real, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		path = filepath.Join(real, filepath.Base(path))
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		path, _ = filepath.EvalSymlinks(path) // it exists
 	}
 	l.path = path
 	return l
