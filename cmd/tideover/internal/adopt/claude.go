@@ -71,7 +71,6 @@ func (claude) read(place string, r record) (e ending, err error) {
 	if err != nil {
 		return e, err
 	}
-	folder := filepath.Base(filepath.Dir(r.path))
 	e.id = r.id
 	conversation := false
 	for _, raw := range t.lines {
@@ -80,32 +79,13 @@ func (claude) read(place string, r record) (e ending, err error) {
 			e.follow("a line that can't be read follows the limit")
 			continue
 		}
-		if l.Dir != "" && isClaudeFolder(folder, l.Dir) {
+		if l.Dir != "" && isClaudeFolder(filepath.Base(filepath.Dir(r.path)), l.Dir) {
 			e.dir = l.Dir
 		}
 		if l.Permission != "" {
 			e.flags = claudeFlags(l.Permission)
 		}
-		if l.Type != "user" && l.Type != "assistant" {
-			if !slices.Contains(claudeNotes, l.Type) {
-				e.follow("an entry of the unknown type " + quote(l.Type) + " follows the limit")
-			}
-			continue
-		}
-		if l.Sidechain {
-			continue
-		}
-		conversation = true
-		e.version = cmp.Or(l.Version, e.version)
-		switch {
-		case l.ID != r.id:
-			e.follow("its record contains another session")
-		case l.Type == "assistant" && (l.Error || l.Message.Model == "<synthetic>"):
-			e.fail(claudeText(l.Message.Content), l.At)
-		case l.Type == "user" && (l.Meta || isClaudeCommand(l.Message.Content)):
-		default:
-			e.follow(goneOn)
-		}
+		conversation = e.readClaude(&l) || conversation
 	}
 	switch {
 	case !conversation:
@@ -114,6 +94,30 @@ func (claude) read(place string, r record) (e ending, err error) {
 		return e, versionError(e.version)
 	}
 	return e, nil
+}
+
+// readClaude adds a line of the record, and reports whether it is a part of the conversation.
+func (e *ending) readClaude(l *claudeLine) bool {
+	if l.Type != "user" && l.Type != "assistant" {
+		if !slices.Contains(claudeNotes, l.Type) {
+			e.follow("an entry of the unknown type " + quote(l.Type) + " follows the limit")
+		}
+		return false
+	}
+	if l.Sidechain {
+		return false
+	}
+	e.version = cmp.Or(l.Version, e.version)
+	switch {
+	case l.ID != e.id:
+		e.follow("its record contains another session")
+	case l.Type == "assistant" && (l.Error || l.Message.Model == "<synthetic>"):
+		e.fail(claudeText(l.Message.Content), l.At)
+	case l.Type == "user" && (l.Meta || isClaudeCommand(l.Message.Content)):
+	default:
+		e.follow(goneOn)
+	}
+	return true
 }
 
 func (claude) resume(e *ending, id string) []string {

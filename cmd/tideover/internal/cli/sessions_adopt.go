@@ -200,11 +200,12 @@ func (o *adoption) describe(s adopt.Session) (a adoptable, err error) {
 	a = adoptable{Session: s, Name: fmt.Sprintf("%s-%x", s.Assistant, sum[:4])}
 	spec := &session.Spec{
 		Name: a.Name, Dir: s.Dir, Start: s.Command, Resume: s.Resume, SessionID: s.ID, Windows: o.watch.windows,
-		Account: o.watch.account, AccountSpread: time.Duration(o.watch.spread), Env: map[string]string{},
+		Account: o.watch.account, AccountSpread: time.Duration(o.watch.spread),
+		Env: map[string]string{"PWD": s.Dir}, // opencode uses it, and not its working folder
 	}
 	for _, line := range s.Env {
 		name, value, _ := strings.Cut(line, "=")
-		spec.Env[name] = strings.ReplaceAll(value, "$", "$$")
+		spec.Env[name] = value
 	}
 	if spec.Pack, spec.Rules, err = o.cfg.Detect("", s.Pack); err != nil {
 		return a, err

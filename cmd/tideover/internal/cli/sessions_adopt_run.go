@@ -166,6 +166,7 @@ func (o *adoption) begin(ctx context.Context, a adoptable) (*adoptedRun, error) 
 	}
 	w, closeWatch, err := o.watch.start(ctx, o.cfg, a.spec, watch.Options{
 		About: watch.About{Command: a.Command, Dir: a.Dir}, Redactor: &o.redactor,
+		Expand: func(value string) (string, error) { return value, nil }, // the paths in the environment are no templates
 		Open: func(*session.Spec) (session.Streams, error) {
 			if err := o.checkAgain(folder); err != nil {
 				return session.Streams{}, err

@@ -28,6 +28,9 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
+// trailFile is the name of the audit log in the folder of a watch.
+const trailFile = "audit.jsonl"
+
 // drainTime limits how long watch waits for the messages about the end of a session to be sent.
 const drainTime = 15 * time.Second
 
@@ -114,7 +117,10 @@ func (o *watchOptions) start(ctx context.Context, cfg *config.Config, spec *sess
 	if typeAtReset == nil {
 		typeAtReset = &cfg.Watch.TypeAtReset
 	}
-	w.Spec, w.Accounts, w.Anew, w.Expand, w.Notify = spec, client.AccountsFolder(cfg.Server.Data), o.startNew, cfg.Expand, o.notify
+	if w.Expand == nil {
+		w.Expand = cfg.Expand
+	}
+	w.Spec, w.Accounts, w.Anew, w.Notify = spec, client.AccountsFolder(cfg.Server.Data), o.startNew, o.notify
 	w.TypeAtReset, w.Say, w.Version = *typeAtReset, rep.printInfo, thisBuild().String()
 	w.Shared = func(s *session.Spec) bool { return s.SharesFolder(otherSessions(cfg, s.Name)) }
 	started, err := watch.Start(ctx, w)
