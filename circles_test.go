@@ -19,7 +19,7 @@ import (
 // To understand one file of a circle, a reader may need all of them. If the number of a package
 // falls, its limit here must follow, so that it does not grow again.
 var maxCircle = map[string]int{
-	"cmd/tideover/internal/cli": 23,
+	"cmd/tideover/internal/cli": 20,
 	"cmd/tideover/internal/web": 2,
 	"engine":                    0,
 	"engine/internal/cluster":   0,

@@ -63,7 +63,7 @@ var areas = map[string]area{
 		// Tools of tests.
 		"internal/browsertest": 0, "internal/certtest": 0, "internal/detecttest": 0,
 
-		"internal/account": 1, "internal/audit": 1, "internal/chaosfile": 1, "internal/docsite": 1, "internal/doctor": 1, "internal/guard": 1, "internal/httpserver": 1,
+		"internal/account": 1, "internal/adopt": 1, "internal/audit": 1, "internal/chaosfile": 1, "internal/docsite": 1, "internal/doctor": 1, "internal/guard": 1, "internal/httpserver": 1,
 		"internal/nip90client": 1, "internal/output": 1, "internal/plan": 1, "internal/quota": 1, "internal/simulate": 1, "internal/storm": 1,
 		"internal/template": 1, "internal/timeseries": 1,
 		"internal/cluster": 2, "internal/notify": 2, "internal/session": 2, "internal/steps": 2, "internal/tracing": 2,

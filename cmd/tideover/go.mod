@@ -24,6 +24,7 @@ require (
 	github.com/yuin/goldmark v1.8.7
 	golang.org/x/sys v0.49.0
 	golang.org/x/term v0.47.0
+	zombiezen.com/go/sqlite v1.4.2
 )
 
 require (
@@ -55,7 +56,6 @@ require (
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
 	modernc.org/sqlite v1.60.1 // indirect
-	zombiezen.com/go/sqlite v1.4.2 // indirect
 )
 
 replace github.com/tideover/tideover => ../..

@@ -69,3 +69,13 @@ func (s *size) Set(text string) error {
 	*s = size(n)
 	return nil
 }
+
+// flagErrors collects errors about flags, so that one message lists them all.
+type flagErrors []error
+
+// add adds an error about the flag with this name, unless err is nil.
+func (l *flagErrors) add(name string, err error) {
+	if err != nil {
+		*l = append(*l, fmt.Errorf("--%s: %w", name, err))
+	}
+}

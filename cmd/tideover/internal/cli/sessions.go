@@ -42,7 +42,7 @@ func newSessions(io Streams) *cobra.Command {
 		Use: "sessions [flags]", Short: "List and control sessions", Long: sessionsLong, Example: sessionsExample,
 	})
 	list := &cobra.Command{Use: "ls [flags]", Aliases: []string{"list"}, Short: "List sessions", Long: "Lists sessions.\n\n" + sessionsListDetails, Example: sessionsListExample}
-	cmd.AddCommand(newSessionsList(io, list), newSessionsShow(io), newSessionsLogs(io), newSessionsRemove(io), newStatusLine(io), newSessionsHook(io))
+	cmd.AddCommand(newSessionsList(io, list), newSessionsShow(io), newSessionsLogs(io), newSessionsAdopt(io), newSessionsRemove(io), newStatusLine(io), newSessionsHook(io))
 	for _, v := range sessionVerbs() {
 		cmd.AddCommand(v.command(io))
 	}

@@ -23,9 +23,6 @@ import (
 // notWatched is the state of a session that has not ended, but whose watch is not running.
 const notWatched = "not-watched"
 
-// trailFile is the name of the audit log in the folder of a watch.
-const trailFile = "audit.jsonl"
-
 // unwatchedSession is a session whose watch is not running. Its data is read from the folder of the
 // watch.
 type unwatchedSession struct {

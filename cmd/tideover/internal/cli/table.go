@@ -90,7 +90,11 @@ func (t *table) render(s *screen) []string {
 	for i, row := range append([][]cell{heads}, t.rows...) {
 		lines = append(lines, s.line(row, widths))
 		if i > 0 && i <= len(t.below) && t.below[i-1] != "" {
-			lines = append(lines, "  "+s.paint("2", textfmt.ClipWithin(visible(t.below[i-1]), s.width-2, "…")))
+			text := visible(t.below[i-1])
+			if s.width > 0 {
+				text = textfmt.ClipWithin(text, s.width-2, "…")
+			}
+			lines = append(lines, "  "+s.paint("2", text))
 		}
 	}
 	return lines

@@ -28,6 +28,9 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
+// trailFile is the name of the audit log in the folder of a watch.
+const trailFile = "audit.jsonl"
+
 // drainTime limits how long watch waits for the messages about the end of a session to be sent.
 const drainTime = 15 * time.Second
 
@@ -51,51 +54,16 @@ func runWatch(ctx context.Context, io Streams, o *watchOptions, args []string) (
 	rep := newWatchReporter(io.Err, o, redactor)
 	defer rep.stopCountdown()
 	rep.printResumeMode(spec)
-	messages, err := outbox.New(outbox.Config{
-		Notifiers: cfg.OrderedNotifiers(), Env: cfg.NotifyEnv(), Place: messageOrigin, Retention: cfg.Server.Retention,
-	})
-	if err != nil {
-		return err
-	}
 	if err := o.checkNotifiers(cfg); err != nil {
 		return err
 	}
-	dir := filepath.Join(cfg.Server.Data, "watch", spec.Name)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("creating the folder for the state: %w", err)
-	}
-	logger := slog.New(slog.NewTextHandler(redactor.NewWriter(rep), &slog.HandlerOptions{Level: slog.LevelError}))
-	observe := rep.observe
-	if a := cfg.Audit; !a.Off {
-		sink, failed := audit.Open(audit.Config{
-			Path: filepath.Join(dir, trailFile), MaxSize: a.MaxSize, Keep: a.Keep, Redactor: redactor, Logger: logger,
-		})
-		if failed != nil {
-			return fmt.Errorf("audit log: %w", failed)
-		}
-		defer func() { err = errors.Join(err, sink.Close()) }()
-		observe = func(ev retry.Event) {
-			sink.Observe(ev)
-			rep.observe(ev)
-		}
-	}
-	typeAtReset := o.typeAtReset
-	if typeAtReset == nil {
-		typeAtReset = &cfg.Watch.TypeAtReset
-	}
-	w, err := watch.Start(ctx, watch.Options{
-		Spec: spec, About: o.about(spec, args), Dir: dir, Accounts: client.AccountsFolder(cfg.Server.Data), Anew: o.startNew, Open: streamOpener(io), Expand: cfg.Expand, Outbox: messages, Notify: o.notify,
-		Observer: observe, TypeAtReset: *typeAtReset,
-		Shared: func(s *session.Spec) bool { return s.SharesFolder(otherSessions(cfg, s.Name)) },
-		Say:    rep.printInfo, Redactor: redactor, Logger: logger, Version: thisBuild().String(),
-	})
-	if errors.Is(err, journal.ErrLocked) {
-		return fmt.Errorf("session %s is being watched already: see 'tideover sessions show %s', or choose another --name", spec.Name, spec.Name)
-	}
+	w, closeWatch, err := o.start(ctx, cfg, spec, watch.Options{
+		About: o.about(spec, args), Open: streamOpener(io), Redactor: redactor,
+	}, rep)
 	if err != nil {
-		return fmt.Errorf("watch: %w", err)
+		return err
 	}
-	defer func() { err = errors.Join(err, w.Close()) }()
+	defer func() { err = errors.Join(err, closeWatch()) }()
 	over := make(chan result, 1)
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -115,6 +83,56 @@ func runWatch(ctx context.Context, io Streams, o *watchOptions, args []string) (
 		}
 		return rep.reportEnd(w, r.Status, signals)
 	}
+}
+
+// start starts the watch of a session, with the options that the caller has set, and with those that follow from the
+// flags and the configuration. rep reports its events. The function that it returns ends the watch.
+func (o *watchOptions) start(ctx context.Context, cfg *config.Config, spec *session.Spec, w watch.Options, rep *watchReporter) (_ *watch.Watch, stop func() error, err error) {
+	if w.Outbox, err = outbox.New(outbox.Config{
+		Notifiers: cfg.OrderedNotifiers(), Env: cfg.NotifyEnv(), Place: messageOrigin, Retention: cfg.Server.Retention,
+	}); err != nil {
+		return nil, nil, err
+	}
+	w.Dir = filepath.Join(cfg.Server.Data, "watch", spec.Name)
+	if err := os.MkdirAll(w.Dir, 0o700); err != nil {
+		return nil, nil, fmt.Errorf("creating the folder for the state: %w", err)
+	}
+	w.Logger = slog.New(slog.NewTextHandler(w.Redactor.NewWriter(rep), &slog.HandlerOptions{Level: slog.LevelError}))
+	w.Observer = rep.observe
+	closeTrail := func() error { return nil }
+	if a := cfg.Audit; !a.Off {
+		sink, failed := audit.Open(audit.Config{
+			Path: filepath.Join(w.Dir, trailFile), MaxSize: a.MaxSize, Keep: a.Keep, Redactor: w.Redactor, Logger: w.Logger,
+		})
+		if failed != nil {
+			return nil, nil, fmt.Errorf("audit log: %w", failed)
+		}
+		closeTrail = sink.Close
+		w.Observer = func(ev retry.Event) {
+			sink.Observe(ev)
+			rep.observe(ev)
+		}
+	}
+	typeAtReset := o.typeAtReset
+	if typeAtReset == nil {
+		typeAtReset = &cfg.Watch.TypeAtReset
+	}
+	if w.Expand == nil {
+		w.Expand = cfg.Expand
+	}
+	w.Spec, w.Accounts, w.Anew, w.Notify = spec, client.AccountsFolder(cfg.Server.Data), o.startNew, o.notify
+	w.TypeAtReset, w.Say, w.Version = *typeAtReset, rep.printInfo, thisBuild().String()
+	w.Shared = func(s *session.Spec) bool { return s.SharesFolder(otherSessions(cfg, s.Name)) }
+	started, err := watch.Start(ctx, w)
+	if errors.Is(err, journal.ErrLocked) {
+		err = fmt.Errorf("session %s is being watched already: see 'tideover sessions show %s', or choose another --name", spec.Name, spec.Name)
+	} else if err != nil {
+		err = fmt.Errorf("watch: %w", err)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, closeTrail())
+	}
+	return started, func() error { return errors.Join(started.Close(), closeTrail()) }, nil
 }
 
 // checkNotifiers returns an error if a notifier of the flags is not in the configuration.
