@@ -23,10 +23,20 @@ type Offer struct {
 	Label  string
 	URL    string
 	Danger bool
+	Text   string // one sentence about it, for the menu
+	InMenu bool   // it is in the menu More
+}
+
+// Fold moves actions to the menu More: all but the first one and the destructive ones.
+func Fold(list []Offer) []Offer {
+	for i := range list {
+		list[i].InMenu = i > 0 && !list[i].Danger
+	}
+	return list
 }
 
 func newOffer(id, name, label string) Offer {
-	return Offer{name, label, ActionURL(RunURL(id), name), name == "cancel" || name == "abandon"}
+	return Offer{Name: name, Label: label, URL: ActionURL(RunURL(id), name), Danger: name == "cancel" || name == "abandon", Text: actionTexts[name]}
 }
 
 // offers returns the actions that are possible for a run.
@@ -34,13 +44,19 @@ func offers(i *engine.Info) (list []Offer) {
 	for _, name := range possibleActions(i) {
 		list = append(list, newOffer(i.ID, name, actionLabels[name]))
 	}
-	return list
+	return Fold(list)
 }
 
 // actionLabels has the text of the button of each action on a run.
 var actionLabels = map[string]string{
 	"wake": "Wake", "abandon": "Abandon", "cancel": "Cancel", "retry": "Retry", "undo": "Undo", "latest": "Retry with the current definition",
 	"rerun": "Retry from a step", "replay": "Retry with another input",
+}
+
+// actionTexts has a sentence about each action that can be in the menu.
+var actionTexts = map[string]string{
+	"undo": "Its operations are undone, the last one first.", "latest": "A new run replaces it, with the steps that the workflow has now.",
+	"rerun": "A new run starts at a step, and keeps the results of the steps before it.", "replay": "A new run starts with an input that you edit.",
 }
 
 func possibleActions(i *engine.Info) (names []string) {
@@ -82,7 +98,7 @@ func LetterOffers(i *engine.Info) []Offer {
 	if control.Internal(i.Workflow) {
 		list = append(list[:1], list[2])
 	}
-	return list
+	return Fold(list)
 }
 
 // runActions handles the actions on one run.

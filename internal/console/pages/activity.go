@@ -74,79 +74,137 @@ func (p *activity) last(now time.Time) (list [slotCount]counts) {
 	return list
 }
 
-// Sparkline is a bar chart of the activity. Each bar stacks the runs that succeeded, the attempts that
-// failed and the runs that died.
+// Sparkline has the charts of the activity: one of runs, and one of attempts that failed.
 type Sparkline struct {
-	Bars   []sparkBar
+	Charts []sparkChart
 	Minute counts        // sum of the last minute
 	All    counts        // sum of all slots
-	Most   int           // the count that a bar of full height stands for
-	Span   time.Duration // that the whole chart covers
+	Span   time.Duration // that a chart covers
 	Width  time.Duration // that a bar covers
-	Values ChartColumn
 }
 
-// sparkBar is the bar of a slot with events. Positions and sizes are in percent.
-type sparkBar struct {
-	X, W  string
-	Parts []sparkPart
+// sparkChart is a bar chart.
+type sparkChart struct {
+	ChartColumn
+	Bars   []sparkBar
+	Most   int // the count that a bar of full height stands for
+	Legend []sparkLegend
 }
 
-type sparkPart struct{ Y, H, Class string }
+type sparkLegend struct{ Class, Text string }
+
+// sparkBar is a part of the bar of a slot, or the mark of the runs that started. Positions and sizes are
+// in percent, or in pixels for the height of a mark.
+type sparkBar struct{ X, Y, W, H, Class string }
 
 func (b *counts) add(o counts) {
 	b.Began, b.Succeeded, b.Failed, b.Dead = b.Began+o.Began, b.Succeeded+o.Succeeded, b.Failed+o.Failed, b.Dead+o.Dead
 }
 
-func (b *counts) height() int { return b.Succeeded + b.Failed + b.Dead }
+// sparkSeries is a number that a chart shows in each slot.
+type sparkSeries struct {
+	class     string
+	of        func(*counts) int
+	one, many string
+	mark      bool // a line across the slot, not a part of the bar
+}
 
-// newSparkline returns the chart of the slots, of which the last contains the time now.
+// sparkCharts are the charts, by what they count.
+var sparkCharts = []struct {
+	name   string
+	series []sparkSeries
+}{
+	{"Runs", []sparkSeries{
+		{"started", func(c *counts) int { return c.Began }, "started", "started", true},
+		{"succeeded", func(c *counts) int { return c.Succeeded }, "succeeded", "succeeded", false},
+		{"dead", func(c *counts) int { return c.Dead }, "gave up", "gave up", false},
+	}},
+	{"Failed attempts", []sparkSeries{{"failed", func(c *counts) int { return c.Failed }, "attempt failed", "attempts failed", false}}},
+}
+
+// newSparkline returns the charts of the slots, of which the last contains the time now.
 func newSparkline(list [slotCount]counts, now time.Time) Sparkline {
-	s := Sparkline{Span: slotCount * slotWidth, Width: slotWidth, Most: 1, Values: ChartColumn{Name: "Runs and attempts"}}
+	s := Sparkline{Span: slotCount * slotWidth, Width: slotWidth}
 	for i := range list {
 		s.All.add(list[i])
 		if i >= slotCount-int(time.Minute/slotWidth) {
 			s.Minute.add(list[i])
 		}
-		s.Most = max(s.Most, list[i].height())
 	}
 	end := now.Truncate(slotWidth)
-	for i := range list {
-		b := &list[i]
-		s.Values.Values = append(s.Values.Values, ChartValue{end.Add(time.Duration(i-slotCount+1) * slotWidth), b.text()})
-		if b.height() > 0 {
-			s.Bars = append(s.Bars, s.bar(i, b))
+	for _, c := range sparkCharts {
+		chart := sparkChart{ChartColumn: ChartColumn{Name: c.name}}
+		for i := range list {
+			chart.Most = max(chart.Most, highest(c.series, &list[i]))
 		}
+		for i := range list {
+			chart.Values = append(chart.Values, ChartValue{end.Add(time.Duration(i-slotCount+1) * slotWidth), numbersOf(c.series, &list[i])})
+			chart.addBars(i, c.series, &list[i])
+		}
+		for _, x := range c.series {
+			if n := x.of(&s.All); n > 0 {
+				chart.Legend = append(chart.Legend, sparkLegend{x.class, textfmt.PluralOf(n, x.one, x.many)})
+			}
+		}
+		s.Charts = append(s.Charts, chart)
 	}
 	return s
 }
 
-// text returns the numbers in words, or "" if all are 0.
-func (b *counts) text() string {
-	return NumbersText(NumberOf{b.Began, "started", "started"}, NumberOf{b.Succeeded, "succeeded", "succeeded"},
-		NumberOf{b.Failed, "attempt failed", "attempts failed"}, NumberOf{b.Dead, "gave up", "gave up"})
+// highest returns the height of the bar of a slot, or that of a mark above it.
+func highest(series []sparkSeries, b *counts) int {
+	bar, mark := 0, 0
+	for _, x := range series {
+		if x.mark {
+			mark = max(mark, x.of(b))
+		} else {
+			bar += x.of(b)
+		}
+	}
+	return max(bar, mark)
 }
 
-// Table has the values of the chart.
-func (s Sparkline) Table() ChartTable { return ChartTable{[]ChartColumn{s.Values}} }
+// numbersOf returns the numbers of a slot in words, or "" if all are 0.
+func numbersOf(series []sparkSeries, b *counts) string {
+	var list []NumberOf
+	for _, x := range series {
+		list = append(list, NumberOf{x.of(b), x.one, x.many})
+	}
+	return NumbersText(list...)
+}
 
-func (s *Sparkline) bar(i int, b *counts) sparkBar {
+// addBars adds the parts of the bar of a slot, and its mark.
+func (c *sparkChart) addBars(slot int, series []sparkSeries, b *counts) {
 	const wide = 100.0 / slotCount
-	out := sparkBar{X: Percent(float64(i) * wide), W: Percent(wide * 0.8)}
 	top := 100.0
-	for _, part := range []struct {
-		n     int
-		class string
-	}{{b.Succeeded, "succeeded"}, {b.Failed, "waiting"}, {b.Dead, "dead"}} {
-		if part.n == 0 {
+	for _, x := range series {
+		n := x.of(b)
+		if n == 0 {
 			continue
 		}
-		high := 100 * float64(part.n) / float64(s.Most)
+		high := 100 * float64(n) / float64(c.Most)
+		if x.mark {
+			c.Bars = append(c.Bars, sparkBar{Percent(float64(slot) * wide), Percent(100 - high), Percent(wide), "2", x.class})
+			continue
+		}
 		top -= high
-		out.Parts = append(out.Parts, sparkPart{Percent(top), Percent(high), part.class})
+		c.Bars = append(c.Bars, sparkBar{Percent(float64(slot) * wide), Percent(top), Percent(wide * 0.8), Percent(high), x.class})
 	}
-	return out
 }
+
+// Table has the values of the charts.
+func (s Sparkline) Table() (t ChartTable) {
+	for i := range s.Charts {
+		t.Columns = append(t.Columns, s.Charts[i].ChartColumn)
+	}
+	return t
+}
+
+// Ago is the label of the left end of the charts.
+func (s Sparkline) Ago() string { return Round(s.Span) + " ago" }
+
+// Empty reports whether nothing has happened.
+func (s Sparkline) Empty() bool { return s.All == counts{} }
 
 // Said describes the chart in words, for screen readers.
 func (s Sparkline) Said() string {

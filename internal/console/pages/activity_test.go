@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -46,18 +47,26 @@ func TestSparkline(t *testing.T) {
 	list[0] = counts{Began: 1, Succeeded: 2}
 	list[slotCount-1] = counts{Succeeded: 1, Failed: 2, Dead: 1}
 	s := newSparkline(list, time.Date(2026, 11, 15, 12, 0, 5, 0, time.UTC))
-	if s.Most != 4 || len(s.Bars) != 2 || s.Minute != list[slotCount-1] {
+	runs, attempts := s.Charts[0], s.Charts[1]
+	if runs.Most != 2 || attempts.Most != 2 || s.Minute != list[slotCount-1] {
 		t.Fatalf("%+v", s)
 	}
-	last := s.Bars[1]
-	want := []sparkPart{{"75.00%", "25.00%", "succeeded"}, {"25.00%", "50.00%", "waiting"}, {"0.00%", "25.00%", "dead"}}
-	for i, part := range last.Parts {
-		if part != want[i] {
-			t.Errorf("part %d: %+v, want %+v", i, part, want[i])
+	want := []sparkBar{
+		{"0.00%", "50.00%", "1.67%", "2", "started"}, {"0.00%", "0.00%", "1.33%", "100.00%", "succeeded"},
+		{"98.33%", "50.00%", "1.33%", "50.00%", "succeeded"}, {"98.33%", "0.00%", "1.33%", "50.00%", "dead"},
+	}
+	if !slices.Equal(runs.Bars, want) || !slices.Equal(attempts.Bars, []sparkBar{{"98.33%", "0.00%", "1.33%", "100.00%", "failed"}}) {
+		t.Errorf("the bars: %v, %v", runs.Bars, attempts.Bars)
+	}
+	for _, c := range s.Charts {
+		for _, l := range c.Legend {
+			if !slices.ContainsFunc(c.Bars, func(b sparkBar) bool { return b.Class == l.Class }) {
+				t.Errorf("%s: nothing has the colour of %s", c.Name, l.Class)
+			}
 		}
 	}
 	rows := s.Table().Rows()
-	if len(rows) != 2 || rows[0].Cells[0].Text != "1 succeeded, 2 attempts failed, 1 gave up" || rows[1].Cells[0].Text != "1 started, 2 succeeded" || !rows[0].At.Equal(time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)) || !rows[1].At.Equal(time.Date(2026, 11, 15, 11, 50, 10, 0, time.UTC)) {
+	if len(rows) != 2 || rows[0].Cells[0].Text != "1 succeeded, 1 gave up" || rows[0].Cells[1].Text != "2 attempts failed" || rows[1].Cells[0].Text != "1 started, 2 succeeded" || !rows[0].At.Equal(time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)) || !rows[1].At.Equal(time.Date(2026, 11, 15, 11, 50, 10, 0, time.UTC)) {
 		t.Errorf("the table: %+v", rows)
 	}
 	pagetest.Has(t, "in words", s.Said(), "in the last 10 minutes 1 run started, 3 succeeded and 1 gave up; 2 attempts failed")

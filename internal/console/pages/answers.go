@@ -35,7 +35,7 @@ func openQuestions(i *engine.Info, viewer Caller) (list []openQuestion) {
 		}
 		for n, choice := range s.Question.Choices {
 			form := url.Values{"question": {s.Name}, "choice": {strconv.Itoa(n)}}
-			q.Choices = append(q.Choices, Offer{"answer", choice, ActionURL(RunURL(i.ID), "answer") + "?" + form.Encode(), choice == engine.Reject})
+			q.Choices = append(q.Choices, Offer{Name: "answer", Label: choice, URL: ActionURL(RunURL(i.ID), "answer") + "?" + form.Encode(), Danger: choice == engine.Reject})
 		}
 		list = append(list, q)
 	}

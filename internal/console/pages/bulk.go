@@ -83,10 +83,28 @@ func bulkOffers(q Query, n stateCounts) (list []Offer) {
 	q.After, q.Order = "", Newest
 	for i := range bulkKinds {
 		if e := &bulkKinds[i]; n.more || n.sum(e.states(q)) > 0 {
-			list = append(list, Offer{string(e.name), e.label, q.URL("/bulk/" + string(e.name)), e.danger})
+			list = append(list, e.offer(e.label, q.URL("/bulk/"+string(e.name))))
 		}
 	}
-	return list
+	return Fold(list)
+}
+
+// offer returns the button for the action.
+func (e *bulkAction) offer(label, to string) Offer {
+	return Offer{Name: string(e.name), Label: label, URL: to, Danger: e.danger, Text: e.text}
+}
+
+// only returns the run if the filter matches only one of n, for the question about it; else nil.
+func (h bulkActions) only(ctx context.Context, n int, f control.Filter) *engine.Info {
+	if n != 1 {
+		return nil
+	}
+	f.Limit = 1
+	rows, _, err := h.List(ctx, f)
+	if err != nil || len(rows) == 0 {
+		return nil
+	}
+	return &rows[0].Info
 }
 
 // filter returns the filter for the runs that match the query and allow the action. It returns an
@@ -147,6 +165,9 @@ func (h bulkActions) question(r *http.Request) (*Question, error) {
 	if err != nil {
 		return nil, err
 	}
+	if n == 0 {
+		return &Question{Title: "No run matches", Text: "There is nothing to " + strings.ToLower(e.verb) + ".", Back: back(q)}, nil
+	}
 	number := strconv.Itoa(n)
 	if more {
 		number = "more than " + number
@@ -155,7 +176,7 @@ func (h bulkActions) question(r *http.Request) (*Question, error) {
 	return &Question{
 		Title: fmt.Sprintf("%s %s%s?", verb, strings.Replace(textfmt.Plural(n, "run"), strconv.Itoa(n), number, 1), e.how), Button: verb + " " + number, Danger: e.danger,
 		Text:   fmt.Sprintf("All runs that are %s and match: %s. Runs that start from now on are not affected. %s", strings.Join(f.States, ", "), h.Redact(describeFilter(q, &f)), what),
-		Action: "/bulk/" + string(e.name), Back: back(q),
+		Action: "/bulk/" + string(e.name), Back: back(q), Run: h.only(r.Context(), n, f),
 		Fields: []Fact{{"query", q.encode()}, {"until", strconv.FormatInt(now.UnixMilli(), 10)}},
 	}, nil
 }
@@ -240,7 +261,7 @@ func (h bulkActions) groupQuestion(r *http.Request) (*Question, error) {
 	return &Question{
 		Title: fmt.Sprintf("Retry %s?", textfmt.Plural(g.Count, "dead letter")), Button: fmt.Sprintf("Retry %d", g.Count),
 		Text:   fmt.Sprintf("All runs of workflow %s with an error like this: %s", g.Workflow, firstLine(h.Redact(g.Error), 200)),
-		Action: "/dead/retry", Back: g.URL, Key: g.Key,
+		Action: "/dead/retry", Back: g.URL, Key: g.Key, Run: h.only(r.Context(), g.Count, control.Filter{States: []string{"dead"}, Workflow: g.Workflow, Error: g.Pattern}),
 	}, nil
 }
 

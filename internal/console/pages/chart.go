@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -17,6 +18,8 @@ type Chart struct {
 	From  time.Time
 	To    time.Time
 	Now   string // position of the current time; "" for a run that has ended
+
+	NowAnchor string // of the text at that position, so that it stays inside the chart: start, middle or end
 }
 
 type lane struct {
@@ -32,6 +35,7 @@ type bar struct {
 	Title string
 	Label string // "" if there is no room
 	Wait  bool
+	Open  bool // it ends after the chart
 }
 
 const (
@@ -41,8 +45,8 @@ const (
 
 // NewChart returns the chart of a run with a lane for each of the steps. It leaves out a bar that hardly extends beyond the previous
 // bar of its class, so that a run with thousands of attempts has a small chart.
-func NewChart(i *engine.Info, steps []engine.StepInfo, now time.Time) Chart {
-	c := Chart{From: i.Created, To: i.Created}
+func NewChart(i *engine.Info, steps []engine.StepInfo, now time.Time) *Chart {
+	c := &Chart{From: i.Created, To: i.Created}
 	for k := range steps {
 		for _, a := range steps[k].Attempts {
 			c.stretch(&a.Started)
@@ -58,7 +62,15 @@ func NewChart(i *engine.Info, steps []engine.StepInfo, now time.Time) Chart {
 		c.To = c.From.Add(time.Millisecond)
 	}
 	if !i.Finished() {
-		c.Now = Percent(c.place(now))
+		at := c.place(now)
+		switch c.Now = Percent(at); {
+		case at < 5:
+			c.NowAnchor = "start"
+		case at > 95:
+			c.NowAnchor = "end"
+		default:
+			c.NowAnchor = "middle"
+		}
 	}
 	for k := range steps {
 		c.Lanes = append(c.Lanes, c.lane(&steps[k], i, now))
@@ -78,10 +90,11 @@ func (c *Chart) stretch(t *time.Time) {
 func (c *Chart) ahead(i *engine.Info, now time.Time) {
 	limit := now.Add(now.Sub(c.From)/2 + time.Second)
 	for k := range i.Steps {
-		if next := i.Steps[k].Next; next != nil && next.After(limit) {
+		s := &i.Steps[k]
+		if s.Next != nil && s.Next.After(limit) || isEndless(s) {
 			c.stretch(&limit)
 		} else {
-			c.stretch(next)
+			c.stretch(s.Next)
 		}
 	}
 }
@@ -93,11 +106,40 @@ func (c *Chart) place(t time.Time) float64 {
 
 func Percent(f float64) string { return strconv.FormatFloat(f, 'f', 2, 64) + "%" }
 
+// isEndless reports whether an operation waits for a signal or an answer without a time limit.
+func isEndless(s *engine.StepInfo) bool {
+	return control.Waits(s) && s.Called != nil && s.Status == "waiting" && s.Next == nil && s.Ended == nil
+}
+
+// HasBars reports whether there is anything to draw.
+func (c *Chart) HasBars() bool {
+	return slices.ContainsFunc(c.Lanes, func(l lane) bool { return len(l.Bars) > 0 })
+}
+
+// Legend returns the classes of the bars, of which that of waits is the last.
+func (c *Chart) Legend() (classes []string) {
+	for _, l := range c.Lanes {
+		for _, b := range l.Bars {
+			if !slices.Contains(classes, b.Class) {
+				classes = append(classes, b.Class)
+			}
+		}
+	}
+	slices.SortFunc(classes, func(a, b string) int {
+		return cmp.Or(cmp.Compare(strings.Count(a, "wait"), strings.Count(b, "wait")), strings.Compare(a, b))
+	})
+	return classes
+}
+
 func (c *Chart) lane(s *engine.StepInfo, i *engine.Info, now time.Time) lane {
 	l := laneOf{chart: c, lane: lane{Name: s.Name}, drawn: map[string]float64{}}
 	if control.Waits(s) && s.Called != nil && (s.Ended != nil || s.Status == "waiting" || i.Finished()) {
 		end := lastSet(now, s.Next, i.Ended, s.Ended)
-		l.add(*s.Called, end, bar{Class: "wait", Wait: true, Title: operationTitle(s, end), Label: c.arrow(waitNames[s.Kind], end)})
+		b := bar{Class: "wait", Wait: true, Title: operationTitle(s, end)}
+		if b.Label, b.Open = c.label(waitNames[s.Kind], end, now); isEndless(s) && !i.Finished() {
+			b.Label, b.Open, end = b.Label+", no time limit", true, c.To
+		}
+		l.add(*s.Called, end, b)
 	}
 	for n := range s.Attempts {
 		a := &s.Attempts[n]
@@ -109,7 +151,9 @@ func (c *Chart) lane(s *engine.StepInfo, i *engine.Info, now time.Time) lane {
 			} else if i.Ended != nil && i.Ended.Before(until) {
 				until = *i.Ended
 			}
-			l.add(end, until, bar{Class: "wait", Wait: true, Title: waitTitle(w), Label: c.arrow(WaitSetter(w.By), until)})
+			b := bar{Class: "wait", Wait: true, Title: waitTitle(w, until.Sub(end), n+1 < len(s.Attempts))}
+			b.Label, b.Open = c.label(WaitSetter(w.By), until, now)
+			l.add(end, until, b)
 		}
 		l.add(a.Started, end, bar{Class: a.Outcome, Title: attemptTitle(a, end), Label: "#" + strconv.Itoa(a.Number)})
 	}
@@ -126,13 +170,16 @@ func lastSet(now time.Time, list ...*time.Time) time.Time {
 	return now
 }
 
-// arrow returns the label of a wait, with an arrow if the wait ends after the chart.
-func (c *Chart) arrow(label string, until time.Time) string {
+// label returns the label of a wait. If the wait ends after the chart, open is true, and the label says when.
+func (c *Chart) label(name string, until, now time.Time) (label string, open bool) {
 	if until.After(c.To) {
-		return strings.TrimPrefix(label+" →", " ")
+		return strings.TrimPrefix(name+", ends in "+SpacedDuration(until.Sub(now)), ", "), true
 	}
-	return label
+	return name, false
 }
+
+// Span is the length of the axis.
+func (c *Chart) Span() time.Duration { return c.To.Sub(c.From) }
 
 // laneOf is a lane to which bars are added from left to right.
 type laneOf struct {
@@ -178,10 +225,14 @@ func attemptTitle(a *engine.AttemptInfo, end time.Time) string {
 	return t
 }
 
-func waitTitle(w *engine.WaitInfo) string {
+// waitTitle describes the wait after an attempt. If another attempt has followed, that began after real.
+func waitTitle(w *engine.WaitInfo, real time.Duration, followed bool) string {
 	t := fmt.Sprintf("wait of %s set by %s, until %s", Exact(w.Delay), WaitSetter(w.By), stamp(w.Until))
 	if w.Woken != "" {
 		t += ", ended early by " + w.Woken
+	}
+	if followed {
+		t += "; the next attempt began after " + Exact(real)
 	}
 	return t
 }

@@ -71,3 +71,38 @@ func TestBarsStayInside(t *testing.T) {
 		t.Error("a run of no time has no axis")
 	}
 }
+
+// A wait that ends after the chart says when, and has an arrow; the legend has only what is drawn.
+func TestOpenWaits(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 2, 5, 3, 0, 0, 0, time.UTC)
+	now, next := start.Add(10*time.Second), start.Add(50*time.Hour+10*time.Second)
+	i := &engine.Info{State: "waiting", Created: start, Next: &next, Steps: []engine.StepInfo{
+		{Name: "ask", Kind: "ask", Status: "waiting", Called: &start, Next: &next},
+		{Name: "ship", Kind: "await", Status: "waiting", Called: &start},
+	}}
+	c := NewChart(i, i.Steps, now)
+	for n, want := range []string{"question, ends in 2 d 02 h", "signal, no time limit"} {
+		if b := c.Lanes[n].Bars[0]; b.Label != want || !b.Open || b.X != "0.00%" || b.W != "100.00%" {
+			t.Errorf("a bar %+v, want %q up to the edge", b, want)
+		}
+	}
+	if got := c.Legend(); len(got) != 1 || got[0] != "wait" || c.NowAnchor != "middle" {
+		t.Errorf("the legend has %q, now is at %s, %s", got, c.Now, c.NowAnchor)
+	}
+	end := start.Add(time.Second)
+	i = &engine.Info{State: "succeeded", Created: start, Ended: &end, Steps: []engine.StepInfo{{Name: "x", Attempts: []engine.AttemptInfo{
+		{Number: 1, Started: start, Ended: &start, Outcome: "failed", Wait: &engine.WaitInfo{Delay: time.Millisecond, Until: start, By: "policy"}},
+		{Number: 2, Started: start.Add(36 * time.Millisecond), Ended: &end, Outcome: "succeeded"},
+	}}}}
+	c = NewChart(i, i.Steps, end)
+	if got := strings.Join(c.Legend(), " "); got != "failed succeeded wait" || c.Span() != time.Second {
+		t.Errorf("the legend has %q, the axis %v", got, c.Span())
+	}
+	if title := c.Lanes[0].Bars[0].Title; !strings.HasSuffix(title, "; the next attempt began after 36 ms") {
+		t.Errorf("the title of the wait: %q", title)
+	}
+	if NewChart(&engine.Info{State: "queued", Created: start}, []engine.StepInfo{{Name: "x"}}, now).HasBars() {
+		t.Error("a run without an attempt has bars")
+	}
+}

@@ -34,6 +34,20 @@ func Exact(d time.Duration) string {
 	return strings.TrimSuffix(text, unit) + " " + unit
 }
 
+// Round formats a duration that has few digits, such as "500 µs", "2 s" or "15 min".
+func Round(d time.Duration) string {
+	if d < time.Minute {
+		text := textfmt.ShortDuration(d)
+		unit := strings.TrimLeft(text, "0123456789.")
+		return strings.TrimSuffix(text, unit) + " " + strings.Replace(unit, "u", "µ", 1)
+	}
+	text := SpacedDuration(d)
+	for _, zero := range []string{" 00 s", " 00 min", " 00 h"} {
+		text = strings.TrimSuffix(text, zero)
+	}
+	return text
+}
+
 // Formats of times. They contain the time zone, which is that of the server; JavaScript, if enabled,
 // converts times to the time zone of the browser.
 const (

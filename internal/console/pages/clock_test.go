@@ -50,3 +50,14 @@ func TestTimesNameTheirZone(t *testing.T) {
 		}
 	}
 }
+
+func TestRound(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		500 * time.Microsecond: "500 µs", 5 * time.Millisecond: "5 ms", 2 * time.Second: "2 s", time.Minute: "1 min", 90 * time.Second: "1 min 30 s", time.Hour: "1 h", 48 * time.Hour: "2 d",
+	} {
+		if got := Round(d); got != want {
+			t.Errorf("Round(%v) = %q, want %q", d, got, want)
+		}
+	}
+}

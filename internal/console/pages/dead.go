@@ -2,6 +2,7 @@ package pages
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -34,10 +35,8 @@ type Group struct {
 	engine.Group
 	Key    string // see groupKey
 	URL    string // URL of the list of its runs
-	Retry  string // URL of the confirmation question for retrying all
-	Latest string // URL of the confirmation question for retrying all with the current definition; "" for internal workflows
-	Drop   string // URL of the confirmation question for discarding all
-	On     bool   // it is the selected group
+	Offers []Offer
+	On     bool // it is the selected group
 }
 
 type deadRow struct {
@@ -65,12 +64,31 @@ func (h *Data) Groups(ctx context.Context, internal bool) ([]Group, error) {
 		g := dead.Groups[i]
 		key := groupKey(&g)
 		q := Query{Group: key, Internal: internal, Order: Newest}
-		groups[i] = Group{Group: g, Key: key, URL: q.URL("/dead"), Retry: q.URL("/dead/retry"), Drop: q.URL("/bulk/cancel")}
-		if !control.Internal(g.Workflow) {
-			groups[i].Latest = q.URL("/bulk/latest")
-		}
+		groups[i] = Group{Group: g, Key: key, URL: q.URL("/dead"), Offers: groupOffers(&g, q)}
 	}
 	return groups, nil
+}
+
+// groupOffers returns the actions on all runs of a group.
+func groupOffers(g *engine.Group, q Query) (list []Offer) {
+	for i := range bulkKinds {
+		e := &bulkKinds[i]
+		label, to := fmt.Sprintf("%s all %d", e.verb, g.Count), q.URL("/bulk/"+string(e.name))
+		if g.Count == 1 {
+			label = e.verb + " it"
+		}
+		switch e.name {
+		case control.BulkRetry:
+			to = q.URL("/dead/retry")
+		case control.BulkRetryLatest:
+			if control.Internal(g.Workflow) {
+				continue
+			}
+			label = "Retry with the current definition"
+		}
+		list = append(list, e.offer(label, to))
+	}
+	return Fold(list)
 }
 
 // groupOf returns the group with a key.
@@ -152,7 +170,7 @@ func (h deadPage) addRows(ctx context.Context, b *deadBody, f control.Filter) (e
 		return list, err
 	}
 	for _, r := range rows {
-		row := deadRow{Row: r, Why: InWords(r.Reason)}
+		row := deadRow{Row: r, Why: whyStopped(r.Reason, r.Attempts == 1)}
 		if b.Choose {
 			row.Offers = LetterOffers(&r.Info)
 		}

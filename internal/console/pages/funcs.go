@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
@@ -27,7 +28,7 @@ var runStates = map[string]State{
 	"dead": {Glyph: "✕"}, "failed": {Glyph: "✕"}, "succeeded": {Glyph: "✓"}, "canceled": {Glyph: "⊘"},
 	"replaced": {Glyph: "→"}, "lost": {Glyph: "!"}, "late": {Glyph: "!"}, "released": {Glyph: "↺"}, "snoozed": {Glyph: "◐"},
 	"limited": {Glyph: "◐"}, "paused": {Glyph: "∥"}, "undoing": {Glyph: "↶"}, "suspended": {Glyph: "∥"}, "continued": {Glyph: "→"},
-	"asking": {Glyph: "?"}, "skipped": {Glyph: "↷"}, "not-begun": {Glyph: "◌"}, "undone": {Glyph: "↶"}, "undo-failed": {Glyph: "✕"},
+	"asking": {Glyph: "?", Label: "asks"}, "skipped": {Glyph: "↷"}, "not-begun": {Glyph: "◌"}, "undone": {Glyph: "↶"}, "undo-failed": {Glyph: "✕"},
 }
 
 //go:embed templates
@@ -51,6 +52,8 @@ func templateFuncs(a assets, o *Options) template.FuncMap {
 		"ago":   ago, "in": in, "since": since, "at": at,
 		"exact": Exact, "stamp": stamp, "span": SpacedDuration,
 		"minutes": func(d time.Duration) int { return int(d / time.Minute) },
+		"shown":   shownState,
+		"cause":   newCause,
 		"short":   firstLine, "head": head, "hand": WaitSetter,
 		"json":   func(text json.RawMessage) string { return pretty(string(text)) },
 		"glyph":  func(state string) string { return states[state].Glyph },
@@ -63,6 +66,15 @@ func templateFuncs(a assets, o *Options) template.FuncMap {
 		"millis": func(p Page) int64 { return p.Now.UnixMilli() },
 		"pair":   func(p Page, v any) pair { return pair{p, v} },
 	}
+}
+
+// shownState returns the state of a run as pages show it: one that asks a question needs a person,
+// whatever else it does.
+func shownState(i *engine.Info) string {
+	if i.Asking && !i.Finished() {
+		return "asking"
+	}
+	return i.State
 }
 
 // pair passes the page and a part of it to a template.

@@ -131,7 +131,7 @@ func (h *Layout) storms() []Storm {
 type Question struct {
 	Title   string
 	Text    string
-	Button  string
+	Button  string // "" if there is nothing to do
 	Danger  bool
 	Action  string            // URL to which the form is sent
 	Back    string            // URL of the page to return to
@@ -148,13 +148,21 @@ type Question struct {
 	Dialog  bool              // shown in a dialog, not as a page
 }
 
+// place returns the entry of the navigation that a question about a run belongs to.
+func (q *Question) place() string {
+	if q.Run != nil {
+		return MenuRuns.Name
+	}
+	return ""
+}
+
 // Fact is a text with a name.
 type Fact struct{ Name, Text string }
 
 // showQuestion shows a question as a page or a dialog.
 func (h *Layout) showQuestion(w http.ResponseWriter, r *http.Request, status int, q *Question) {
 	q.Dialog = fromHTMX(r)
-	h.showDialog(w, r, status, "confirm", Page{Title: q.Title, Body: q})
+	h.showDialog(w, r, status, "confirm", Page{Title: q.Title, Place: q.place(), Body: q})
 }
 
 // showDialog sends a page. If htmx has sent the request, it sends only the content of the page, for

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/console/control"
 	"github.com/tideover/tideover/internal/textfmt"
 )
@@ -170,11 +171,14 @@ func newProgressBody(job *bulkJob, over bool) progressBody {
 // in a list.
 func (h bulkActions) chosenQuestion(r *http.Request) (*Question, error) {
 	v := r.URL.Query()
+	ids, back := v["id"], chosenBack(v)
+	if len(ids) == 0 {
+		return &Question{Title: "No run was chosen", Text: "Tick the boxes of some runs first.", Back: back}, nil
+	}
 	e, err := chosenAction(v)
 	if err != nil {
 		return nil, err
 	}
-	ids, back := v["id"], chosenBack(v)
 	var states []string
 	if back == "/dead" {
 		states = []string{"dead"}
@@ -184,9 +188,18 @@ func (h bulkActions) chosenQuestion(r *http.Request) (*Question, error) {
 	for _, id := range ids {
 		fields = append(fields, Fact{"id", id})
 	}
+	var only *engine.Info
+	text := "The runs that you have chosen. " + what
+	if len(ids) == 1 {
+		text = what
+		if only, err = h.Get(r.Context(), ids[0]); err != nil {
+			return nil, err
+		}
+	}
 	return &Question{
+		Run:   only,
 		Title: fmt.Sprintf("%s %s%s?", verb, textfmt.Plural(len(ids), "run"), e.how), Button: fmt.Sprintf("%s %d", verb, len(ids)), Danger: e.danger,
-		Text: "The runs that you have chosen. " + what, Action: "/bulk/chosen", Back: back, Fields: fields,
+		Text: text, Action: "/bulk/chosen", Back: back, Fields: fields,
 	}, nil
 }
 

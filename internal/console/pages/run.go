@@ -25,7 +25,7 @@ type runBody struct {
 	Graph    *stepGraph // drawing of the steps; nil if there is none
 	Flow     *flow      // operations, if the workflow is code; nil if it has steps
 	TagLinks []tagLink
-	Chart    Chart
+	Chart    *Chart
 	Offers   []Offer
 	Asks     []openQuestion
 	AllURL   string // URL of the page with all attempts
@@ -60,9 +60,10 @@ type Attempt struct {
 	engine.AttemptInfo
 	ID      string // of the HTML element
 	Took    time.Duration
-	Waiting bool    // the wait after it is the current one
-	Why     string  // why no attempt follows, in words
-	Output  *Output // nil if none is stored
+	Idle    time.Duration // from its end to the begin of the next attempt; 0 without a wait or a next attempt
+	Waiting bool          // the wait after it is the current one
+	Why     string        // why no attempt follows, in words
+	Output  *Output       // nil if none is stored
 }
 
 // Output is the output of an attempt on the page of a run.
@@ -129,7 +130,7 @@ func (h runPage) load(ctx context.Context, id string, all bool, now time.Time) (
 // all is true, the page shows all attempts.
 func newRunPart(i *engine.Info, dead int, all bool, now time.Time) Part {
 	b := runBody{
-		Info: i, By: WaitSetter(setBy(i)), Why: InWords(i.Reason), Offers: offers(i), AllURL: RunURL(i.ID) + "?all",
+		Info: i, By: WaitSetter(setBy(i)), Why: whyDead(i), Offers: offers(i), AllURL: RunURL(i.ID) + "?all",
 		ReplayOf: Link{i.ReplayOf, RunURL(i.ReplayOf)}, Replaced: Link{i.ReplacedBy, RunURL(i.ReplacedBy)},
 		Continued: Link{i.ContinuedBy, RunURL(i.ContinuedBy)}, Parent: Link{i.Parent, RunURL(i.Parent)}, Waits: "Next attempt", TagLinks: tagLinks(i),
 	}
@@ -157,7 +158,7 @@ func newRunPart(i *engine.Info, dead int, all bool, now time.Time) Part {
 	}
 	return Part{
 		Template: "run", Moving: !i.Finished(),
-		Data: Page{Title: "Run " + head(i.ID), Place: "run", Live: live, Now: now, Dead: dead, Body: b},
+		Data: Page{Title: "Run " + head(i.ID), Place: MenuRuns.Name, Live: live, Now: now, Dead: dead, Body: b},
 	}
 }
 
@@ -180,14 +181,42 @@ func NewStep(s *engine.StepInfo, number int, all bool) Step {
 		v.Hidden, list = n, list[n:]
 	}
 	for n := range list {
-		a := Attempt{AttemptInfo: list[n], ID: "s" + strconv.Itoa(number) + "-a" + strconv.Itoa(list[n].Number), Why: InWords(list[n].Reason)}
+		a := Attempt{AttemptInfo: list[n], ID: "s" + strconv.Itoa(number) + "-a" + strconv.Itoa(list[n].Number), Why: whyStopped(list[n].Reason, allowsOne(s))}
 		if a.Ended != nil {
 			a.Took = a.Ended.Sub(a.Started)
+		}
+		if a.Wait != nil && a.Ended != nil && n+1 < len(list) {
+			a.Idle = list[n+1].Started.Sub(*a.Ended)
 		}
 		a.Waiting = n == len(list)-1 && a.Wait != nil && s.Next != nil
 		v.Attempts = append(v.Attempts, a)
 	}
 	return v
+}
+
+// whyStopped returns a sentence for the reason why no attempt followed. one says that there may be only one.
+func whyStopped(reason string, one bool) string {
+	if one && reason == retry.StopAttempts.String() {
+		return "the policy allows one attempt"
+	}
+	return InWords(reason)
+}
+
+// allowsOne reports whether a step whose attempts are used up could have only one. Operations have no policy.
+func allowsOne(s *engine.StepInfo) bool {
+	p, err := retry.Parse(s.Policy)
+	return err == nil && p.Attempts == 1 || len(s.Attempts)+s.Omitted == 1
+}
+
+// whyDead returns a sentence for the reason why a run gave up, which is that of a step.
+func whyDead(i *engine.Info) string {
+	for k := range i.Steps {
+		s := &i.Steps[k]
+		if n := len(s.Attempts); s.Kind != "function" && n > 0 && s.Attempts[n-1].Reason == i.Reason {
+			return whyStopped(i.Reason, allowsOne(s))
+		}
+	}
+	return InWords(i.Reason)
 }
 
 // addOutputs adds the outputs to the attempts of the steps and operations.

@@ -122,20 +122,34 @@ func (t *Totals) pauses() map[string]engine.PausedWorkflow {
 
 // stateCounts has the numbers of the runs that match a query, by state, whatever states it names.
 type stateCounts struct {
-	of   map[string]int
-	ever bool // includes runs that were deleted; replaced runs count as succeeded or canceled
-	more bool // only the newest runs are counted
+	of     map[string]int
+	asking int  // runs that ask a question
+	ever   bool // includes runs that were deleted; replaced runs count as succeeded or canceled
+	more   bool // only the newest runs are counted
 }
 
 // text returns the number of the runs in a state; "" if they are not counted.
 func (n stateCounts) text(state string) string {
-	switch {
-	case n.ever && state == "replaced":
+	if n.ever && state == engine.StateReplaced {
 		return ""
-	case n.more:
-		return strconv.Itoa(n.of[state]) + "+"
 	}
-	return strconv.Itoa(n.of[state])
+	return n.number(n.of[state])
+}
+
+// none reports whether no run is in a state.
+func (n stateCounts) none(state string) bool {
+	if n.ever && state == engine.StateReplaced {
+		return n.of[engine.StateSucceeded]+n.of[engine.StateCanceled] == 0
+	}
+	return n.of[state] == 0
+}
+
+// number returns a number of runs, with a plus sign if there may be more.
+func (n stateCounts) number(runs int) string {
+	if n.more {
+		return strconv.Itoa(runs) + "+"
+	}
+	return strconv.Itoa(runs)
 }
 
 // sum returns the number of the runs in some states.
@@ -152,18 +166,24 @@ const countedRows = 1000
 // countStates counts the runs that match a query, whatever its states. It uses the counters of the
 // engine if they have the conditions of the query.
 func (h *Data) countStates(ctx context.Context, t *Totals, q Query) (stateCounts, error) {
-	if !q.selects() {
-		return t.byState(q), nil
-	}
 	f := q.Filter()
 	f.States, f.After, f.Limit, f.Order = nil, "", countedRows, Newest
+	n := stateCounts{of: map[string]int{}}
+	if !q.selects() {
+		n, f.Asking = t.byState(q), true
+	}
 	soon, cancel := h.Soon(ctx)
 	defer cancel()
 	list, err := h.control.Runs.List(soon, f)
-	n := stateCounts{of: map[string]int{}, more: list.Next != ""}
 	for i := range list.Runs {
-		n.of[list.Runs[i].State]++
+		if list.Runs[i].Asking {
+			n.asking++
+		}
+		if !n.ever {
+			n.of[list.Runs[i].State]++
+		}
 	}
+	n.more = list.Next != "" && !n.ever
 	return n, err
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tideover/tideover/engine"
@@ -73,7 +74,23 @@ func newFlow(i *engine.Info, function *engine.StepInfo, ops []control.Operation,
 	for k := range shown {
 		f.addRows(&shown[k], all)
 	}
+	f.setUndone(steps)
 	return f
+}
+
+// setUndone gives the last execution of a step that was undone the state of the step, as in its graph.
+func (f *flow) setUndone(steps []control.FileStep) {
+	states := map[string]string{}
+	for k := range steps {
+		if last := steps[k].Last(); last != nil {
+			states[opID(last)] = steps[k].Status
+		}
+	}
+	for k := range f.Ops {
+		if row := &f.Ops[k]; strings.HasPrefix(states[row.ID], "undo") {
+			row.Status = states[row.ID]
+		}
+	}
 }
 
 // latestOps returns n operations in their order: those that have failed or have not ended, then the

@@ -206,7 +206,7 @@ func (h *history) addAttempts(s *engine.StepInfo, label string) {
 			}
 		}
 		if a.Reason != "" {
-			text += "; no further attempt: " + InWords(a.Reason)
+			text += "; no further attempt: " + whyStopped(a.Reason, allowsOne(s))
 		}
 		e := h.add(at, label, fmt.Sprintf("attempt %d %s", a.Number, strings.ReplaceAll(a.Outcome, "-", " ")), text)
 		e.Failed = a.Outcome == "failed" || a.Outcome == "lost"
@@ -237,7 +237,7 @@ func (h *history) addEnd() {
 			e.Text = "run " + head(i.ContinuedBy) + " continues it"
 		}
 	case engine.StateDead, engine.StateReplaced:
-		e.What, e.Text, e.Failed = "run gave up", InWords(i.Reason), true
+		e.What, e.Text, e.Failed = "run gave up", whyDead(i), true
 		if h.inFile && i.Error != "" { // it may be that of the function
 			e.Text += ": " + firstLine(i.Error, entryText)
 		}

@@ -19,6 +19,24 @@ type Row struct {
 	TagLinks []tagLink
 }
 
+// rows are the runs on a page of a list. A column that is empty for all of them is left out.
+type rows []Row
+
+// HasNext reports whether a run waits until a time.
+func (l rows) HasNext() bool {
+	return slices.ContainsFunc(l, func(r Row) bool { return r.Next != nil })
+}
+
+// HasEnded reports whether a run has ended.
+func (l rows) HasEnded() bool {
+	return slices.ContainsFunc(l, func(r Row) bool { return r.Ended != nil })
+}
+
+// HasError reports whether a run has had an error.
+func (l rows) HasError() bool {
+	return slices.ContainsFunc(l, func(r Row) bool { return r.Error != "" })
+}
+
 // tagLink is a tag of a run, with the URL of the list of all runs that have it.
 type tagLink struct{ Text, URL string }
 

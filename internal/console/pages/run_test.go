@@ -14,6 +14,7 @@ import (
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/console/control"
 	"github.com/tideover/tideover/internal/console/pagetest"
+	"github.com/tideover/tideover/retry"
 )
 
 // renderRun returns the page of a run.
@@ -227,5 +228,45 @@ func TestFieldsOfAType(t *testing.T) {
 	}
 	if list := fieldsOfType(reflect.TypeFor[json.RawMessage]()); list != nil {
 		t.Errorf("any JSON: %+v", list)
+	}
+}
+
+func TestWhyARunGaveUp(t *testing.T) {
+	t.Parallel()
+	attempts := retry.StopAttempts.String()
+	for _, c := range []struct {
+		policy string
+		from   int // index of the first attempt
+		reason string
+		want   string
+	}{
+		{"fixed(1s) attempts=1", 1, attempts, "the policy allows one attempt"},
+		{"fixed(1s) attempts=1", 0, attempts, "the policy allows one attempt"}, // the run was retried
+		{"fixed(1s) attempts=2", 0, attempts, "attempts used up"},
+		{"", 1, attempts, "the policy allows one attempt"}, // an operation
+		{"fixed(1s) attempts=1", 1, "undo", InWords("undo")},
+	} {
+		list := []engine.AttemptInfo{{Number: 1, Outcome: "failed"}, {Number: 2, Outcome: "failed", Reason: c.reason}}
+		i := &engine.Info{State: "dead", Reason: c.reason, Steps: []engine.StepInfo{{Name: "first", Policy: "fixed(1s) attempts=3"}, {Name: "pay", Policy: c.policy, Attempts: list[c.from:]}}}
+		if got := whyDead(i); got != c.want {
+			t.Errorf("%s, %s: %q, want %q", c.policy, c.reason, got, c.want)
+		}
+		if got := NewStep(&i.Steps[1], 0, true).Attempts[len(list[c.from:])-1].Why; got != c.want {
+			t.Errorf("%s, %s: the attempt says %q, want %q", c.policy, c.reason, got, c.want)
+		}
+	}
+}
+
+// A wait has two lengths: the planned one, and the time until the next attempt began.
+func TestTimeUntilTheNextAttempt(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 2, 5, 3, 0, 0, 0, time.UTC)
+	wait := &engine.WaitInfo{Delay: time.Millisecond, Until: start.Add(time.Millisecond), By: "policy"}
+	s := &engine.StepInfo{Name: "load", Attempts: []engine.AttemptInfo{
+		{Number: 1, Started: start, Ended: &start, Outcome: "failed", Wait: wait},
+		{Number: 2, Started: start.Add(36 * time.Millisecond), Ended: &start, Outcome: "failed", Wait: wait},
+	}}
+	if list := NewStep(s, 0, true).Attempts; list[0].Idle != 36*time.Millisecond || list[1].Idle != 0 {
+		t.Errorf("%v and %v until the next attempt, want 36ms and 0", list[0].Idle, list[1].Idle)
 	}
 }

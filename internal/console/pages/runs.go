@@ -16,7 +16,7 @@ type runsBody struct {
 	Totals    Totals
 	Chips     []chip
 	Workflows []string
-	Rows      []Row
+	Rows      rows
 	Bulk      []Offer // actions on all runs that match
 	Choose    bool    // the user may choose runs and change them
 	Hidden    *Link   // the list that includes runs of internal workflows; nil if there are none
@@ -36,23 +36,30 @@ type chip struct {
 	Total bool // Count includes runs that were deleted
 }
 
-// chips returns a link for each state, with the number of runs that match the query.
+// chips returns a link for all runs, one for those that ask, and one for each state. Each has the number
+// of runs that match the query; one without runs is left out, unless it is chosen.
 func chips(n stateCounts, q Query) []chip {
 	q.After = ""
 	on := q.States
 	all := q
 	all.States, all.Asking = nil, false
-	chips := []chip{{Label: "all", URL: all.URL("/runs"), On: len(on) == 0 && !q.Asking}}
+	list := []chip{{Label: "all", URL: all.URL("/runs"), On: len(on) == 0 && !q.Asking}}
 	asking := q
 	asking.Asking = !q.Asking
+	if n.asking > 0 || q.Asking {
+		list = append(list, chip{State: "asking", Label: runStates["asking"].Label, Count: n.number(n.asking), URL: asking.URL("/runs"), On: q.Asking})
+	}
 	for _, s := range states {
 		q.States = []string{s}
-		chips = append(chips, chip{
+		c := chip{
 			State: s, Label: strings.ReplaceAll(s, "-", " "), Count: n.text(s), URL: q.URL("/runs"),
-			On: slices.Contains(on, s), Total: n.ever && n.text(s) != "" && (s == "succeeded" || s == "canceled"),
-		})
+			On: slices.Contains(on, s), Total: n.ever && (s == "succeeded" || s == "canceled"),
+		}
+		if !n.none(s) || c.On {
+			list = append(list, c)
+		}
 	}
-	return append(chips, chip{State: "asking", Label: "asks", URL: asking.URL("/runs"), On: q.Asking})
+	return list
 }
 
 // runsPage shows the list of runs.

@@ -100,7 +100,7 @@ func lastRuns(list []engine.Schedule, read func(workflow string) ([]Row, error))
 
 func scheduleOffers(s *engine.Schedule) (list []Offer) {
 	add := func(name, label string) {
-		list = append(list, Offer{name, label, ActionURL(scheduleURL(s.Name), name), false})
+		list = append(list, Offer{Name: name, Label: label, URL: ActionURL(scheduleURL(s.Name), name)})
 	}
 	if control.Startable(s.Workflow) == nil {
 		add("run", "Run now")
@@ -123,13 +123,13 @@ func (h schedulesPage) question(r *http.Request) (*Question, error) {
 	q := &Question{Action: ActionURL(scheduleURL(s.Name), action), Back: "/schedules"}
 	switch action {
 	case "run":
-		q.Title, q.Button = "Run "+s.Name+" now?", "Run now"
+		q.Title, q.Button = "Run schedule "+s.Name+" now?", "Run now"
 		q.Text = fmt.Sprintf("A run of workflow %s starts now, with the input of the schedule. The next start of the schedule does not change.", s.Workflow)
 	case "pause":
-		q.Title, q.Button = "Pause "+s.Name+"?", "Pause"
+		q.Title, q.Button = "Pause schedule "+s.Name+"?", "Pause"
 		q.Text = "The schedule starts no run until it is resumed, also after a restart. Runs that it has started continue."
 	case "resume":
-		q.Title, q.Button = "Resume "+s.Name+"?", "Resume"
+		q.Title, q.Button = "Resume schedule "+s.Name+"?", "Resume"
 		q.Text = "The next run starts at the next time of the schedule. Starts that it missed while it was paused are not made up for."
 	default:
 		return nil, UnknownAction(action)

@@ -121,7 +121,7 @@ func (h *Site) routes() {
 	h.mux.HandleFunc("GET /display", h.setDisplay)
 	h.mux.Handle("GET /static/", loadAssets())
 	h.mux.HandleFunc(noPage, func(w http.ResponseWriter, r *http.Request) {
-		text := "page not found"
+		text := "there is no page at this address"
 		if !h.HasEngine() {
 			text += ": this server has no engine, only providers"
 		}
@@ -277,7 +277,7 @@ func (h *Site) belowBase(w http.ResponseWriter, r *http.Request) {
 	case base == "":
 		h.mux.ServeHTTP(w, r)
 	case !below || rest != "" && rest[0] != '/':
-		h.Fail(w, r, control.NewError(control.CodeNotFound, "page not found", ""))
+		h.Fail(w, r, control.NewError(control.CodeNotFound, "there is no page at this address", ""))
 	case rest != clean:
 		u := url.URL{Path: clean, RawQuery: r.URL.RawQuery}
 		h.Redirect(w, r, u.RequestURI())

@@ -6,11 +6,13 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
 
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -89,6 +91,37 @@ func firstLine(s string, n int) string {
 		return line + " …"
 	}
 	return line
+}
+
+// cause is a chain of errors on one line. The cause is its end, which is shown also if there is no room
+// for the start.
+type cause struct{ Start, Cause, Title string }
+
+const (
+	shownError = 200 // characters of an error on one line; the middle of a longer one is left out
+	keptCause  = 48  // characters up to which further links of the chain belong to the cause
+	titleError = 2000
+)
+
+// newCause splits the first line of an error; nil for "".
+func newCause(text string) *cause {
+	if text == "" {
+		return nil
+	}
+	line := []rune(firstLine(text, titleError))
+	if n := len(line); n > shownError {
+		line = slices.Concat(line[:shownError/2], []rune(" … "), line[n-shownError/2:])
+	}
+	all := string(line)
+	at := strings.LastIndex(all, ": ") + 1
+	for at > 0 {
+		before := strings.LastIndex(all[:at-1], ": ") + 1
+		if utf8.RuneCountInString(all[before:]) > keptCause {
+			break
+		}
+		at = before
+	}
+	return &cause{all[:at], all[at:], textfmt.ClipWithin(text, titleError, "…")}
 }
 
 // head shortens the id of a run for display. Commands accept the result as an id: it contains the time,

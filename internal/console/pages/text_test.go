@@ -104,3 +104,22 @@ func TestShort(t *testing.T) {
 		t.Errorf("head of an id: %q", got)
 	}
 }
+
+func TestCauseOfAnError(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 300)
+	for text, want := range map[string][2]string{
+		"418": {"", "418"},
+		"dial tcp 10.0.0.1:5432: connect: connection refused": {"dial tcp 10.0.0.1:5432:", " connect: connection refused"},
+		"step \"pay\": exit code 3: no money":                 {"", "step \"pay\": exit code 3: no money"},
+		"parse: " + long:                                      {"parse:", " " + long[:93] + " … " + long[:100]},
+		"first: line\nsecond":                                 {"", "first: line …"},
+	} {
+		if got := newCause(text); got.Start != want[0] || got.Cause != want[1] {
+			t.Errorf("newCause(%q) = %q, %q, want %q", text, got.Start, got.Cause, want)
+		}
+	}
+	if newCause("") != nil {
+		t.Error("no error has a cause")
+	}
+}

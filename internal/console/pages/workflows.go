@@ -201,10 +201,10 @@ func (h workflowsPage) addPause(ctx context.Context, r *workflowRow, w *control.
 		return
 	}
 	if w.Paused == nil || w.Paused.Partly {
-		r.Offers = append(r.Offers, Offer{"pause", "Pause", ActionURL(r.URL, "pause"), false})
+		r.Offers = append(r.Offers, Offer{Name: "pause", Label: "Pause", URL: ActionURL(r.URL, "pause")})
 	}
 	if w.Paused != nil {
-		r.Offers = append(r.Offers, Offer{"resume", "Resume", ActionURL(r.URL, "resume"), false})
+		r.Offers = append(r.Offers, Offer{Name: "resume", Label: "Resume", URL: ActionURL(r.URL, "resume")})
 	}
 }
 
@@ -217,10 +217,10 @@ func (h workflowsPage) question(r *http.Request) (*Question, error) {
 	q := &Question{Action: ActionURL(WorkflowURL(name), action), Back: WorkflowURL(name)}
 	switch action {
 	case "pause":
-		q.Title, q.Button = "Pause "+name+"?", "Pause"
+		q.Title, q.Button = "Pause workflow "+name+"?", "Pause"
 		q.Text = "No attempt of its runs begins until it is resumed, also after a restart. Attempts that are running end as usual, and new runs are queued."
 	case "resume":
-		q.Title, q.Button = "Resume "+name+"?", "Resume"
+		q.Title, q.Button = "Resume workflow "+name+"?", "Resume"
 		q.Text = "Attempts that have become due begin in the order of their times, as many at once as the limits allow."
 	default:
 		return nil, UnknownAction(action)
@@ -287,7 +287,7 @@ type workflowBody struct {
 	Defs      []stepDef
 	Schedules []scheduleRow
 	Trends    any // for the template "trends"; nil if there are no charts
-	Runs      []Row
+	Runs      rows
 	RunsURL   string
 	Missing   string // why schedules or pauses are missing
 	Silent    string // which shards did not answer

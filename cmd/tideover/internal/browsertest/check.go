@@ -119,6 +119,9 @@ func (x *Tab) Check(c Checks) {
 	for _, text := range x.SmallTargets() {
 		x.t.Errorf("%s: on a phone this target is too small: %s", c.Name, text)
 	}
+	for _, text := range x.CrowdedTargets() {
+		x.t.Errorf("%s: on a phone these targets are too close: %s", c.Name, text)
+	}
 	if len(c.Layouts) > 1 || c.Layouts[0].Width != phone.Width {
 		x.Resize(c.Layouts[0].Width, c.Layouts[0].Height)
 		x.SetColorScheme(c.Layouts[0].Scheme)
@@ -148,9 +151,9 @@ func (x *Tab) TooWide() []string {
 	return Eval[[]string](x, tooWide)
 }
 
-// smallTargets is an expression for the links and controls with less than 24 pixels in a direction. It
+// targets is the beginning of a function that finds the links and controls that a finger must hit. It
 // leaves out links within a sentence, as WCAG 2.5.8 does.
-const smallTargets = `(() => {
+const targets = `(() => {
 	const controls = "a[href], button, input, select, textarea, summary";
 	const inSentence = (e) => {
 		if (e.localName !== "a" || getComputedStyle(e).display !== "inline") return false;
@@ -161,10 +164,29 @@ const smallTargets = `(() => {
 		while (texts.nextNode()) if (!texts.currentNode.parentElement.closest(controls)) rest += " " + texts.currentNode.data;
 		return (rest.match(/\p{L}{2,}/gu) ?? []).length > 3;
 	};
-	return [...document.querySelectorAll(controls)].filter((e) => {
-		const r = e.getBoundingClientRect();
-		return e.type !== "hidden" && e.checkVisibility({visibilityProperty: true}) && r.right > 0 && Math.min(r.width, r.height) < 23.9 && !inSentence(e);
-	}).map((e) => { const r = e.getBoundingClientRect(); return r.width.toFixed(1) + " by " + r.height.toFixed(1) + ": " + e.outerHTML.slice(0, 120); });
+	const targets = [...document.querySelectorAll(controls)].filter((e) =>
+		e.type !== "hidden" && e.checkVisibility({visibilityProperty: true}) && e.getBoundingClientRect().right > 0 && !inSentence(e));
+`
+
+// smallTargets is an expression for the targets with less than 24 pixels in a direction.
+const smallTargets = targets + `
+	return targets.map((e) => [e, e.getBoundingClientRect()]).filter(([, r]) => Math.min(r.width, r.height) < 23.9)
+		.map(([e, r]) => r.width.toFixed(1) + " by " + r.height.toFixed(1) + ": " + e.outerHTML.slice(0, 120));
+})()`
+
+// crowdedTargets is an expression for the pairs of targets with less than 8 pixels between them. Of a link
+// and a summary, the text counts, without the padding.
+const crowdedTargets = targets + `
+	const box = (e) => {
+		const text = e.matches("a:not(.button), summary:not(.button)"), s = getComputedStyle(e), pad = (side) => text ? parseFloat(s["padding-" + side]) : 0;
+		return [...(e.closest("label") ?? e).getClientRects()].map((r) => ({left: r.left + pad("left"), right: r.right - pad("right"), top: r.top + pad("top"), bottom: r.bottom - pad("bottom")}));
+	};
+	const boxes = targets.filter((e) => (document.querySelector("dialog[open]") ?? document).contains(e)).map((e) => [e, box(e)]), found = [];
+	for (const [i, [a, ps]] of boxes.entries()) for (const [b, qs] of boxes.slice(i + 1)) {
+		const gap = Math.min(...ps.flatMap((p) => qs.map((q) => Math.max(p.left - q.right, q.left - p.right, p.top - q.bottom, q.top - p.bottom))));
+		if (gap < 7.9 && !a.contains(b)) found.push(gap.toFixed(1) + " pixels: " + a.outerHTML.slice(0, 90) + " and " + b.outerHTML.slice(0, 90));
+	}
+	return found;
 })()`
 
 // SmallTargets returns the links and controls that are too small for a finger, each with its size. The
@@ -172,6 +194,13 @@ const smallTargets = `(() => {
 func (x *Tab) SmallTargets() []string {
 	x.t.Helper()
 	return Eval[[]string](x, smallTargets)
+}
+
+// CrowdedTargets returns the pairs of targets that are too close to each other for a finger. The window
+// should have the size of a phone.
+func (x *Tab) CrowdedTargets() []string {
+	x.t.Helper()
+	return Eval[[]string](x, crowdedTargets)
 }
 
 func (x *Tab) checkLayout(c Checks, l Layout) {

@@ -53,11 +53,16 @@ type Status struct {
 
 // WaitSetter says what set the wait, such as "the assistant"; "" if the session does not wait.
 func (s *Status) WaitSetter() string {
-	names := map[string]string{"human": "an operator", "server": "the assistant", "handler": "the session itself"}
 	if s.WaitBy == "" {
 		return ""
 	}
-	return cmp.Or(names[s.WaitBy], "the "+s.WaitBy)
+	return SetterText(s.WaitBy)
+}
+
+// SetterText returns how a source of a wait is called for a session.
+func SetterText(by string) string {
+	names := map[string]string{"human": "an operator", "server": "the assistant", "handler": "the session itself"}
+	return cmp.Or(names[by], "the "+by)
 }
 
 // HandoverStatus describes a handover to another assistant.

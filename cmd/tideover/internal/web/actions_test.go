@@ -191,7 +191,7 @@ func TestDeadLetters(t *testing.T) {
 	one := b.page(groups[0].URL)
 	has(t, "the group", one, refused[0], refused[1], refused[2], "Runs of this group")
 	hasNot(t, "the group", one, teapot)
-	has(t, "the question", b.page(groups[0].Retry), "Retry 3 dead letters?", "with an error like this: dial 10.0.0.1:443: refused after 31ms", groups[0].Key)
+	has(t, "the question", b.page(offered(groups[0].Offers, "retry")), "Retry 3 dead letters?", "with an error like this: dial 10.0.0.1:443: refused after 31ms", groups[0].Key)
 
 	a := b.request("POST", "/dead/retry", url.Values{"group": {groups[0].Key}})
 	if a.to != "/dead?did=retry-all&left=0&n=3" {

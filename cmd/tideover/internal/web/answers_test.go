@@ -128,6 +128,15 @@ func TestQuestionsOnPages(t *testing.T) {
 	})
 	list := page("eve", "/runs?asking=1")
 	has(t, "the list", list, "r-"+id, "r-"+other, `class="state asking"`, `name="asking" value="1"`, `id="chip-asking" href="/runs" aria-current="true"`)
+	all := page("eve", "/runs")
+	if before, _, found := strings.Cut(all, `id="chip-asking"`); !found || strings.Count(before, `id="chip-`) != 1 || !strings.Contains(all, `asks <span class="count">2</span>`) {
+		t.Error("the runs that ask are not the first, with their number")
+	}
+	overview := page("eve", "/overview")
+	has(t, "the overview", overview, `<li class="asking"><a href="/runs/`+id+`">deploy asks: Deploy &lt;b&gt;1.2`, `<dt>ask a question</dt><dd><a href="/runs?asking=1">2</a>`,
+		`<dt>waiting for a retry</dt><dd><a href="/runs?order=next&amp;state=waiting">0</a>`)
+	hasNot(t, "the overview", overview, "waiting for a signal", "hunter2")
+	has(t, "the page of the workflow", page("eve", "/workflows/deploy"), `class="state asking"`)
 	has(t, "the question", page("ada", pages.RunURL(id)+"/answer?"+choose("0").Encode()), "Answer “approve”?", `name="words"`, "*** is the password")
 
 	with := func(n, words string) url.Values {

@@ -75,9 +75,11 @@ func (x *tab) seen(selector, text string) {
 	x.Wait(selector+" has "+text, fmt.Sprintf(`[...document.querySelectorAll(%q)].some(e => e.innerText.includes(%q))`, selector, text))
 }
 
+// click clicks on an element, after opening the menu that it is in.
 func (x *tab) click(selector string) {
 	x.Helper()
 	x.Wait(selector+" is there", fmt.Sprintf(`document.querySelector(%q)`, selector))
+	x.exec(fmt.Sprintf(`document.querySelector(%q).closest(".more:not([open])")?.querySelector("summary").click()`, selector))
 	x.Do(chromedp.Click(chromedp.CSS(selector)))
 }
 
@@ -405,10 +407,12 @@ func (v visitor) filters(b *testSite) {
 	x.quiet()
 }
 
-// rows checks the height of the rows of the list of runs.
+// rows checks the rows of the list of runs: their height, and that the cause of an error is not cut off.
 func (v visitor) rows(b *testSite) {
 	id := b.start("soon", job{Fail: 1, Error: strings.Repeat("a long error ", 40)}, engine.Key(strings.Repeat("key/", 20)))
 	b.until(id, "waiting")
+	chain := b.start("soon", job{Fail: 1, Error: "exit code 1: dial tcp 10.0.0.1:5432: connect: connection refused"})
+	b.until(chain, "waiting")
 	x := v.open(b)
 	x.Resize(1280, 800)
 	x.live("/runs")
@@ -416,10 +420,29 @@ func (v visitor) rows(b *testSite) {
 	if n := eval[int](x, `Math.max(...[...document.querySelectorAll("#rows tr")].map(e => e.offsetHeight))`); n > 40 {
 		v.Errorf("a row is %d pixels high", n)
 	}
-	for _, text := range x.TooWide() {
-		v.Error(text)
+	x.seen("#r-"+chain, "connection refused")
+	for _, path := range []string{"/runs", "/workflows/soon"} {
+		x.visit(path)
+		if n := eval[float64](x, fmt.Sprintf(`(() => { const e = document.querySelector("#r-%s .chain span:last-child"); return e.scrollWidth - e.clientWidth; })()`, chain)); n > 0 {
+			v.Errorf("%s: %.0f pixels of the cause are cut off", path, n)
+		}
+		for _, text := range x.TooWide() {
+			v.Errorf("%s: %s", path, text)
+		}
 	}
-	b.act(id, "cancel")
+	x.visit("/runs")
+	if !eval[bool](x, `(() => { const e = document.querySelector("input[type=search]"), c = document.createElement("canvas").getContext("2d"), s = getComputedStyle(e);
+		c.font = s.font;
+		return c.measureText(e.placeholder).width <= e.clientWidth - parseFloat(s.paddingLeft) - parseFloat(s.paddingRight); })()`) {
+		v.Error("the placeholder of the search is cut off")
+	}
+	x.Resize(1024, 800)
+	for _, text := range x.TooWide() {
+		v.Errorf("in a narrow window: %s", text)
+	}
+	for _, id := range []string{id, chain} {
+		b.act(id, "cancel")
+	}
 	x.quiet()
 }
 

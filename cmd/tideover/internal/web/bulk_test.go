@@ -81,7 +81,7 @@ func TestAGroupIsDiscarded(t *testing.T) {
 	ids := b.dead(2, job{Error: "418"})
 	other := b.dead(1, job{Error: "parse error"})[0]
 	g := must(b.h.Groups(t.Context(), false))[0]
-	question := b.page(g.Drop)
+	question := b.page(offered(g.Offers, "cancel"))
 	has(t, "the question", question, "Cancel 2 runs?", "error like", "They will not be retried")
 	if a := b.request("POST", "/bulk/cancel", form(question)); a.to != "/dead?did=cancel-all&left=0&n=2" {
 		t.Errorf("POST: %d to %q", a.status, a.to)

@@ -69,10 +69,10 @@ func TestHostileText(t *testing.T) {
 		t.Errorf("%d groups of dead letters, %v", len(groups), err)
 	}
 	for i, g := range groups {
-		b.page(g.Drop)
+		b.page(offered(g.Offers, "cancel"))
 		if i < 3 {
 			b.page(g.URL)
-			b.page(g.Retry)
+			b.page(offered(g.Offers, "retry"))
 		}
 	}
 }

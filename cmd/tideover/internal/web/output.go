@@ -144,7 +144,7 @@ func (h outputPage) page(ctx context.Context, o *admin.Output, search string) pa
 			})
 		}
 	}
-	return pages.Page{Title: fmt.Sprintf("Output of %s, attempt %d", o.Step, o.Attempt), Place: "run", Dead: h.DeadCount(ctx), Body: b}
+	return pages.Page{Title: fmt.Sprintf("Output of %s, attempt %d", o.Step, o.Attempt), Place: pages.MenuRuns.Name, Dead: h.DeadCount(ctx), Body: b}
 }
 
 // download sends the output as text.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/gateway"
+	"github.com/tideover/tideover/internal/console/control"
 	"github.com/tideover/tideover/internal/console/pages"
 	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/nostr"
@@ -19,6 +20,7 @@ const (
 	shownAgain    = 5 // runs that are retried now
 	shownFailures = 5 // groups of dead letters
 	shownSessions = 6
+	shownAsks     = 5 // runs that ask
 	shownDue      = 4 // schedules
 )
 
@@ -26,6 +28,8 @@ const (
 type overviewBody struct {
 	Totals   pages.Totals
 	Pulse    pages.Sparkline
+	Waits    waitCounts
+	Asks     []alert // questions of runs, the first alerts
 	Alerts   []alert
 	Next     []pages.Row       // runs that wait, by the end of the wait
 	Again    []pages.Row       // running runs whose current step has failed before
@@ -39,11 +43,28 @@ type overviewBody struct {
 	Trends   *trends // nil if the server has no charts
 	Silent   string  // which shards did not answer
 	RetryURL string  // URL of the list of runs that wait
+	AskURL   string  // URL of the list of runs that ask
 	AgainURL string  // URL of the list of running runs with several attempts
 }
 
-// alert is a problem that an operator should look at.
-type alert struct{ Text, URL string }
+// alert is a question of a run, or a problem that an operator should look at.
+type alert struct {
+	Text, URL string
+	Asks      bool
+}
+
+// waitCounts has the numbers of runs that wait, by what they wait for.
+type waitCounts struct {
+	Asking int  // for an answer
+	Retry  int  // for the next attempt
+	Other  int  // for a signal, a child or the end of a sleep
+	Many   bool // there are too many to look at: the numbers are not known
+}
+
+const (
+	sampledWaits  = 100 // largest number of waiting runs of which the overview looks at what they wait for
+	questionWidth = 80  // characters of a question in an alert
+)
 
 // relay is a Nostr relay for NIP-90. The page does not show its URL as a link.
 type relay struct {
@@ -64,6 +85,9 @@ func (h overviewPage) load(ctx context.Context, now time.Time) (pages.Part, erro
 		return pages.Part{}, err
 	}
 	b := overviewBody{Totals: t, Pulse: h.Activity(now), Relays: h.relays()}
+	if err := h.addAsks(ctx, &b); err != nil {
+		return pages.Part{}, err
+	}
 	if err := h.addWork(ctx, &b); err != nil {
 		return pages.Part{}, err
 	}
@@ -82,6 +106,45 @@ func (h overviewPage) load(ctx context.Context, now time.Time) (pages.Part, erro
 	}, nil
 }
 
+// count counts the runs that wait for anything but an answer.
+func (n *waitCounts) count(list []pages.Row, more bool) {
+	n.Many = n.Many || more
+	for i := range list {
+		switch {
+		case list[i].Asking || list[i].State != engine.StateWaiting:
+		case list[i].By != "":
+			n.Retry++
+		default:
+			n.Other++
+		}
+	}
+}
+
+// addAsks adds the questions of runs.
+func (h overviewPage) addAsks(ctx context.Context, b *overviewBody) error {
+	asking := pages.Query{Asking: true, Order: pages.Newest}
+	b.AskURL = asking.URL("/runs")
+	f := asking.Filter()
+	f.Limit = sampledWaits
+	asks, list, err := h.List(ctx, f)
+	if err != nil {
+		return err
+	}
+	b.Waits = waitCounts{Asking: len(asks), Many: list.Next != ""}
+	for i := range asks {
+		if len(b.Asks) == shownAsks {
+			b.Asks = append(b.Asks, alert{textfmt.PluralOf(len(asks)-i, "more run asks", "more runs ask"), b.AskURL, true})
+			break
+		}
+		if full, err := h.Get(ctx, asks[i].ID); err == nil { // else it was deleted
+			for _, s := range control.Questions(full) {
+				b.Asks = append(b.Asks, alert{full.Workflow + " asks: " + textfmt.ClipWithin(s.Question.Text, questionWidth, "…"), asks[i].URL, true})
+			}
+		}
+	}
+	return nil
+}
+
 // addWork adds the runs that wait, the schedules, and the runs that are retried now.
 func (h overviewPage) addWork(ctx context.Context, b *overviewBody) (err error) {
 	waiting := pages.Query{States: []string{"waiting"}, Order: "next"}
@@ -89,11 +152,13 @@ func (h overviewPage) addWork(ctx context.Context, b *overviewBody) (err error) 
 	b.RetryURL, b.AgainURL = waiting.URL("/runs"), again.URL("/runs")
 	waiting.States = []string{"waiting", "scheduled"}
 	f := waiting.Filter()
-	f.Limit = shownWakeUps
+	f.Limit = sampledWaits
 	var list engine.Page
 	if b.Next, list, err = h.List(ctx, f); err != nil {
 		return err
 	}
+	b.Waits.count(b.Next, list.Next != "")
+	b.Next = b.Next[:min(len(b.Next), shownWakeUps)]
 	b.Silent = pages.SilentText(b.Totals.Stats.Silent, list.Silent)
 	h.addSchedules(ctx, b)
 	f = again.Filter()
@@ -184,12 +249,13 @@ func (h overviewPage) relays() (list []relay) {
 	return list
 }
 
-// alerts returns the problems that an operator should look at. The page shows the troubles of the
+// alerts returns the questions, and then the problems that an operator should look at. The page shows the troubles of the
 // engine beside them.
-func (h overviewPage) alerts(b *overviewBody, now time.Time) (list []alert) {
+func (h overviewPage) alerts(b *overviewBody, now time.Time) []alert {
+	list := b.Asks
 	add := func(n int, one, many, url string) {
 		if n > 0 {
-			list = append(list, alert{textfmt.PluralOf(n, one, many), url})
+			list = append(list, alert{Text: textfmt.PluralOf(n, one, many), URL: url})
 		}
 	}
 	add(b.Totals.States["dead"], "run has given up", "runs have given up", "/dead")
@@ -203,7 +269,7 @@ func (h overviewPage) alerts(b *overviewBody, now time.Time) (list []alert) {
 	}
 	add(gaveUp, "session has given up", "sessions have given up", "/sessions")
 	if h.control.System.Settings().Reload.Err != nil {
-		list = append(list, alert{"The configuration was not reloaded: the file has an error", "/health"})
+		list = append(list, alert{Text: "The configuration was not reloaded: the file has an error", URL: "/health"})
 	}
 	found, _ := h.findings.list(h.control.System, now)
 	broken, _ := severe(found)

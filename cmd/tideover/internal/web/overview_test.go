@@ -121,7 +121,7 @@ func newFullSite(t *testing.T, change ...func(*setup)) *fullSite {
 func TestOverviewPage(t *testing.T) {
 	t.Parallel()
 	g := newFullSite(t)
-	has(t, "the page before anything happened", g.page("/overview"), `aria-current="page">Overview</a>`, "Nothing is waiting.", "No run has given up.", "no requests are sent", "in the last 10 minutes 0 runs started")
+	has(t, "the page before anything happened", g.page("/overview"), `aria-current="page">Overview</a>`, "Nothing is waiting.", "No run has given up.", "no requests are sent", "No run started or ended, and no attempt failed.")
 	if err := g.e.SetSchedules(t.Context(), []engine.Schedule{{Name: "yearly", Workflow: "slow", Cron: "0 3 1 1 *"}, {Name: "nightly", Workflow: "quick", Cron: "0 3 * * *"}}); err != nil {
 		t.Fatal(err)
 	}

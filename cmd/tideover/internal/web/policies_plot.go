@@ -51,7 +51,7 @@ func newPlot(p *plan.Plan, waits []used) *plot {
 	up := func(d time.Duration) float64 { return 100 - 96*s.At(d) }
 	wide := 100 / float64(columns)
 	for _, t := range s.Ticks(5) {
-		v.Ticks = append(v.Ticks, tick{pages.Percent(up(t)), textfmt.ShortDuration(t)})
+		v.Ticks = append(v.Ticks, tick{pages.Percent(up(t)), pages.Round(t)})
 	}
 	every := (columns + 9) / 10
 	for i := range p.Retries {

@@ -69,8 +69,13 @@ func TestChosenRuns(t *testing.T) {
 	if a := b.request("POST", "/bulk/chosen", url.Values{"action": {"retry"}, "id": ids}); a.to != "/runs?did=retry-all&left=2&n=1" {
 		t.Errorf("retry: %d to %q", a.status, a.to)
 	}
+	none := b.page("/bulk/chosen?action=retry&from=dead")
+	has(t, "nothing is chosen", none, "No run was chosen", `href="/dead" data-close>Back</a>`)
+	hasNot(t, "nothing is chosen", none, "<button class=")
+	one := b.page("/bulk/chosen?action=retry&id=" + ids[2])
+	has(t, "one is chosen", one, "Retry 1 run?", `quick <code class="id">`+ids[2])
 	for path, status := range map[string]int{
-		"/bulk/chosen?action=retry": http.StatusBadRequest, "/bulk/chosen?action=retry&id=": http.StatusBadRequest, "/bulk/chosen?action=eat&id=1": http.StatusNotFound,
+		"/bulk/chosen?action=retry&id=": http.StatusBadRequest, "/bulk/chosen?action=eat&id=1": http.StatusNotFound,
 	} {
 		if a := b.request("GET", path, nil); a.status != status {
 			t.Errorf("GET %s: %d, want %d", path, a.status, status)

@@ -178,26 +178,31 @@ var providerTexts = map[string]string{
 	gateway.Reset: "Reset: its health decides again.", gateway.Drain: "Draining: no new requests are sent to it.",
 }
 
+// providerMeanings has a sentence about each action on a provider that can be in the menu.
+var providerMeanings = map[string]string{
+	gateway.Close: "This provider counts as up even if it fails.", gateway.Drain: "Requests in flight are finished. No new requests are sent to this provider.",
+}
+
 // providerOffers returns the actions that are possible for a provider.
 func providerOffers(st *gateway.Status) (list []pages.Offer) {
 	add := func(action, label string) {
-		list = append(list, pages.Offer{Name: action, Label: label, URL: pages.ActionURL(providerPage(st.Name), action), Danger: action == gateway.Open})
+		list = append(list, pages.Offer{Name: action, Label: label, URL: pages.ActionURL(providerPage(st.Name), action), Danger: action == gateway.Open, Text: providerMeanings[action]})
 	}
 	cooling := func(k gateway.KeyInfo) bool { return isCooling(&k, time.Now()) }
 	overridden := st.Held || st.State == gateway.Opened || st.State == gateway.Draining
 	if overridden || st.State == gateway.Down || len(st.Throttles) > 0 || slices.ContainsFunc(st.Keys, cooling) {
 		add(gateway.Reset, "Reset")
 	}
-	if !st.Held {
-		add(gateway.Close, "Force")
-	}
 	if st.State != gateway.Draining && st.State != gateway.Opened {
 		add(gateway.Drain, "Drain")
+	}
+	if !st.Held {
+		add(gateway.Close, "Force")
 	}
 	if st.State != gateway.Opened {
 		add(gateway.Open, "Block")
 	}
-	return list
+	return pages.Fold(list)
 }
 
 // isCooling reports whether the key cools down at the time now, after it was rejected.
@@ -219,7 +224,7 @@ func (h providersPage) question(r *http.Request) (*pages.Question, error) {
 		q.Text = "No requests are sent to this provider until an operator forces or resets it. " + fallbackText(&st)
 	case gateway.Close:
 		q.Title, q.Button = "Force "+name+"?", "Force"
-		q.Text = "This provider counts as up even if it fails: requests are sent to it until an operator blocks or resets it."
+		q.Text = providerMeanings[action] + " Requests are sent to it until an operator blocks or resets it."
 	case gateway.Reset:
 		q.Title, q.Button = "Reset "+name+"?", "Reset"
 		q.Text = "Blocking, forcing or draining ends, and the throttles and rejections of its keys are cleared. If the provider is down, the next request is a probe."

@@ -214,7 +214,7 @@ func TestProviderActions(t *testing.T) {
 		t.Error("the question applied the action")
 	}
 	for _, c := range []struct{ action, state, offers string }{
-		{"", gateway.Down, "reset close drain open"}, {"open", gateway.Opened, "reset close"}, {"close", gateway.Up, "reset drain open"}, {"drain", gateway.Draining, "reset close open"}, {"reset", gateway.Up, "reset close drain open"},
+		{"", gateway.Down, "reset drain close open"}, {"open", gateway.Opened, "reset close"}, {"close", gateway.Up, "reset drain open"}, {"drain", gateway.Draining, "reset close open"}, {"reset", gateway.Up, "reset drain close open"},
 	} {
 		if c.action != "" {
 			p.apply("anthropic", c.action)

@@ -173,7 +173,7 @@ func TestRunPageOfAFlow(t *testing.T) {
 		t.Errorf("a tag without a value leads to %q", a.to)
 	}
 	s.expect(s.page("/bulk/cancel?state=waiting&tag=city%3DOslo+%26+more"), "Cancel 1 run?", "tagged city=Oslo &amp; more")
-	s.expect(s.page("/bulk/cancel?state=waiting&tag=city%3DBergen"), "Cancel 0 runs?")
+	s.expect(s.page("/bulk/cancel?state=waiting&tag=city%3DBergen"), "No run matches", "There is nothing to cancel.")
 }
 
 func TestRunPageOfALargeFlowIsSmall(t *testing.T) {

@@ -136,7 +136,7 @@ paid: not begun = not-begun ◌ not begun`
 	}
 	s.expect(page, "<h2>Steps</h2>", `<code class="text">make &#39;the build&#39;</code>`, "6 steps: 1 succeeded, 1 skipped, 1 failed, 1 undone, 2 not begun",
 		"compiled 12 packages", "removed the build", "deployed to rome", "rome</span>", "smoke test, attempt 1, works: false", "smoke test, attempt 2, works: false",
-		"http for-each", "attempt=2&amp;operation=")
+		"http for-each", "attempt=2&amp;operation=", `<td role="cell" data-label="State"><span class="state undone">`)
 	for _, word := range []string{"Function", "suspended", ">do<", ">map<", "blocked", "operations:"} {
 		if strings.Contains(page, word) {
 			t.Errorf("the page has the word %s", word)

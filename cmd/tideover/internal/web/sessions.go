@@ -10,6 +10,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/admin"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
+	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/console/pages"
 )
 
@@ -84,8 +85,12 @@ func (h sessionsPage) load(ctx context.Context, name string, now time.Time) (pag
 	if s.Run != "" && s.In == "" {
 		b.RunURL, b.AllURL = pages.RunURL(s.Run), pages.RunURL(s.Run)+"?all"
 		if i, err := h.Get(ctx, s.Run); err == nil { // the run may have been deleted
-			c := pages.NewChart(i, i.Steps, now)
-			b.Chart = &c
+			for k := range i.Steps {
+				i.Steps[k].Attempts = pages.Changed(i.Steps[k].Attempts, func(a *engine.AttemptInfo) {
+					a.Wait = pages.ChangedCopy(a.Wait, func(w *engine.WaitInfo) { w.By = session.SetterText(w.By) })
+				})
+			}
+			b.Chart = pages.NewChart(i, i.Steps, now)
 			for k := range i.Steps {
 				i.Steps[k].Progress = nil // the page shows the output of the session instead
 				b.Steps = append(b.Steps, pages.NewStep(&i.Steps[k], k, false))
@@ -128,10 +133,16 @@ var sessionTexts = map[string]string{
 	doTonight: "Stopped for tonight.", doReset: "Attempts and windows were reset.",
 }
 
+// sessionMeanings has a sentence about each action on a session that can be in the menu.
+var sessionMeanings = map[string]string{
+	doPause: "The session does nothing until it is resumed. A running command is stopped.", doWake: "The wait ends, and the next command starts now.",
+	doTonight: "The session does nothing until the morning. A running command is stopped.", doReset: "The counts of used attempts and windows are set to 0.",
+}
+
 // sessionOffers returns the actions that are possible for a session.
 func sessionOffers(s *session.Status) (list []pages.Offer) {
 	add := func(action, label string) {
-		list = append(list, pages.Offer{Name: action, Label: label, URL: pages.ActionURL(sessionPage(s.Name), action), Danger: action == doStop})
+		list = append(list, pages.Offer{Name: action, Label: label, URL: pages.ActionURL(sessionPage(s.Name), action), Danger: action == doStop, Text: sessionMeanings[action]})
 	}
 	switch s.State {
 	case "idle":
@@ -156,7 +167,7 @@ func sessionOffers(s *session.Status) (list []pages.Offer) {
 	if s.Spent > 0 || s.Windows > 0 {
 		add(doReset, "Reset")
 	}
-	return list
+	return pages.Fold(list)
 }
 
 // question returns the confirmation question for an action on a session.
@@ -170,7 +181,7 @@ func (h sessionsPage) question(r *http.Request) (*pages.Question, error) {
 	switch action {
 	case doPause:
 		q.Title, q.Button = "Pause "+name+"?", "Pause"
-		q.Text = "The session does nothing until it is resumed. A running command is stopped."
+		q.Text = sessionMeanings[action]
 	case doResume:
 		q.Title, q.Button = "Resume "+name+"?", "Resume"
 		q.Text = "The session continues where it stopped."
@@ -184,7 +195,7 @@ func (h sessionsPage) question(r *http.Request) (*pages.Question, error) {
 		}
 	case doWake:
 		q.Title, q.Button = "Wake "+name+"?", "Wake"
-		q.Text = "The wait ends, and the next command starts now. If the limit still applies, the session waits again."
+		q.Text = sessionMeanings[action] + " If the limit still applies, the session waits again."
 	case doStop:
 		q.Title, q.Button, q.Danger = "Stop "+name+"?", "Stop the session", true
 		q.Text = "The session ends, and a running command is stopped. After that the session can only be started again from the beginning."

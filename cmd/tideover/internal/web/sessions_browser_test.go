@@ -134,6 +134,8 @@ func (v visitor) sessionKeys(d *sessionSite) {
 	d.reach("keys", "waiting")
 	x := v.open(d.testSite)
 	x.live("/sessions")
+	x.Do(chromedp.Focus(chromedp.CSS("#s-keys .more summary")))
+	x.PressEnter()
 	x.Do(chromedp.Focus(chromedp.CSS(`#s-keys a[href$="/pause"]`)))
 	x.PressEnter()
 	x.seen("#dialog[open]", "Pause keys?")

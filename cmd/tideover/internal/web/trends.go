@@ -121,7 +121,7 @@ func hasRuns(p *admin.ChartPoint) bool {
 func newTrend(c *admin.Chart) trend {
 	text := rangeTexts[c.Range]
 	each := time.Duration(c.Interval * float64(time.Second))
-	t := trend{Title: text[0], Ago: text[1], Total: c.Total, Most: 1, Each: textfmt.ShortDuration(each), Width: barWidth * len(c.Points)}
+	t := trend{Title: text[0], Ago: text[1], Total: c.Total, Most: 1, Each: pages.Round(each), Width: barWidth * len(c.Points)}
 	t.Said = fmt.Sprintf("the %s: %s started, %d succeeded, %d gave up, %d canceled", t.Title, textfmt.Plural(int(c.Total.Started), "run"), c.Total.Succeeded, c.Total.Failed, c.Total.Canceled)
 	t.Runs.Name = "Runs"
 	for i := range c.Points {
@@ -132,7 +132,7 @@ func newTrend(c *admin.Chart) trend {
 			pages.Counted(int(p.Failed), "gave up", "gave up"), pages.Counted(int(p.Canceled), "canceled", "canceled"))})
 	}
 	t.addBars(c.Points)
-	t.addTimes("From start to end", c, func(p *admin.ChartPoint) *admin.Percentiles { return &p.Duration })
+	t.addTimes("Took, from start to end", c, func(p *admin.ChartPoint) *admin.Percentiles { return &p.Duration })
 	t.addTimes("Wait for the first attempt", c, func(p *admin.ChartPoint) *admin.Percentiles { return &p.Wait })
 	return t
 }
@@ -182,19 +182,13 @@ func (t *trend) addBars(points []admin.ChartPoint) {
 	t.Started = marks.String()
 }
 
-// stepLine returns the path of a line with a horizontal part for each interval that has a value.
-func stepLine(n int, y func(i int) (float64, bool)) string {
+// marks returns the path of the marks of all intervals that have a value.
+func marks(points []admin.ChartPoint, of func(*admin.ChartPoint) *admin.Percentiles, mark func(n int, p *admin.Percentiles) string) string {
 	var b strings.Builder
-	joined := false
-	for i := range n {
-		at, ok := y(i)
-		switch {
-		case ok && joined:
-			fmt.Fprintf(&b, "V%.1fh%d", at, barWidth)
-		case ok:
-			fmt.Fprintf(&b, "M%d %.1fh%d", i*barWidth, at, barWidth)
+	for n := range points {
+		if p := of(&points[n]); p.Count > 0 {
+			b.WriteString(mark(n, p))
 		}
-		joined = ok
 	}
 	return b.String()
 }
@@ -212,12 +206,13 @@ var percentileKinds = []struct {
 // percentileTexts returns the percentiles, each with its name.
 func percentileTexts(p *admin.Percentiles) (list []string) {
 	for _, k := range percentileKinds {
-		list = append(list, k.name+" "+pages.Exact(durationOf(k.of(p))))
+		list = append(list, k.name+" ≈ "+pages.Exact(durationOf(k.of(p))))
 	}
 	return list
 }
 
-// addTimes adds the percentiles of a kind of durations. All of them share a logarithmic scale.
+// addTimes adds the percentiles of a kind of durations. All of them share a logarithmic scale. In each
+// interval, their marks are beside each other, over a bar from the lowest to the highest.
 func (t *trend) addTimes(title string, c *admin.Chart, of func(*admin.ChartPoint) *admin.Percentiles) {
 	total := of(&c.Total)
 	if total.Count == 0 {
@@ -237,13 +232,17 @@ func (t *trend) addTimes(title string, c *admin.Chart, of func(*admin.ChartPoint
 	}
 	up := func(d time.Duration) float64 { return 96 - 92*scale.At(d) }
 	for _, d := range scale.Ticks(4) {
-		s.Ticks = append(s.Ticks, tick{pages.Percent(up(d)), textfmt.ShortDuration(d)})
+		s.Ticks = append(s.Ticks, tick{pages.Percent(up(d)), pages.Round(d)})
 	}
 	texts := percentileTexts(total)
+	s.Lines = append(s.Lines, shape{"range", marks(c.Points, of, func(n int, p *admin.Percentiles) string {
+		low, high := up(durationOf(p.P50)), up(durationOf(p.P99))
+		return fmt.Sprintf("M%d %.1fh%dv%.1fh-%[3]dz", n*barWidth+1, high, barWidth-2, low-high)
+	})})
 	for i, k := range percentileKinds {
-		s.Lines = append(s.Lines, shape{k.name, stepLine(len(c.Points), func(i int) (float64, bool) {
-			p := of(&c.Points[i])
-			return up(durationOf(k.of(p))), p.Count > 0
+		s.Lines = append(s.Lines, shape{"percentile " + k.name, marks(c.Points, of, func(n int, p *admin.Percentiles) string {
+			const third = barWidth / 3.0
+			return fmt.Sprintf("M%.1f %.1fh%.1f", float64(n*barWidth)+float64(i)*third, up(durationOf(k.of(p))), third)
 		})})
 		s.Numbers = append(s.Numbers, number{k.name, texts[i]})
 	}

@@ -40,7 +40,7 @@ func (v visitor) workflows(g *fullSite) {
 	x.seen("#flash", "Started.")
 	x.live("/schedules")
 	x.click(`a[href="/schedules/weekly/resume"]`)
-	x.seen("#dialog[open]", "Resume weekly?")
+	x.seen("#dialog[open]", "Resume schedule weekly?")
 	x.click("#dialog button.go")
 	x.seen("#flash", "Resumed.")
 	x.Wait("it is not paused", `!document.querySelector(".state.paused") && document.querySelector('a[href="/schedules/weekly/pause"]')`)

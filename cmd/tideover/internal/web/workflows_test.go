@@ -178,7 +178,7 @@ func TestSchedulesPage(t *testing.T) {
 	t.Parallel()
 	b := newWorkflowSite(t)
 	has(t, "/schedules", b.page("/schedules"), "nightly", "0 3 * * *", `href="/schedules/nightly/run"`, `href="/schedules/nightly/pause"`, `href="/workflows/quick"`)
-	has(t, "the question", b.page("/schedules/nightly/pause"), "Pause nightly?")
+	has(t, "the question", b.page("/schedules/nightly/pause"), "Pause schedule nightly?")
 	if a := b.request("POST", "/schedules/nightly/pause", nil); a.to != "/schedules?did=pause" {
 		t.Fatalf("pause: %d %s\n%s", a.status, a.to, a.body)
 	}
@@ -209,7 +209,7 @@ func TestPauseOnTheWorkflowPages(t *testing.T) {
 		has(t, path, b.page(path), `href="/workflows/quick/pause"`)
 		hasNot(t, path, b.page(path), "quick/resume")
 	}
-	has(t, "the question", b.page("/workflows/quick/pause"), "Pause quick?", "also after a restart")
+	has(t, "the question", b.page("/workflows/quick/pause"), "Pause workflow quick?", "also after a restart")
 	if a := b.request("POST", "/workflows/quick/pause", nil); a.to != "/workflows/quick?did=pause" {
 		t.Fatalf("pause: %d %s\n%s", a.status, a.to, a.body)
 	}

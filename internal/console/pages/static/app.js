@@ -108,6 +108,7 @@
 		if (copy) copied(copy, copy.dataset.copy ?? copy.nextElementSibling.textContent);
 	});
 	document.addEventListener("done", () => dialog?.close());
+	document.addEventListener("click", (e) => { for (const menu of document.querySelectorAll(".more[open]")) if (!menu.contains(e.target)) menu.open = false; });
 
 	// Keyboard shortcuts, listed on /keys, which can also turn them off. They are ignored in text
 	// fields and while a dialog is open.
@@ -156,11 +157,14 @@
 		for (const b of boxes()) b.checked = chosen.has(b.value);
 		const all = $("choose-all");
 		if (all) all.checked = [...boxes()].every((b) => b.checked);
+		const none = ![...boxes()].some((b) => b.checked);
+		for (const b of document.querySelectorAll("#chosen button")) if (b.disabled !== none) b.disabled = none;
 	};
 
 	// Times in an update are converted to the browser's time zone before the update is painted.
 	server(Number($("clock")?.dataset.now));
 	times();
 	box();
-	new MutationObserver(() => { times(); choose(); }).observe($("main"), { childList: true, subtree: true, characterData: true });
+	choose();
+	new MutationObserver(() => { times(); choose(); }).observe($("main"), { childList: true, subtree: true, characterData: true, attributeFilter: ["disabled"] });
 })();

@@ -289,7 +289,7 @@ func TestPagesInABrowser(t *testing.T) {
 		check(p.name, p.row, i > 0 && p.name != "docs") // the others have the same header and footer
 	}
 	x.Do(chromedp.Navigate(s.base + "/runs/" + s.ids["import"]))
-	x.Do(chromedp.Click(chromedp.CSS(`a[href$="/replay"]`)))
+	x.Do(chromedp.Click(chromedp.CSS(".more summary")), chromedp.Click(chromedp.CSS(`a[href$="/replay"]`)))
 	x.Wait("the dialog is open", `document.querySelector("#dialog[open] textarea")`)
 	check("dialog", "", false)
 	s.Signal(syscall.SIGTERM)
