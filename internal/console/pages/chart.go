@@ -225,14 +225,14 @@ func attemptTitle(a *engine.AttemptInfo, end time.Time) string {
 	return t
 }
 
-// waitTitle describes the wait after an attempt. If another attempt has followed, that began after real.
-func waitTitle(w *engine.WaitInfo, real time.Duration, followed bool) string {
+// waitTitle describes the wait after an attempt. If another attempt has followed, it began after idle.
+func waitTitle(w *engine.WaitInfo, idle time.Duration, followed bool) string {
 	t := fmt.Sprintf("wait of %s set by %s, until %s", Exact(w.Delay), WaitSetter(w.By), stamp(w.Until))
 	if w.Woken != "" {
 		t += ", ended early by " + w.Woken
 	}
 	if followed {
-		t += "; the next attempt began after " + Exact(real)
+		t += "; the next attempt began after " + Exact(idle)
 	}
 	return t
 }

@@ -132,7 +132,7 @@ func (h overviewPage) addAsks(ctx context.Context, b *overviewBody) error {
 	}
 	b.Waits = waitCounts{Asking: len(asks), Many: list.Next != ""}
 	for i := range asks {
-		if len(b.Asks) == shownAsks {
+		if len(b.Asks) >= shownAsks {
 			b.Asks = append(b.Asks, alert{textfmt.PluralOf(len(asks)-i, "more run asks", "more runs ask"), b.AskURL, true})
 			break
 		}
@@ -249,8 +249,8 @@ func (h overviewPage) relays() (list []relay) {
 	return list
 }
 
-// alerts returns the questions, and then the problems that an operator should look at. The page shows the troubles of the
-// engine beside them.
+// alerts returns the questions, and then the problems that an operator should look at. The page shows
+// the troubles of the engine beside them.
 func (h overviewPage) alerts(b *overviewBody, now time.Time) []alert {
 	list := b.Asks
 	add := func(n int, one, many, url string) {
