@@ -3,6 +3,7 @@ package session
 import (
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
@@ -144,33 +145,44 @@ func (d *dialect) withoutPrompt(r *resumption, tokens []token, piped bool) (agai
 	words := arguments(tokens)
 	prompt := slices.IndexFunc(tokens, func(t token) bool { return t.is(d.prompt...) })
 	printing := slices.IndexFunc(tokens, func(t token) bool { return t.is(d.print...) })
+	isCommand := len(words) > 0 && slices.Contains(d.commands, tokens[words[0]].value())
+	fromPipe := d.piped && piped || printing >= 0
 	switch {
-	case len(words) > 0 && slices.Contains(d.commands, tokens[words[0]].value()), d.print != nil && printing < 0,
-		len(words) == 0 && prompt < 0 && (!piped || !d.piped) && printing < 0:
+	case isCommand, d.print != nil && printing < 0, len(words) == 0 && prompt < 0 && !fromPipe:
 		return nil, errNoPrompt
 	case len(words) > 0 && prompt >= 0 || len(words) > 1 && !d.join:
 		return nil, errors.New("it has more than one prompt")
 	}
+	again, r.prompt = d.replacePrompt(tokens, words, prompt, printing)
+	r.stdin = len(words) == 0 && prompt < 0
+	return again, nil
+}
+
+// replacePrompt returns the arguments with [continuePrompt] in place of the prompt, and the prompt; "" if
+// it is read from standard input. words, prompt and printing are the positions of the arguments, of the
+// flag with the prompt and of the flag that prints.
+func (d *dialect) replacePrompt(tokens []token, words []int, prompt, printing int) (again []token, text string) {
 	switch {
 	case prompt >= 0:
-		r.prompt = tokens[prompt].value()
+		text = tokens[prompt].value()
 		again = slices.Clone(tokens)
 		again[prompt] = token{flag: tokens[prompt].flag, args: []string{tokens[prompt].flag, continuePrompt}}
 	case len(words) > 0:
-		again = replaceArgument(tokens, words[0], continuePrompt)
-		for i := len(words) - 1; i >= 0; i-- {
-			r.prompt = tokens[words[i]].value() + " " + r.prompt
-			if i > 0 {
-				again = slices.Delete(again, words[i], words[i]+1)
-			}
+		var parts []string
+		for _, at := range words {
+			parts = append(parts, tokens[at].value())
 		}
-		r.prompt = r.prompt[:len(r.prompt)-1]
+		text = strings.Join(parts, " ")
+		again = replaceArgument(tokens, words[0], continuePrompt)
+		for _, at := range slices.Backward(words[1:]) {
+			again = slices.Delete(again, at, at+1)
+		}
 	case d.prompt != nil:
-		again, r.stdin = addFlag(tokens, d.prompt[0], continuePrompt), true
+		again = addFlag(tokens, d.prompt[0], continuePrompt)
 	default:
-		again, r.stdin = slices.Insert(slices.Clone(tokens), printing+1, argument(continuePrompt)), true
+		again = slices.Insert(slices.Clone(tokens), printing+1, argument(continuePrompt))
 	}
-	return again, nil
+	return again, text
 }
 
 // session returns the arguments that start a session, and its id, if the command has one. latest is

@@ -106,14 +106,12 @@ func (t flagTable) flag(args []string) (n int, tokens []token, err error) {
 		name, value, attached = args[0][:2], args[0][2:], true
 	}
 	switch {
-	case known && kind == refused:
-		return 0, nil, fmt.Errorf("the flag %s is not supported", name)
-	case attached && known && kind == noValue:
-		return 0, nil, fmt.Errorf("the flag %s takes no value", name)
-	case !known && len(args) > 1 && !attached && !strings.HasPrefix(args[1], "-"):
-		return 0, nil, fmt.Errorf("the flag %s is unknown, so %q may be its value: write it as %s=%s, or before another flag", name, args[1], name, args[1])
 	case !known:
-		return 0, nil, fmt.Errorf("the flag %s is unknown", name)
+		return 0, nil, unknownFlag(name, args[1:], attached)
+	case kind == refused:
+		return 0, nil, fmt.Errorf("the flag %s is not supported", name)
+	case attached && kind == noValue:
+		return 0, nil, fmt.Errorf("the flag %s takes no value", name)
 	}
 	if attached {
 		return 1, []token{{flag: name, values: []string{value}, args: args[:1]}}, nil
@@ -123,6 +121,14 @@ func (t flagTable) flag(args []string) (n int, tokens []token, err error) {
 	}
 	n = 1 + kind.count(args[1:])
 	return n, []token{{flag: name, values: slices.Clone(args[1:n]), args: args[:n]}}, nil
+}
+
+// unknownFlag returns the error for an unknown flag. rest are the arguments after it.
+func unknownFlag(name string, rest []string, attached bool) error {
+	if attached || len(rest) == 0 || strings.HasPrefix(rest[0], "-") {
+		return fmt.Errorf("the flag %s is unknown", name)
+	}
+	return fmt.Errorf("the flag %s is unknown, so %q may be its value: write %s=%s before the prompt if it is, else put %[1]s before another flag", name, rest[0], name, rest[0])
 }
 
 // count returns how many of the arguments after a flag are its values.

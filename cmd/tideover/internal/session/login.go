@@ -57,25 +57,8 @@ func loginAccount(s *Spec, lookup func(name string) string) string {
 	if !known || base == "" {
 		return ""
 	}
-	w, _, _ := unwrap(s.Start)
-	folder := lookup(h.variable)
-	for _, set := range w.env {
-		if value, found := strings.CutPrefix(set, h.variable+"="); found {
-			folder = value
-		}
-	}
-	usual := filepath.Join(base, h.usual)
-	if folder == "" || strings.ContainsAny(folder, "$`") {
-		return ""
-	}
-	if rest, found := strings.CutPrefix(folder, "~/"); found {
-		folder = filepath.Join(base, rest)
-	}
-	if !filepath.IsAbs(folder) {
-		folder = filepath.Join(append(append([]string{s.Dir}, w.dirs...), folder)...)
-	}
-	folder = filepath.Join(folder, h.below)
-	if sameFolder(folder, usual) {
+	folder, usual := h.folder(s, base, lookup), filepath.Join(base, h.usual)
+	if folder == "" || realPath(folder) == realPath(usual) {
 		return ""
 	}
 	login := h.loginOf(filepath.Join(folder, h.record))
@@ -90,8 +73,27 @@ func loginAccount(s *Spec, lookup func(name string) string) string {
 	return fmt.Sprintf("%s-%x", tool, sum[:4])
 }
 
-// sameFolder reports whether two paths lead to the same folder.
-func sameFolder(a, b string) bool { return realPath(a) == realPath(b) }
+// folder returns the configuration folder of a session's assistant; "" if no variable sets it, or if it
+// is unknown. base is the home folder of the user.
+func (h *home) folder(s *Spec, base string, lookup func(name string) string) string {
+	w, _, _ := unwrap(s.Start)
+	folder := lookup(h.variable)
+	for _, set := range w.env {
+		if value, found := strings.CutPrefix(set, h.variable+"="); found {
+			folder = value
+		}
+	}
+	rest, inHome := strings.CutPrefix(folder, "~/")
+	switch {
+	case folder == "" || strings.ContainsAny(folder, "$`"):
+		return ""
+	case inHome:
+		folder = filepath.Join(base, rest)
+	case !filepath.IsAbs(folder):
+		folder = filepath.Join(append(append([]string{s.Dir}, w.dirs...), folder)...)
+	}
+	return filepath.Join(folder, h.below)
+}
 
 // realPath returns a path without symbolic links; the cleaned path if the folder does not exist.
 func realPath(path string) string {

@@ -123,23 +123,8 @@ func (w *screenWatch) run(ctx context.Context) {
 // check examines the screen once, and returns the time until the next check if nothing changes; 0
 // means that none is needed.
 func (w *screenWatch) check(now time.Time) time.Duration {
-	lines := w.screen.Lines()
-	w.menu = findWaitMenu(lines)
-	if w.menu != nil {
-		lines = lines[:w.menu.top]
-	}
-	got, found := w.find(lines, now)
-	if w.menu != nil {
-		got, found = w.menu.limit(found, got), true
-	}
-	var l *ScreenLimit
-	if found {
-		l = &ScreenLimit{Reason: got.Reason.String(), Line: w.stored(got.Line), Rule: got.Rule, Until: got.Until, At: now, Asks: got.Choice}
-		if got.Terminal {
-			l.Reason = detect.Terminal.String()
-		}
-	}
-	l = w.orHooked(l)
+	found := w.look(now)
+	l := w.orHooked(found)
 	noticed, over := w.track(now, l)
 	if noticed {
 		w.due, w.begun, w.choices = w.typeAt(w.current), time.Time{}, w.most
@@ -154,9 +139,30 @@ func (w *screenWatch) check(now time.Time) time.Duration {
 		w.report(nil)
 	}
 	if w.current != nil && !w.due.IsZero() {
-		w.typePrompt(now, found && !got.Choice)
+		w.typePrompt(now, found != nil && !found.Asks)
 	}
 	return w.wait(now)
+}
+
+// look returns the limit on the screen, nil if there is none, and sets the menu.
+func (w *screenWatch) look(now time.Time) *ScreenLimit {
+	lines := w.screen.Lines()
+	w.menu = findWaitMenu(lines)
+	if w.menu != nil {
+		lines = lines[:w.menu.top]
+	}
+	got, found := w.find(lines, now)
+	switch {
+	case w.menu != nil:
+		got = w.menu.limit(found, got)
+	case !found:
+		return nil
+	}
+	l := &ScreenLimit{Reason: got.Reason.String(), Line: w.stored(got.Line), Rule: got.Rule, Until: got.Until, At: now, Asks: got.Choice}
+	if got.Terminal {
+		l.Reason = detect.Terminal.String()
+	}
+	return l
 }
 
 // orHooked returns found, the limit on the screen. If that is nil, it returns the limit that the

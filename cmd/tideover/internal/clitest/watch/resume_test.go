@@ -420,7 +420,7 @@ func TestAnAssistantThatCannotBeResumedIsNotRunAgain(t *testing.T) {
 		command []string
 		why     string
 	}{
-		"a flag":       {[]string{"gemini", "--sesame", "-p", "x"}, "the flag --sesame is unknown"},
+		"a flag":       {[]string{"gemini", "-p", "x", "--sesame", "y"}, "the flag --sesame is unknown"},
 		"an assistant": {[]string{"aider", "--message", "x"}, "how aider resumes a session is unknown"},
 		"a script":     {[]string{"sh", "-c", "cd .; aider --message x"}, "aider is run by a command that is too complex"},
 	} {
@@ -468,7 +468,7 @@ func TestACommandThatIsNoAssistantIsRunAgain(t *testing.T) {
 	got := clitest.Finish(t, cmd)
 	clitest.WantCode(t, got, 0)
 	first, _, _ := strings.Cut(got.Stderr, "\n")
-	clitest.WantIn(t, "first line", first, "when it stops, its command is run again unchanged")
+	clitest.WantIn(t, "first line", first, "an assistant in a script can't be resumed: when it stops, the script is run again unchanged")
 	if calls := w.calls(); len(calls) != 2 || calls[1] != "build" {
 		t.Errorf("the command was called with %q", calls)
 	}
