@@ -141,7 +141,7 @@ func TestDetectWithAPackOfOnesOwn(t *testing.T) {
 		"one of the configuration":                {[]string{"-c", cfg, "--pack", "pythia"}, 0, "rule tired of pack pythia, evidence: line"},
 		"any, with a configuration":               {[]string{"--config", cfg}, 0, "rule tired of pack pythia, evidence: line"},
 		"one that is built in":                    {[]string{"-c", cfg, "--pack", "codex"}, 0, "unknown"},
-		"one that neither has":                    {[]string{"-c", cfg, "--pack", "pithia"}, CodeOwn, `--pack: pack "pithia" is unknown; the packs are claude-code, codex, gemini, agy, copilot-cli, cursor-agent, opencode, aider, generic; the configuration has pythia`},
+		"one that neither has":                    {[]string{"-c", cfg, "--pack", "pithia"}, CodeOwn, `--pack: pack "pithia" is unknown; the packs are claude-code, codex, gemini, qwen, agy, copilot-cli, cursor-agent, opencode, aider, generic; the configuration has pythia`},
 		"no such file":                            {[]string{"--pack", "./none.yaml"}, CodeOwn, "--pack: open ./none.yaml: no such file"},
 		"no such configuration":                   {[]string{"-c", dir + "/none", "--pack", "pythia"}, CodeOwn, "reading the configuration"},
 		"a mistake in the configuration":          {[]string{"-c", bad}, CodeOwn, `rules[0].reson: unknown key: did you mean "reason"?`},

@@ -121,7 +121,7 @@ func checkPolicy(text string) error {
 }
 
 // flagsOfOthers are flags of other programs that the pages mention.
-var flagsOfOthers = []string{"session-id", "resume", "fork-session", "output-format", "permission-mode", "sandbox", "profile", "output-sync", "eval", "command"} // assistants, make, interpreters
+var flagsOfOthers = []string{"session-id", "resume", "continue", "session", "format", "fork-session", "output-format", "permission-mode", "sandbox", "profile", "output-sync", "eval", "command"} // assistants, make, interpreters
 
 // Every flag that a sentence mentions exists in some command.
 func TestTheFlagsThatPagesNameExist(t *testing.T) {
