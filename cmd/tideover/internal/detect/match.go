@@ -15,19 +15,30 @@ type match struct {
 	count   int // lineRing.count of its first line
 	end     int // lineRing.count of its last line
 	order   int
-	said    bool   // the text comes from an event
+	said    bool // the text comes from an event
+	grammar bool // the grammar matches it, and no rule of a pack
+	spoken  bool // the words are those of an assistant, and not of any program
+	known   bool // the program is known to be an assistant
+	class   class
+	unsure  bool   // the text is not understood, but it is an error
+	field   bool   // it is a field of an object, which is indented like code
+	layers  string // what the layers of the grammar found
+	text    string // what the grammar has read
+	timing  timing
+	cut     bool   // the line has no end yet
 	verdict string // why the match counts or not; "" means that it counts so far
 }
 
 // own reports whether the message is specific to the program. A rule of the pack generic may match
 // the output of any tool that the program ran, unless the text comes from an event.
-func (m *match) own() bool { return m.said || m.rule.pack != "generic" }
+func (m *match) own() bool { return m.said || m.rule.pack != "generic" || m.spoken || m.known }
 
 // lineMatcher matches lines of text with the rules of a pack.
 type lineMatcher struct {
 	rules   []*rule
 	zone    *time.Location // for times without a zone
 	wrapped int            // greatest number of continuation lines of a message
+	known   bool           // the program is known to be an assistant
 }
 
 // matchLines matches the last lines. traced are recorded lines above them, which it matches for an
@@ -35,7 +46,11 @@ type lineMatcher struct {
 func (l *lineMatcher) matchLines(lines *lineRing, traced []entry) (list []match) {
 	for _, e := range traced {
 		if older := lines.count - e.count; older >= lines.limit && !e.event {
-			if m := l.matchText(string(e.text), e, nil); m != nil {
+			m := l.matchText(string(e.text), e, nil)
+			if m == nil {
+				m = l.readText(string(e.text), e)
+			}
+			if m != nil {
 				list = append(list, *m)
 			}
 		}
@@ -51,12 +66,20 @@ func (l *lineMatcher) matchLines(lines *lineRing, traced []entry) (list []match)
 }
 
 // matchAt matches the line at index i, together with continuation lines: a program that fits its
-// messages to the screen width breaks them anywhere.
+// messages to the screen width breaks them anywhere. The rules of the pack come before the grammar.
 func (l *lineMatcher) matchAt(kept []entry, i int) *match {
-	e, text := kept[i], string(kept[i].text)
-	if e.event {
-		return nil
+	if kept[i].event {
+		return l.readEvent(kept, i)
 	}
+	if m := l.matchRules(kept, i); m != nil {
+		return m
+	}
+	return l.matchGrammar(kept, i)
+}
+
+// matchRules matches the line at index i with the rules of the pack.
+func (l *lineMatcher) matchRules(kept []entry, i int) *match {
+	e, text := kept[i], string(kept[i].text)
 	above := kept[max(0, i-maxAbove):i]
 	best := l.matchText(text, e, above)
 	for n := 1; n <= l.wrapped && i+n < len(kept) && kept[i+n].continues(e); n++ {
@@ -77,7 +100,8 @@ func (l *lineMatcher) matchAt(kept []entry, i int) *match {
 // matchOneOf reports whether one of the lines from index first to last matches on its own.
 func (l *lineMatcher) matchOneOf(kept []entry, first, last int) bool {
 	for i := first; i <= last; i++ {
-		if l.matchText(string(kept[i].text), kept[i], kept[max(0, i-maxAbove):i]) != nil {
+		text := string(kept[i].text)
+		if l.matchText(text, kept[i], kept[max(0, i-maxAbove):i]) != nil || l.readText(text, kept[i]) != nil {
 			return true
 		}
 	}

@@ -3,15 +3,16 @@ package detect
 import "slices"
 
 // StopByAny is [Detector.Stop] with a second try: if no rule of the pack explains the stop, it tries
-// the other built-in packs, because a shell may have run an assistant. Only their specific rules
+// the rules of the other built-in packs, because a shell may have run an assistant. Only their specific rules
 // count, in the last 5 lines, and the note of the verdict names the pack. With exit code 0 it tries
 // them only if the pack is generic, because a specific pack knows how its program reports a failure.
 func (d *Detector) StopByAny(code int) Stop {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	stop, _ := d.decide(code)
-	doubtful := stop.Reason == Crashed || stop.Reason == Unknown || stop.Reason == Completed && d.pack.Name() == "generic"
-	if stop.Rule != "" || !doubtful {
+	doubtful := stop.Rule == "" && (stop.Reason == Crashed || stop.Reason == Unknown || stop.Reason == Completed && d.pack.Name() == "generic")
+	endless := stop.grammar && stop.Reason == RateLimit && stop.Until.IsZero() && d.pack.Name() == "generic"
+	if !doubtful && !endless {
 		return stop
 	}
 	var stops []Stop
@@ -20,7 +21,9 @@ func (d *Detector) StopByAny(code int) Stop {
 			continue
 		}
 		pack, _ := Builtin(name) // a test compiles all packs
-		if other := d.readBy(pack, code); other.Rule != "" && other.Pack == name {
+		other := d.readBy(pack, code)
+		if other.Rule != "" && (other.Pack == name || other.spoken) && (doubtful || other.Reason == RateLimit && (other.Terminal || !other.Until.IsZero())) {
+			other.Pack = name
 			stops = append(stops, other)
 		}
 	}
@@ -37,7 +40,7 @@ func (d *Detector) StopByAny(code int) Stop {
 // readBy returns the verdict of another pack on the stored last lines.
 func (d *Detector) readBy(pack *Pack, code int) Stop {
 	other := New(pack, Options{Location: d.options.Location, Lines: d.options.Lines, At: d.options.At})
-	other.foreign = true
+	other.foreign, other.matcher.known = true, false
 	kept, _ := d.lines.kept()
 	lastEvent := lastIndex(kept, func(e entry) bool { return e.event })
 	for i, e := range kept {

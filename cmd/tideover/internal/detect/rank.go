@@ -22,6 +22,7 @@ type ranking struct {
 	lines   *lineRing
 	done    bool // the program succeeded: its exit code is 0, and no event reports a failure
 	foreign bool // as in [Detector]
+	certain bool // the exit code has a meaning
 }
 
 // void sets the verdict of every match that does not count. alive is the index of the last message
@@ -65,16 +66,23 @@ func (r *ranking) outdated(m *match) string {
 	case m.rule.Alive, m.rule.MovedOn, m.said:
 		return ""
 	}
+	other := r.foreign || m.grammar && m.spoken && !m.known
 	if r.done {
 		if why := r.contradicted(m); why != "" {
 			return why
 		}
 	}
 	switch {
-	case r.foreign && older >= lastWords:
+	case other && !r.foreign && r.certain:
+		return "ignored: the exit code says why"
+	case other && older >= lastWords:
 		return "too far up for a message of another program"
-	case r.foreign && r.quoted(m):
+	case other && r.quoted(m):
 		return "ignored: the line is in prose or code"
+	case m.unsure && r.below(m) > 0:
+		return "not understood, and more lines follow"
+	case m.grammar && r.isCode(m):
+		return "ignored: the line is code"
 	case !m.own() && older >= lastGeneric:
 		return "too far up for a generic message"
 	default:
@@ -87,7 +95,7 @@ func (r *ranking) contradicted(m *match) string {
 	switch {
 	case !m.own():
 		return "ignored: the exit code means success"
-	case r.lines.count-m.end >= lastOfDone:
+	case r.below(m) >= lastOfDone:
 		return "ignored: the exit code means success, and more lines follow"
 	case r.quoted(m):
 		return "ignored: the exit code means success, and the line is in prose or code"
@@ -104,7 +112,7 @@ func (r *ranking) voids(sign, before *match) bool {
 	case event:
 		return false
 	case sign.rule.MovedOn:
-		return !before.own() || r.done || r.foreign
+		return !before.own() || r.done || r.foreign || before.grammar && !before.known
 	default:
 		// The sign says that something is retrying, which may be any tool that the program ran. If it
 		// has no reason, it does not cancel a limit with a stated end, unless more output follows.
@@ -144,7 +152,14 @@ func (m *match) isEvent() bool { return m.rule.trust == ByEvent }
 // weight orders matches near each other: specific messages before generic ones; among specific
 // ones, permanent before temporary; among generic ones, a response header before a line.
 func (m *match) weight() int {
-	switch own := m.own(); {
+	own := m.said || m.rule.pack != "generic" || m.spoken
+	switch {
+	case m.class == waitClass:
+		return -1
+	case own && m.rule.Terminal && !m.grammar:
+		return 6
+	case own && (m.class == limitClass && !m.reading.until.IsZero() || m.class == contextClass):
+		return 5
 	case own && m.rule.Terminal:
 		return 4
 	case own:
@@ -170,8 +185,14 @@ var errorHead = lazyregexp.New(`(?i)^(?:[a-z_-]+ )?[\w.]*error:$`)
 // rule matches are not prose.
 func (r *ranking) quoted(m *match) bool {
 	succeeded := func(before match) bool { return before.isEvent() && before.rule.Alive && before.order < m.order }
-	if r.lines.line(m.count).code || slices.ContainsFunc(r.list, succeeded) {
+	if r.isCode(m) || slices.ContainsFunc(r.list, succeeded) {
 		return true
+	}
+	if m.grammar && !m.known && !m.said {
+		kept, _ := r.lines.kept()
+		if slices.ContainsFunc(kept, func(e entry) bool { return e.event && e.count < m.count }) { // it reports everything with events
+			return true
+		}
 	}
 	if m.count > 1 {
 		if above := r.lines.line(m.count - 1); !above.event && bytes.HasSuffix(above.text, []byte(":")) && !errorHead.Match(above.text) {
@@ -179,11 +200,27 @@ func (r *ranking) quoted(m *match) bool {
 		}
 	}
 	for count := m.end + 1; count <= r.lines.count; count++ {
-		if e := r.lines.line(count); !e.event && isProse(e.text) && !isMessage(r.list, count) {
+		if e := r.lines.line(count); !e.event && isProse(e.text) && !isMessage(r.list, count) && !(m.grammar && aside(string(e.text))) {
 			return true
 		}
 	}
 	return false
+}
+
+// below returns the number of lines below a match that do not belong to the message.
+func (r *ranking) below(m *match) (n int) {
+	for count := m.end + 1; count <= r.lines.count; count++ {
+		if !m.grammar || !aside(string(r.lines.line(count).text)) {
+			n++
+		}
+	}
+	return n
+}
+
+// isCode reports whether a match is in a block of code, or indented like code.
+func (r *ranking) isCode(m *match) bool {
+	e := r.lines.line(m.count)
+	return e.fenced || e.code && !m.field
 }
 
 // isMessage reports whether a specific rule matches the line with this count.
@@ -215,9 +252,17 @@ func looksLikeCode(raw []byte) bool {
 		return false
 	case strings.ContainsRune("✓✔√☑", first):
 		return true
+	case unicode.IsLetter(first) && first < utf8.RuneSelf:
+		return indented && (raw[0] == '\t' || len(raw)-len(rest) >= 4)
 	case strings.ContainsRune("✗✘✕✖×●○", first), first < utf8.RuneSelf:
 		return indented
 	default:
 		return false
 	}
+}
+
+// errorMark reports whether a line begins with the sign of an error.
+func errorMark(raw []byte) bool {
+	first, _ := utf8.DecodeRune(bytes.TrimLeft(raw, " \t│┃"))
+	return strings.ContainsRune("✗✘✕✖■⚠❌⛔🚫", first)
 }

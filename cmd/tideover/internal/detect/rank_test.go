@@ -124,7 +124,7 @@ func TestAResetThatDoesNotCome(t *testing.T) {
 		"a weekday that passed is not a week away": {"You've hit your weekly limit · resets Sun 11am", noon, time.Time{}},
 	} {
 		d := New(builtin(t, "claude-code"), Options{Location: time.UTC, At: tc.at})
-		_, _ = d.Stream().Write([]byte(tc.output))
+		_, _ = d.Stream().Write([]byte(tc.output + "\n"))
 		got := d.Stop(1)
 		if got.Reason != RateLimit || !got.Until.Equal(tc.until) || got.Until.IsZero() != strings.Contains(got.Note, "in the past") {
 			t.Errorf("%s: %q at %v gives %+v, want until %v", name, tc.output, tc.at, got, tc.until)

@@ -36,7 +36,7 @@ func (p *Pack) FindOnScreen(lines []string, at time.Time, zone *time.Location) (
 	names := Names()
 	for _, name := range names[:len(names)-1] { // without generic
 		pack, _ := Builtin(name) // a test compiles all packs
-		if got, ok := pack.findOnScreen(rows, at, zone); ok && got.Pack == name && (!found || got.better(best.Stop)) {
+		if got, ok := pack.findOnScreen(rows, at, zone); ok && (got.Pack == name || got.grammar) && (!found || got.better(best.Stop)) {
 			best, found = got, true
 		}
 	}
@@ -128,7 +128,7 @@ func (p *Pack) findOnScreen(rows []screenRow, at time.Time, zone *time.Location)
 		m := &list[i]
 		first, end := m.count-1, m.end-1 // as indices of rows
 		limit := m.rule.Reason == RateLimit || m.rule.Terminal
-		if !limit || !m.own() || m.rule.trust != ByLine || m.rule.Alive || m.rule.MovedOn || m.rule.Fallback {
+		if !limit || m.rule.pack == "generic" && !m.spoken || m.rule.trust != ByLine || m.rule.Alive || m.rule.MovedOn || m.rule.Fallback {
 			continue
 		}
 		if quotedOnScreen(rows, list, first, end) || wentOn(rows, list[i+1:], m) {

@@ -1,0 +1,273 @@
+package detect
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/internal/lazyregexp"
+)
+
+// A time in a message is an expression of a time with words before it that introduce it, such as "resets at" or "try again
+// in". A wrong time is worse than none: if a message states two different times, it states none.
+
+// timing is an expression of a time in a text.
+type timing struct {
+	reading
+	start, end int
+	ofEnd      bool // the words say when the limit ends, not only when to try again
+}
+
+const (
+	zoneWords = `z\b|(?:utc|gmt)(?: ?[+-]\d{1,2}(?::?\d{2})?)?\b|[+-]\d{2}:?\d{2}\b|(?-i:[A-Z]{2,4}T|[A-Z][A-Za-z_]+(?:/[A-Z][A-Za-z0-9_+-]+){1,2})\b|(?:pacific|eastern|central|mountain)(?: (?:standard|daylight))?(?: time)?\b|local(?: time)?\b`
+	clockText = `(?:\d{1,2}(?::\d{2}){1,2}(?:\.\d+)?(?: ?[ap]\.?m\b\.?)?|\d{1,2} ?[ap]\.?m\b\.?|\bnoon\b|\bmidnight\b)(?: ?\(?(?:` + zoneWords + `)\)?)?`
+	nameOfDay = `(?:(?:next |this )?(?:sun|mon|tues?|wed(?:nes)?|thu(?:rs?)?|fri|sat(?:ur)?)(?:day)?\b\.?|today\b|tomorrow\b|tonight\b)`
+	dateOfDay = `(?:(?:` + monthText + `)[a-z]*\.? \d{1,2}(?:st|nd|rd|th)?\b(?:,? \d{4}\b)?|\d{1,2}(?:st|nd|rd|th)? (?:of )?(?:` + monthText + `)[a-z]*\b\.?(?:,? \d{4}\b)?|\d{4}-\d\d-\d\d|\d{1,2}/\d{1,2}(?:/\d{4}|/\d{2}\b)?)`
+	dayText   = `(?:` + nameOfDay + `(?:,? (?:the )?` + dateOfDay + `)?|` + dateOfDay + `)`
+)
+
+var (
+	// timeText matches an expression of a time: a duration, a date, a time of day, or a number.
+	timeText = lazyregexp.New(`(?i)(?P<duration>(?:(?:\b(?:an?|one) (?:hour|day|week)\b|` + durationPart + `)(?:,? and |, | )?)+)` +
+		`|(?P<moment>` + dayText + `(?:(?:,? (?:at |@ ?)?|t)` + clockText + `)?|` + clockText + `(?:,? (?:on )?` + dayText + `)?)` +
+		`|(?P<number>\b\d+(?:\.\d+)?\b)`)
+	// introduction matches the words before a time: what comes back, and then only words that may stand between.
+	introduction = lazyregexp.New(`(?i)(?:(?P<end>reset|refresh|renew|replenish|restor|unlock|lift|regain|return|recover|\bavailable|\bback|\buntil|\btill|(?:cycle|period|window|limit)s? end|resum|limit reached ?\||unblock|reactivat|reopen|cool ?down)|(?P<again>\bagain|\bretry|\bwait|\bcontinue|\bcome back))[a-z]*` +
+		`(?:[^a-z0-9.!?;]|\\n|(?-i:[A-Z])|\b(?:at|on|in|after|until|till|by|for|from|the|your|it|its|will|be|is|are|again|to|approximately|approx|around|about|roughly|next|another|now|available|access|limits?|quotas?|usage|delay|time|timestamp|seconds?|secs?|ms|millis|reset|of|within|least|or|date|monthly|cycle|period|billing|window|please|try|allow|up|ends?|use|it's|any|more|retry|an additional|further|string|value|int)\b|(?:_|\b)(?:at|in|after|seconds|ms|delay|time)\b){0,12}$`)
+	elapsed     = lazyregexp.New(`(?i)\b(?:total|elapsed|waited|took|spent|every|each)\b[^.;!?]{0,40}$`) // before a time that says how long something lasted
+	relativeEnd = lazyregexp.New(`(?i)(?:\b|_)(?:in|for|within|wait|another|delay)\W*(?:about|approximately|around|~|the next)?\W*$`)
+	secondsEnd  = lazyregexp.New(`(?i)(?:retry[ _-]?after|retry[ _-]?in|seconds|secs|retry[ _-]?delay|reset[s_ -]*(?:in|after))\W*$`)
+	millisEnd   = lazyregexp.New(`(?i)(?:ms|millis|milliseconds)\W*$`)
+)
+
+const introLength = 80 // bytes before a time that may introduce it
+
+// findTimes returns the times that a text introduces, in their order.
+func findTimes(text string, at time.Time, zone *time.Location) (list []timing) {
+	for offset := 0; ; {
+		m := timeText.FindStringSubmatchIndex(text[offset:])
+		if m == nil {
+			return list
+		}
+		start, end := offset+m[0], offset+m[1]
+		end = start + len(strings.TrimRight(text[start:end], " ,"))
+		offset += m[1]
+		before := text[max(0, start-introLength):start]
+		intro := introduction.FindStringSubmatchIndex(before)
+		if intro == nil || elapsed.MatchString(before) {
+			continue
+		}
+		t := timing{start: start, end: end, ofEnd: intro[2] >= 0}
+		said := text[start:end]
+		switch {
+		case m[2] >= 0:
+			t.reading, t.end = readLongest(said, start, at)
+		case m[4] >= 0:
+			if isClock(said) && relativeEnd.MatchString(before) {
+				t.note = "a clock time after " + before
+			} else {
+				t.reading = readCalendar(said, at, zone)
+			}
+		case len(said) == 10 || len(said) == 13:
+			t.reading = read(said, "epoch", at, zone)
+		case millisEnd.MatchString(before):
+			t.reading = read(said, "milliseconds", at, zone)
+		case secondsEnd.MatchString(before):
+			t.reading = read(said, "seconds", at, zone)
+		default:
+			continue
+		}
+		if cutOff(said, text[t.end:], m[2] >= 0) {
+			t.reading = reading{note: "the time " + said + " seems to be cut"}
+		}
+		list = append(list, t)
+	}
+}
+
+// readLongest reads the longest duration at the beginning of a text: "20s 35 seconds" are two.
+func readLongest(said string, start int, at time.Time) (reading, int) {
+	end := 0
+	var best reading
+	for _, loc := range partsOf(said) {
+		r := read(oneFor.Replace(strings.ToLower(said[:loc])), "duration", at, nil)
+		if r.until.IsZero() {
+			if end == 0 {
+				best = r
+			}
+			break
+		}
+		best, end = r, loc
+		best.stated = said[:loc]
+	}
+	if end == 0 {
+		end = len(said)
+	}
+	return best, start + end
+}
+
+var oneFor = strings.NewReplacer("an ", "1 ", "a ", "1 ", "one ", "1 ")
+
+var partEnd = lazyregexp.New(`(?i)^(?:(?:an?|one) (?:hour|day|week)\b|` + durationPart + `)(?:,? and |, | )?`)
+
+// partsOf returns the ends of the parts of a duration.
+func partsOf(said string) (ends []int) {
+	for at := 0; at < len(said); {
+		m := partEnd.FindString(said[at:])
+		if m == "" {
+			break
+		}
+		at += len(m)
+		ends = append(ends, at-len(m)+len(strings.TrimRight(strings.TrimSuffix(strings.TrimRight(m, " "), "and"), " ,")))
+	}
+	return ends
+}
+
+var clockOnly = lazyregexp.New(`^\d{1,2}(?::\d{2}){1,2}$`)
+
+func isClock(said string) bool { return clockOnly.MatchString(said) }
+
+var (
+	wordGoesOn = lazyregexp.New(`^[\p{L}\d]|^[:/.]\d`)
+	partFollow = lazyregexp.New(`(?i)^,? ?(?:and )?\d+(?:\.\d+)? ?[a-z]{0,12}$`)
+	digitNext  = lazyregexp.New(`^,? ?(?:and |at )?\d+\b`)
+	unitNext   = lazyregexp.New(`(?i)^,? ?(?:and )?` + durationPart + `\b`)
+	hasClock   = lazyregexp.New(`(?i)\d:\d\d|\d ?[ap]\.?m\b|noon|midnight`)
+	nearEnd    = lazyregexp.New("^(?:[^.;!?·)\\]}\"'|]|\\.\\d){0,24}$")
+)
+
+// open reports whether a time is near the end of its text, so that the next line may belong to it.
+func (t *timing) open(text string) bool {
+	return t.end > 0 && t.end <= len(text) && nearEnd.MatchString(text[t.end:])
+}
+
+// cutOff reports whether the text after a time looks as if it belonged to the time.
+func cutOff(said, rest string, duration bool) bool {
+	switch {
+	case wordGoesOn.MatchString(rest):
+		return true
+	case duration:
+		return partFollow.MatchString(rest) && !unitNext.MatchString(rest)
+	default:
+		return !hasClock.MatchString(said) && digitNext.MatchString(rest)
+	}
+}
+
+// statedTime returns the time that the list states: that of the end of the limit before that of the next attempt. It
+// returns none if there are two different ones.
+func statedTime(list []timing) (t timing, ok bool) {
+	for _, ofEnd := range []bool{true, false} {
+		found := false
+		for _, c := range list {
+			if c.ofEnd != ofEnd {
+				continue
+			}
+			switch {
+			case c.until.IsZero() && found || !c.until.IsZero() && found && !t.until.IsZero() && (c.until.Sub(t.until).Abs() > tolerance):
+				if !c.until.IsZero() {
+					return timing{reading: reading{note: "two different times are stated: " + t.stated + ", " + c.stated}}, false
+				}
+			case !found || t.until.IsZero():
+				t, found = c, true
+			}
+		}
+		if found && !t.until.IsZero() {
+			return t, true
+		}
+		if found && t.note != "" && ofEnd {
+			return t, false
+		}
+	}
+	return t, false
+}
+
+// The parts of a moment, in any order.
+var (
+	clockPart = lazyregexp.New(`(?i)\b\d{1,2}(?::\d{2}){1,2}(?:\.\d+)?(?: ?[ap]\.?m\b\.?)?|\b\d{1,2} ?[ap]\.?m\b\.?|\bnoon\b|\bmidnight\b`)
+	isoPart   = lazyregexp.New(`\b\d{4}-\d\d-\d\d[tT]?`)
+	slashPart = lazyregexp.New(`\b(\d{1,2})/(\d{1,2})(?:/(\d{4}|\d{2}))?\b`)
+	monthPart = lazyregexp.New(`(?i)\b(` + monthText + `)[a-z]*\b\.?`)
+	dayPart   = lazyregexp.New(`(?i)\b(\d{1,2})(?:st|nd|rd|th)?\b`)
+	yearPart  = lazyregexp.New(`\b\d{4}\b`)
+	namePart  = lazyregexp.New(`(?i)\b(?:(` + weekdayText + `)(?:[a-z]*day|s|rs?|nes)?|today|tonight|tomorrow)\b`)
+	zonePart  = lazyregexp.New(`(?i)(?:` + zoneWords + `)`)
+)
+
+// readCalendar reads a date, a time of day or both, in any order.
+func readCalendar(said string, at time.Time, zone *time.Location) reading {
+	rest := said
+	cut := func(re *lazyregexp.Regexp) string {
+		loc := re.FindStringSubmatchIndex(rest)
+		if loc == nil {
+			return ""
+		}
+		text := rest[loc[0]:loc[1]]
+		rest = rest[:loc[0]] + " " + rest[loc[1]:]
+		return text
+	}
+	iso := strings.TrimRight(cut(isoPart), "tT")
+	clock := cut(clockPart)
+	slash := slashPart.FindStringSubmatch(rest)
+	cut(slashPart)
+	date := ""
+	switch {
+	case iso != "":
+		date = iso
+	case slash != nil:
+		month, day, year := digits(slash[1], 0), digits(slash[2], 0), slash[3]
+		if month > 12 {
+			month, day = day, month
+		}
+		if month < 1 || month > 12 {
+			return reading{note: "the date " + said + " is not used"}
+		}
+		date = strings.Split(monthText, "|")[month-1] + " " + strconv.Itoa(day)
+		if len(year) == 2 {
+			year = "20" + year
+		}
+		if year != "" {
+			date += " " + year
+		}
+	default:
+		if month := cut(monthPart); month != "" {
+			year := cut(yearPart)
+			date = strings.TrimSpace(month[:3] + " " + strings.TrimRight(cut(dayPart), "stndrh") + " " + year)
+		}
+	}
+	name := strings.ToLower(cut(namePart))
+	if date != "" || name == "tonight" {
+		name = ""
+	}
+	where := cut(zonePart)
+	switch lower := strings.ToLower(where); {
+	case strings.HasPrefix(lower, "local"):
+		where = ""
+	case len(lower) > 6 && !strings.Contains(lower, "/") && !strings.ContainsAny(lower, "+-"):
+		where = strings.ToUpper(lower[:1]) + "T"
+	}
+	switch strings.ToLower(clock) {
+	case "noon":
+		clock = "12:00"
+	case "midnight":
+		clock = "0:00"
+	case "":
+		if date == "" {
+			return reading{stated: said, note: "the day " + said + " has no time"}
+		}
+		if iso != "" {
+			return read(iso, "date", at, zone)
+		}
+		clock = "0:00"
+	}
+	separator := " "
+	if iso != "" {
+		if len(clock) == 4 || len(clock) == 7 {
+			clock = "0" + clock
+		}
+		separator = "T"
+		date += separator
+		separator = ""
+	}
+	r := read(strings.TrimSpace(strings.TrimSpace(name+" "+date)+separator+clock+" "+strings.ReplaceAll(where, " ", "")), "moment", at, zone)
+	r.stated = said
+	return r
+}
