@@ -6,12 +6,15 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"io"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/detecttest"
 )
 
 var (
@@ -69,16 +72,21 @@ var packOf = map[string]string{
 // stop returns the verdict on the sample at the end of an output.
 func (s *sample) stop(t testing.TB, above string, code int) Stop {
 	t.Helper()
-	at := noon
-	if s.At != nil {
-		at = *s.At
-	}
+	at := atOf(s)
 	d := New(builtin(t, cmp.Or(packOf[s.Assistant], "generic")), Options{Location: at.Location(), At: at, Assistant: IsAssistant(s.Assistant)})
 	_, _ = d.Stream().Write([]byte(above + s.Text + "\n"))
 	return d.StopByAny(code)
 }
 
-// verdict reports whether the verdict is right, and whether its time is wrong.
+// atOf returns when the sample was printed.
+func atOf(s *sample) time.Time {
+	if s.At != nil {
+		return *s.At
+	}
+	return noon
+}
+
+// check reports whether the verdict is right, and whether its time is wrong.
 func (s *sample) check(got Stop, code int) (right, wrongTime bool) {
 	wrongTime = !got.Until.IsZero() && (s.Until == nil || !got.Until.Equal(*s.Until))
 	brief := []string{"overloaded", "crashed"} // the same waits follow
@@ -136,7 +144,9 @@ func count(t testing.TB, list []sample, report func(s *sample, above string, cod
 	return n
 }
 
-func TestCorpus(t *testing.T) {
+// TestCorpusFile counts any file, without a bound.
+func TestCorpusFile(t *testing.T) {
+	t.Parallel()
 	if *corpusFile == "" {
 		t.Skip("no -corpus")
 	}
@@ -148,4 +158,100 @@ func TestCorpus(t *testing.T) {
 	part := func(k int) float64 { return 100 * float64(k) / float64(max(n.all, 1)) }
 	t.Logf("%d messages: right with exit code 1 %d (%.1f %%), with exit code 0 %d (%.1f %%), with both %d (%.1f %%), wrong times %d",
 		n.all, n.failed, part(n.failed), n.succeeded, part(n.succeeded), n.both, part(n.both), n.wrongTimes)
+}
+
+// Of the messages of the corpus, at least 97 % are read right with both exit codes, and of the decoys at most 1 % are taken
+// for messages. No time is wrong.
+func TestCorpus(t *testing.T) {
+	t.Parallel()
+	for name, least := range map[string]float64{"messages": 0.97, "decoys": 0.99} {
+		var misses []string
+		n := count(t, readCorpus(t, "testdata/corpus/"+name+".jsonl"), func(s *sample, _ string, code int, got Stop) {
+			misses = append(misses, fmt.Sprintf("%s, exit code %d, is %s by %s", s.ID, code, got.Reason, got.Rule))
+		})
+		if float64(n.both) < least*float64(n.all) || n.wrongTimes > 0 {
+			t.Errorf("%s: %d of %d are right, want %.0f %%; %d times are wrong:\n%s", name, n.both, n.all, 100*least, n.wrongTimes, strings.Join(misses, "\n"))
+		}
+	}
+}
+
+// messagesWithTimes returns the texts of the corpus and of detecttest in which the grammar finds a time, and that time.
+func messagesWithTimes(t testing.TB) (list []sample, until []time.Time) {
+	t.Helper()
+	all := readCorpus(t, "testdata/corpus/messages.jsonl")
+	for _, m := range detecttest.Messages {
+		all = append(all, sample{Assistant: "claude", Text: m.Text, At: &detecttest.Now})
+	}
+	for _, s := range all {
+		if got := s.stop(t, "", 1); !got.Until.IsZero() && !strings.Contains(s.Text, "{") {
+			list, until = append(list, s), append(until, got.Until)
+		}
+	}
+	return list, until
+}
+
+// A message that is cut off, or wrapped between words or inside of them, states the same time or none.
+func FuzzCutAndWrapped(f *testing.F) {
+	list, until := messagesWithTimes(f)
+	for i := range list {
+		f.Add(uint(i), uint(40), uint(0), false)
+		f.Add(uint(i), uint(17), uint(0), true)
+		f.Add(uint(i), uint(0), uint(len(list[i].Text)-3), false)
+	}
+	f.Fuzz(func(t *testing.T, index, width, cut uint, words bool) {
+		i := int(index % uint(len(list)))
+		s := list[i]
+		text := s.Text
+		end := "\n"
+		if n := int(cut % uint(len(text)+1)); n > 0 && cut != 0 { // the program is killed while it prints
+			text, end = strings.ToValidUTF8(text[:n], ""), ""
+		}
+		if width%120 > 5 {
+			text = wrap(text, int(width%120), words)
+		}
+		d := New(builtin(t, cmp.Or(packOf[s.Assistant], "generic")), Options{Location: atOf(&s).Location(), At: atOf(&s), Assistant: IsAssistant(s.Assistant)})
+		_, _ = d.Stream().Write([]byte(text + end))
+		if got := d.StopByAny(1); !got.Until.IsZero() && !got.Until.Equal(until[i]) {
+			t.Errorf("%q is until %v, want %v or none: %+v", text+end, got.Until, until[i], got)
+		}
+	})
+}
+
+// wrap breaks a text into lines of a width, between words or anywhere.
+func wrap(text string, width int, words bool) string {
+	var b strings.Builder
+	column := 0
+	for _, r := range text {
+		switch {
+		case r == '\n':
+			column = -1
+		case words && r == ' ' && column > width*2/3, !words && column == width:
+			b.WriteByte('\n')
+			column = 0
+			if r == ' ' {
+				continue
+			}
+		}
+		b.WriteRune(r)
+		column++
+	}
+	return b.String()
+}
+
+// BenchmarkSize measures output of several sizes, as lines and as one line. The cost of a byte must not grow.
+func BenchmarkSize(b *testing.B) {
+	message := "You've hit your usage limit. Try again at 3:07 PM.\n"
+	for _, size := range []int{1 << 10, 64 << 10, 1 << 20} {
+		lines := strings.Repeat("The limit of the client is reached when it tries again in 5 minutes, which the test shows.\n", size/91+1)[:size-1] + "\n"
+		for name, text := range map[string]string{"lines": lines, "line": strings.ReplaceAll(lines, "\n", " ") + "\n"} {
+			b.Run(fmt.Sprintf("%s-%dKiB", name, size>>10), func(b *testing.B) {
+				b.SetBytes(int64(size))
+				for b.Loop() {
+					d := New(builtin(b, "claude-code"), Options{At: noon})
+					_, _ = d.Stream().Write([]byte(text + message))
+					d.StopByAny(1)
+				}
+			})
+		}
+	}
 }

@@ -19,8 +19,8 @@ type Options struct {
 	At       time.Time      // when the output was written; zero means the time of each call of Write
 	Explain  bool           // record data for [Detector.Explain], which costs time
 
-	// Assistant is set for an assistant that has no pack of its own.
-	Assistant bool
+	Assistant bool // the program is an assistant that has no pack of its own
+	Unknown   bool // the program may be another one than that of the pack
 
 	// OnSessionID is called once, with the session id that the program has printed. It must not
 	// call the Detector. It may be nil.
@@ -120,7 +120,7 @@ func New(pack *Pack, options Options) *Detector {
 		pack: pack, options: options,
 		lines:   lineRing{entries: make([]entry, options.Lines+maxAbove), limit: options.Lines},
 		session: sessionReader{rules: pack.session, onID: options.OnSessionID},
-		matcher: lineMatcher{rules: pack.lines, zone: options.Location, wrapped: maxWrapped, known: options.Assistant || pack.Name() != "generic"},
+		matcher: lineMatcher{rules: pack.lines, zone: options.Location, wrapped: maxWrapped, known: (options.Assistant || pack.Name() != "generic") && !options.Unknown},
 	}
 	d.norm.yield = d.text
 	return d

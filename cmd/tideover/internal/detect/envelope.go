@@ -70,13 +70,13 @@ func openEnvelope(line string) envelope {
 var quotedForm = lazyregexp.New("^(?:[-*+>|#`] ?\\S|\\d+[.)] |[-+*/]{2,}|\\*\\*|[\\w./-]+\\.\\w+[:-]\\d+[:-]|[\\w./-]+\\.(?:log|txt|md|go|py|ts|js|rs|ya?ml|json):|[0-9a-f]{7,40} \\S|\"[^\"]*\"$)")
 
 // codeForm matches a line of a program.
-var codeForm = lazyregexp.New("^(?:(?:if|return|const|let|var|func|def|throw|raise|case|for|while)\\b.*[({=]|[@$][\\w-]+|.*:= |.*[;{]$|.*(?:\\w\\(\"|\\{\\w+: ))")
+var codeForm = lazyregexp.New("^(?:(?:if|return|const|let|var|func|def|throw|raise|case|for|while)\\b.*[({=]|[@$][\\w-]+|.*:= |.*[;{]$|.*\\s@\\w|.*(?:\\w\\(\"|\\{\\w+: ))")
 
 // noise matches lines that programs print below a message and that say nothing about the stop.
 var noise = lazyregexp.New(`(?i)^(?:npm (?:notice|warn|err)|shell cwd was reset|update available|a new (?:version|release)|.*\brequest[ _-]?id\b|at [\w.<$]+|file "|traceback|[{}\[\]()"',\\]|https?://|(?:total )?(?:cost|duration|turns|tokens?|time|session|usage|model|api|wall|input|output)\b[\w ()]*: |\d+[.)] |[>›] ?|press |\(?(?:y|n)\)?$|\$\d|[\w.]+ ?[=:] ?\S+$|✓|\^|-{3,}|={3,})`)
 
 // advice matches lines below a message that say what to do.
-var advice = lazyregexp.New(`(?i)^(?:- )?(?:please|try|retry|check|run|see|visit|upgrade|add|contact|switch|use|sign|log|send|resend|to|for (?:more|details|help)|if|after|you (?:can|may|might)|or|learn|read|wait|your|once|consider|type|open|go to|set|make sure|resume|continue|start|break|china|global|/)\b`)
+var advice = lazyregexp.New(`(?i)^(?:- )?(?:please|try|retry|check|run|see|visit|upgrade|add|contact|switch|use|sign|log|send|resend|to|for (?:more|details|help)|if|after|you (?:can|may|might)|or|learn|read|wait|your|once|consider|type|open|did you mean|go to|set|make sure|resume|continue|start|break|china|global|/)\b`)
 
 // eventText returns the texts of an event that reports an error, such as {"type":"error","message":"..."}; "" if it reports
 // something else.

@@ -1,7 +1,6 @@
 package detect
 
 import (
-	"bytes"
 	"cmp"
 	"slices"
 	"strings"
@@ -178,7 +177,7 @@ var words = []struct {
 	{"payment required, out of credits, out of funds, no payment method, insufficient funds, insufficient credits, insufficient balance, insufficient quota, billing error, arrears, recharge, top up your", sense{class: creditsClass}},
 	{"econnreset, econnrefused, enotfound, etimedout, eai_again, epipe, ehostunreach, enetunreach, socket hang up, fetch failed, connection error, network error, timed out, timeout, connection refused, connection reset, unable to connect, cannot connect, connection closed, disconnected before completion, error sending request, connecttimeout, readtimeout, getaddrinfo, name resolution, no route to host, deadline exceeded, connection failed, connection lost, connection aborted, check your internet, check your network, premature close, ended prematurely", sense{class: networkClass}},
 	{"context length exceeded, context window exceeded, prompt too long, maximum context length, input is too long for, exceed context limit, out of room, context overflow, request too large for", sense{class: contextClass}},
-	{"stuck in a loop, loop was detected, loop detected, max turns, max steps, maximum number of turns, safety reasons, content policy, malformed function call, unable to complete, no usage data, cannot continue, could not continue, gave up, giving up, stopped due, has been halted, blocked by, safety, prohibited content, bad request, invalid request, unexpected error, unhandled, internal assertion, task stopped", sense{class: failureClass}},
+	{"segmentation fault, has crashed, stuck in a loop, loop was detected, loop detected, max turns, max steps, maximum number of turns, safety reasons, content policy, malformed function call, unable to complete, no usage data, cannot continue, could not continue, gave up, giving up, stopped due, has been halted, blocked by, safety, prohibited content, bad request, invalid request, unexpected error, unhandled, internal assertion, task stopped", sense{class: failureClass}},
 
 	{"cancelled by user, canceled by user, cancelled by the user, canceled by the user, operation cancelled, operation canceled, interrupted by user, interrupted by the user, aborted by user, aborted by the user, user cancelled, user canceled, user aborted, user interrupted", sense{class: cancelClass}},
 
@@ -190,7 +189,7 @@ var words = []struct {
 	{"you, your, you've, you're, sorry, please, we're", sense{addressed: true}},
 	{"5-hour, five-hour, 5 hour, daily, weekly, monthly, hourly, per-minute, per minute, per day, per hour, session, today, this month, this week, minute, 24-hour, annual, opus", sense{period: true}},
 	// The other words of messages.
-	{"a, an, the, this, that, of, for, to, on, in, at, by, with, from, and, or, but, it, its, our, as, per, than, not, is, are, was, were, be, been, being, am, have, has, had, having, will, would, can, could, cannot, can't, may, might, must, do, does, did, done, so, any, all, more, most, there, here, after, before, because, due, since, via, between, other, another, different, new, again, later, now, soon, shortly, currently, current, already, just, only, also, then, too, still, yet, back, up, down, some, few, many, much, own, unable, we, they, isn't, doesn't, don't, didn't, hasn't, haven't, unfortunately, oops, hey, hi, heads, seems, like, within, during", sense{}},
+	{"a, an, the, this, that, of, for, to, on, in, at, by, with, from, and, or, but, it, its, our, as, per, than, not, is, are, was, were, be, been, being, am, have, has, had, having, will, would, can, could, cannot, can't, may, might, must, do, does, did, done, so, any, all, more, most, there, here, after, before, because, due, since, via, between, other, another, different, new, again, later, now, soon, shortly, currently, current, already, just, only, also, then, too, still, yet, back, up, down, some, few, many, much, own, unable, we, they, isn't, doesn't, don't, didn't, hasn't, haven't, unfortunately, oops, hey, hi, apologize, appreciate, patience, inconvenience, thank, heads, seems, like, within, during", sense{}},
 	{"try, retry, wait, awhile, continue, resume, restart, refresh, check, run, see, visit, contact, switch, change, select, selected, choose, use, using, used, set, get, obtain, learn, help, ask, manage, view, go, enable, reduce, shorten, decrease, increase, raise, click, create, start, open, send, resend, specify, make, sure, want, need, exceed, available, limits, reset, apply, provide, request, requested, made, make, per, maximum, max, minimum, total, number, amount, size, length, count, free, found, auto-detect, paid, pro, plus, basic, premium, standard, individual, personal, business, enterprise, usage-based, additional, extra, included, remaining, left, temporary, temporarily, period, window, cycle, time, times, hour, minute, second, day, week, month, date, moment, today, tomorrow, midnight, am, pm, utc", sense{}},
 	{"admin, administrator, owner, sales, support, team, member, console, settings, setting, config, configuration, environment, variable, url, link, docs, page, dashboard, details, information, info, id, name, type, status, code, message, reason, cause, problem, last, first, previous, next, attempt, attempts, client, remote, local, web, app, cli, browser, device, file, chat, thread, text, image, data, cache, reasoning, thinking, developer, preview, beta, release, version, base, generate, generation, complete, completed, completion, correctly, successfully, unexpectedly, prematurely, closing, sending, receiving, reading, connecting, contacting, waiting, processing, communicating, authenticated, associated, supported, allowed, specific, following, selected, valid, active, enabled, correct, multiple, several, long, short, large, small, high, low, traffic, load, demand, capacity, compute, resources, resource, interactive, consumer, oauth, google, openai, anthropic", sense{}},
 }
@@ -515,157 +514,6 @@ func meaningOf(s subject, p predicate) class {
 	return noClass
 }
 
-// rule returns the rule of the meaning.
-func (m *meaning) rule() *rule { return grammarRules()[m.alive][m.class] }
-
-const (
-	maxJoined = 4 * maxKept // bytes of the lines of a message
-	maxLines  = 8           // lines of a message
-)
-
-// matchGrammar matches the line at index i with the grammar, together with continuation lines, which the program or the
-// terminal may have broken between words or inside of a word.
-func (l *lineMatcher) matchGrammar(kept []entry, i int) *match {
-	e := kept[i]
-	best := l.readText(string(e.text), e)
-	spaced, tight := string(e.text), string(e.text)
-	for n := 1; n <= maxLines && i+n < len(kept) && kept[i+n].continues(e) && len(spaced) < maxJoined; n++ {
-		more := string(kept[i+n].text)
-		above := kept[i+n-1].text
-		spaced, tight = spaced+" "+more, tight+more
-		switch {
-		case best == nil && (n > l.wrapped || bytes.IndexByte([]byte(".!?:"), above[len(above)-1]) >= 0 || quotedForm.MatchString(more)):
-			return nil
-		case best != nil && best.timing.open(best.text):
-			l.completeTime(best, spaced, tight, kept[i+n])
-		case best != nil && (best.rule.Alive || !best.reading.until.IsZero()):
-			n = maxLines
-		default:
-			m := agree(l.readText(spaced, e), l.readText(tight, e))
-			if l.matchOneOf(kept, i+n, i+n) && (best == nil || m == nil || m.reading.until.IsZero() || len(findTimes(more, e.at, l.zone)) > 0) { // a message of its own
-				if best == nil {
-					return nil
-				}
-				n = maxLines
-			} else if m != nil && m.completesGrammar(best) {
-				m.end, best = kept[i+n].count, m
-			}
-		}
-	}
-	if best == nil {
-		return nil
-	}
-	for n := i + 1 + best.end - best.count; !weak(best.class) && n < len(kept) && kept[n].continues(e); n++ { // what follows only says what to do
-		if !advice.Match(kept[n].text) || len(findTimes(string(kept[n].text), e.at, l.zone)) > 0 {
-			break
-		}
-		best.end++
-	}
-	if kept[i+best.end-best.count].cut && best.reading.as != "epoch" && best.timing.open(best.text) && !best.reading.until.IsZero() {
-		best.reading = reading{note: "the time is not used, because the line has no end"}
-	}
-	return best
-}
-
-// completesGrammar reports whether m, which has more lines than part, says more.
-func (m *match) completesGrammar(part *match) bool {
-	if part == nil {
-		return m.own()
-	}
-	same := m.rule.Reason == part.rule.Reason || part.class == spendClass || part.class == creditsClass
-	return weak(part.class) && !weak(m.class) || same && !m.reading.until.IsZero() && !m.rule.Alive
-}
-
-// completeTime reads the time at the end of a text again, together with the next line, which may be joined with a space or
-// without one. The longer expression counts. If both are longer and differ, or there is none, no time is stated.
-func (l *lineMatcher) completeTime(m *match, spaced, tight string, next entry) {
-	var found timing
-	for _, text := range []string{spaced, tight} {
-		for _, t := range findTimes(text, next.at, l.zone) {
-			switch {
-			case t.start != m.timing.start:
-			case !found.until.IsZero() && !t.until.IsZero() && !t.until.Equal(found.until) && found.until.Equal(m.timing.until):
-				found, m.text = t, text
-			case !found.until.IsZero() && !t.until.IsZero() && !t.until.Equal(found.until) && !t.until.Equal(m.timing.until):
-				m.reading, m.timing = reading{note: "the time may be read in two ways: " + found.stated + ", " + t.stated}, timing{}
-				return
-			case !found.until.IsZero():
-			case !t.until.IsZero():
-				found, m.text = t, text
-			}
-		}
-	}
-	if !found.until.Equal(m.timing.until) {
-		m.end = next.count
-		m.line = shown([]byte(spaced))
-	}
-	if m.rule.Reason == RateLimit && !m.rule.Alive {
-		m.reading = found.reading
-	}
-	m.timing = found
-}
-
-// agree returns the reading of lines that may be joined with a space or without one: the one that states a time. If they
-// state different times, it states none.
-func agree(spaced, tight *match) *match {
-	switch {
-	case spaced == nil:
-		return tight
-	case tight == nil, tight.reading.until.IsZero():
-		return spaced
-	case spaced.reading.until.IsZero():
-		return tight
-	case !spaced.reading.until.Equal(tight.reading.until):
-		spaced.reading, spaced.timing = reading{note: "the time may be read in two ways"}, timing{}
-	}
-	return spaced
-}
-
-// readText reads a text with the grammar; nil if it is no message.
-func (l *lineMatcher) readText(text string, e entry) *match {
-	m, env := readMeaning(text, e.said || e.mark, l.known)
-	times := findTimes(text, e.at, l.zone)
-	t, _ := statedTime(times)
-	switch {
-	case weak(m.class) && !e.said && env.form == "" && strings.HasSuffix(text, ":"): // it announces a quotation
-		return nil
-	case m.class == noClass && (!t.until.IsZero() || t.stated != "") && waitForm.MatchString(env.text) && m.why == "" && !m.alive:
-		m.class, m.own = waitClass, strings.Contains(strings.ToLower(text), "please")
-	case (m.class == spendClass || m.class == creditsClass) && !t.until.IsZero() && t.ofEnd:
-		m.class = limitClass
-	case m.class == noClass && !m.alive && l.known && m.why == "" && !m.prose && (env.form != "" || e.mark || e.said):
-		m.class, m.unsure = failureClass, true
-		if m.limit != "" {
-			m.class, m.subject = limitClass, m.limit
-		}
-	case m.class == noClass && !m.alive:
-		return nil
-	}
-	if t.ofEnd && !t.until.IsZero() {
-		m.alive = false // the end of the limit counts if the program ends while it waits
-	}
-	if !l.known && weak(m.class) && m.class != waitClass && !e.said {
-		return nil
-	}
-	r := m.rule()
-	got := &match{
-		rule: r, line: shown([]byte(text)), number: e.number, count: e.count, end: e.count, order: e.order, said: e.said,
-		grammar: true, known: l.known, text: text, timing: t, class: m.class, unsure: m.unsure, field: env.json,
-		spoken: m.certain && !weak(m.class) && (!m.bare || m.own || env.status == "529" || spokenForm.MatchString(text)) || m.class == waitClass && m.own,
-	}
-	if r.Reason == RateLimit && !r.Alive {
-		got.reading = t.reading
-	}
-	got.layers = m.layers(env, t)
-	return got
-}
-
-// spokenForm matches names of errors that only assistants print.
-var spokenForm = lazyregexp.New(`(?i)\bapi error\b|\blitellm\.`)
-
-// waitForm matches the beginning of a text that only says when to try again.
-var waitForm = lazyregexp.New(`(?i)^(?:please |sorry, )?(?:try again|retry)\b`)
-
 // layers describes what the layers found, for an explanation.
 func (m *meaning) layers(env envelope, t timing) string {
 	var list []string
@@ -675,21 +523,4 @@ func (m *meaning) layers(env envelope, t timing) string {
 		}
 	}
 	return strings.Join(list, ", ")
-}
-
-// readEvent reads an event that reports an error, of an assistant without a rule for it.
-func (l *lineMatcher) readEvent(kept []entry, i int) *match {
-	e := kept[i]
-	if !l.known || i+1 < len(kept) && kept[i+1].said && kept[i+1].number == e.number { // the pack knows its text
-		return nil
-	}
-	text := eventText(e.text)
-	if text == "" {
-		return nil
-	}
-	e.said = true
-	if m := l.readText(text, e); m != nil {
-		return m
-	}
-	return &match{rule: grammarRules()[false][failureClass], line: shown(e.text), number: e.number, count: e.count, end: e.count, order: e.order, said: true, grammar: true, known: true}
 }

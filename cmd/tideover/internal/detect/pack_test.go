@@ -100,7 +100,7 @@ func TestMistakesInAPackAreNamed(t *testing.T) {
 		"a context of an event":          {rule("event: {a: b}, literals: [xxx], context: [yyy], reason: rate-limit"), "context: only allowed for a line"},
 		"capitals in a context":          {rule("line: x, literals: [xxx], context: [ABC], reason: rate-limit"), `context[0]: "ABC" is not in lower case`},
 		"a time of day with a date":      {rule("line: x, literals: [xxx], reason: rate-limit, at: Nov 20 at 3pm"), "at: \"Nov 20 at 3pm\" contains a date"},
-		"a time of day that is none":     {rule("line: x, literals: [xxx], reason: rate-limit, at: noon"), "at: \"noon\" is not a time"},
+		"a time of day that is none":     {rule("line: x, literals: [xxx], reason: rate-limit, at: soon"), "at: \"soon\" is not a time"},
 		"a time of day and a wait":       {rule("line: x, literals: [xxx], reason: rate-limit, at: '15:00', for: 5s"), "at: can't be used with for"},
 		"a time of day, and never":       {rule("line: x, literals: [xxx], reason: terminal, at: '15:00'"), "terminal: can't be used with for"},
 		"a crash that is no fallback":    {rule("line: x, literals: [xxx], reason: crashed"), "reason: crashed needs fallback: true"},

@@ -31,6 +31,9 @@ func (r *ranking) void() (alive int) {
 	alive = -1
 	for i := range r.list {
 		m := &r.list[i]
+		if m.rule.Alive && m.failing && r.done && r.below(m) == 0 { // its last words are an error
+			m.rule = grammarRules()[false][m.class]
+		}
 		m.verdict = r.outdated(m)
 		switch {
 		case m.verdict != "":
@@ -109,7 +112,7 @@ func (r *ranking) voids(sign, before *match) bool {
 	switch {
 	case sign.rule.trust == ByEvent:
 		return sign.rule.Alive || event || before.said
-	case event:
+	case event, before.grammar && before.rule.Terminal && r.lines.count-sign.end < lastWords:
 		return false
 	case sign.rule.MovedOn:
 		return !before.own() || r.done || r.foreign || before.grammar && !before.known
@@ -154,7 +157,7 @@ func (m *match) isEvent() bool { return m.rule.trust == ByEvent }
 func (m *match) weight() int {
 	own := m.said || m.rule.pack != "generic" || m.spoken
 	switch {
-	case m.class == waitClass:
+	case m.grammar && weak(m.class):
 		return -1
 	case own && m.rule.Terminal && !m.grammar:
 		return 6

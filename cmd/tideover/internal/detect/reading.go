@@ -85,7 +85,7 @@ func fromNow(parse func(string) (time.Duration, error)) func(string, time.Time, 
 // seconds, they would be after the year 5138. It also accepts 2026-04-11T20:30:24Z, which some
 // programs write instead.
 func readEpoch(text string, at time.Time, zone *time.Location) (time.Time, error) {
-	if isoMoment.MatchString(text) {
+	if isoPart.MatchString(text) {
 		return readMoment(text, at, zone)
 	}
 	if !number.MatchString(text) {

@@ -1,7 +1,6 @@
 package detect
 
 import (
-	"strconv"
 	"strings"
 	"time"
 
@@ -19,7 +18,6 @@ type timing struct {
 }
 
 const (
-	zoneWords = `z\b|(?:utc|gmt)(?: ?[+-]\d{1,2}(?::?\d{2})?)?\b|[+-]\d{2}:?\d{2}\b|(?-i:[A-Z]{2,4}T|[A-Z][A-Za-z_]+(?:/[A-Z][A-Za-z0-9_+-]+){1,2})\b|(?:pacific|eastern|central|mountain)(?: (?:standard|daylight))?(?: time)?\b|local(?: time)?\b`
 	clockText = `(?:\d{1,2}(?::\d{2}){1,2}(?:\.\d+)?(?: ?[ap]\.?m\b\.?)?|\d{1,2} ?[ap]\.?m\b\.?|\bnoon\b|\bmidnight\b)(?: ?\(?(?:` + zoneWords + `)\)?)?`
 	nameOfDay = `(?:(?:next |this )?(?:sun|mon|tues?|wed(?:nes)?|thu(?:rs?)?|fri|sat(?:ur)?)(?:day)?\b\.?|today\b|tomorrow\b|tonight\b)`
 	dateOfDay = `(?:(?:` + monthText + `)[a-z]*\.? \d{1,2}(?:st|nd|rd|th)?\b(?:,? \d{4}\b)?|\d{1,2}(?:st|nd|rd|th)? (?:of )?(?:` + monthText + `)[a-z]*\b\.?(?:,? \d{4}\b)?|\d{4}-\d\d-\d\d|\d{1,2}/\d{1,2}(?:/\d{4}|/\d{2}\b)?)`
@@ -66,7 +64,7 @@ func findTimes(text string, at time.Time, zone *time.Location) (list []timing) {
 			if isClock(said) && relativeEnd.MatchString(before) {
 				t.note = "a clock time after " + before
 			} else {
-				t.reading = readCalendar(said, at, zone)
+				t.reading = read(said, "moment", at, zone)
 			}
 		case len(said) == 10 || len(said) == 13:
 			t.reading = read(said, "epoch", at, zone)
@@ -132,7 +130,7 @@ var (
 	digitNext  = lazyregexp.New(`^,? ?(?:and |at )?\d+\b`)
 	unitNext   = lazyregexp.New(`(?i)^,? ?(?:and )?` + durationPart + `\b`)
 	hasClock   = lazyregexp.New(`(?i)\d:\d\d|\d ?[ap]\.?m\b|noon|midnight`)
-	nearEnd    = lazyregexp.New("^(?:[^.;!?·)\\]}\"'|]|\\.\\d){0,24}$")
+	nearEnd    = lazyregexp.New("^(?:[^.;!?·)\\]}\"'|]|\\.\\d){0,24}\\.?$")
 )
 
 // open reports whether a time is near the end of its text, so that the next line may belong to it.
@@ -152,122 +150,22 @@ func cutOff(said, rest string, duration bool) bool {
 	}
 }
 
-// statedTime returns the time that the list states: that of the end of the limit before that of the next attempt. It
-// returns none if there are two different ones.
-func statedTime(list []timing) (t timing, ok bool) {
+// statedTime returns the time that the list states: that of the end of the limit before that of the next attempt. It has no
+// time if two different ones are stated.
+func statedTime(list []timing) (t timing) {
 	for _, ofEnd := range []bool{true, false} {
-		found := false
 		for _, c := range list {
-			if c.ofEnd != ofEnd {
-				continue
-			}
 			switch {
-			case c.until.IsZero() && found || !c.until.IsZero() && found && !t.until.IsZero() && (c.until.Sub(t.until).Abs() > tolerance):
-				if !c.until.IsZero() {
-					return timing{reading: reading{note: "two different times are stated: " + t.stated + ", " + c.stated}}, false
-				}
-			case !found || t.until.IsZero():
-				t, found = c, true
+			case c.ofEnd != ofEnd:
+			case t.until.IsZero():
+				t = c
+			case !c.until.IsZero() && c.until.Sub(t.until).Abs() > tolerance:
+				return timing{reading: reading{note: "two different times are stated: " + t.stated + ", " + c.stated}}
 			}
 		}
-		if found && !t.until.IsZero() {
-			return t, true
-		}
-		if found && t.note != "" && ofEnd {
-			return t, false
+		if !t.until.IsZero() || t.note != "" {
+			break
 		}
 	}
-	return t, false
-}
-
-// The parts of a moment, in any order.
-var (
-	clockPart = lazyregexp.New(`(?i)\b\d{1,2}(?::\d{2}){1,2}(?:\.\d+)?(?: ?[ap]\.?m\b\.?)?|\b\d{1,2} ?[ap]\.?m\b\.?|\bnoon\b|\bmidnight\b`)
-	isoPart   = lazyregexp.New(`\b\d{4}-\d\d-\d\d[tT]?`)
-	slashPart = lazyregexp.New(`\b(\d{1,2})/(\d{1,2})(?:/(\d{4}|\d{2}))?\b`)
-	monthPart = lazyregexp.New(`(?i)\b(` + monthText + `)[a-z]*\b\.?`)
-	dayPart   = lazyregexp.New(`(?i)\b(\d{1,2})(?:st|nd|rd|th)?\b`)
-	yearPart  = lazyregexp.New(`\b\d{4}\b`)
-	namePart  = lazyregexp.New(`(?i)\b(?:(` + weekdayText + `)(?:[a-z]*day|s|rs?|nes)?|today|tonight|tomorrow)\b`)
-	zonePart  = lazyregexp.New(`(?i)(?:` + zoneWords + `)`)
-)
-
-// readCalendar reads a date, a time of day or both, in any order.
-func readCalendar(said string, at time.Time, zone *time.Location) reading {
-	rest := said
-	cut := func(re *lazyregexp.Regexp) string {
-		loc := re.FindStringSubmatchIndex(rest)
-		if loc == nil {
-			return ""
-		}
-		text := rest[loc[0]:loc[1]]
-		rest = rest[:loc[0]] + " " + rest[loc[1]:]
-		return text
-	}
-	iso := strings.TrimRight(cut(isoPart), "tT")
-	clock := cut(clockPart)
-	slash := slashPart.FindStringSubmatch(rest)
-	cut(slashPart)
-	date := ""
-	switch {
-	case iso != "":
-		date = iso
-	case slash != nil:
-		month, day, year := digits(slash[1], 0), digits(slash[2], 0), slash[3]
-		if month > 12 {
-			month, day = day, month
-		}
-		if month < 1 || month > 12 {
-			return reading{note: "the date " + said + " is not used"}
-		}
-		date = strings.Split(monthText, "|")[month-1] + " " + strconv.Itoa(day)
-		if len(year) == 2 {
-			year = "20" + year
-		}
-		if year != "" {
-			date += " " + year
-		}
-	default:
-		if month := cut(monthPart); month != "" {
-			year := cut(yearPart)
-			date = strings.TrimSpace(month[:3] + " " + strings.TrimRight(cut(dayPart), "stndrh") + " " + year)
-		}
-	}
-	name := strings.ToLower(cut(namePart))
-	if date != "" || name == "tonight" {
-		name = ""
-	}
-	where := cut(zonePart)
-	switch lower := strings.ToLower(where); {
-	case strings.HasPrefix(lower, "local"):
-		where = ""
-	case len(lower) > 6 && !strings.Contains(lower, "/") && !strings.ContainsAny(lower, "+-"):
-		where = strings.ToUpper(lower[:1]) + "T"
-	}
-	switch strings.ToLower(clock) {
-	case "noon":
-		clock = "12:00"
-	case "midnight":
-		clock = "0:00"
-	case "":
-		if date == "" {
-			return reading{stated: said, note: "the day " + said + " has no time"}
-		}
-		if iso != "" {
-			return read(iso, "date", at, zone)
-		}
-		clock = "0:00"
-	}
-	separator := " "
-	if iso != "" {
-		if len(clock) == 4 || len(clock) == 7 {
-			clock = "0" + clock
-		}
-		separator = "T"
-		date += separator
-		separator = ""
-	}
-	r := read(strings.TrimSpace(strings.TrimSpace(name+" "+date)+separator+clock+" "+strings.ReplaceAll(where, " ", "")), "moment", at, zone)
-	r.stated = said
-	return r
+	return t
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
@@ -292,4 +293,18 @@ func PackOf(argv []string) string {
 func CommandPack(argv []string) string {
 	_, assistant, _ := unwrap(argv)
 	return cmp.Or(packs[assistant], PackOf(argv))
+}
+
+// runsAssistant reports whether a command runs an assistant that has no pack of its own.
+func runsAssistant(argv []string) bool {
+	commands := [][]string{argv}
+	if at := slices.IndexFunc(argv, shellScript.MatchString); len(argv) > 0 && slices.Contains(shells, filepath.Base(argv[0])) && at >= 0 && at+1 < len(argv) {
+		commands = commandsOf(argv[at+1])
+	}
+	return slices.ContainsFunc(commands, func(words []string) bool {
+		if len(words) > 1 && !isWrapper(filepath.Base(words[0])) {
+			words = words[:1]
+		}
+		return slices.ContainsFunc(words, func(word string) bool { return detect.IsAssistant(filepath.Base(word)) })
+	})
 }
