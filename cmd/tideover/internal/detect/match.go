@@ -145,10 +145,11 @@ func (l *lineMatcher) completeTime(m *match, spaced, tight string, next entry) {
 	var found timing
 	for _, text := range []string{spaced, tight} {
 		for _, t := range findTimes(text, next.at, l.zone) {
-			differ := !found.until.IsZero() && !t.until.Equal(found.until)
+			longer := t.until.IsZero() && t.end > m.timing.end
+			differ := longer || !found.until.IsZero() && !t.until.Equal(found.until)
 			switch {
-			case t.start != m.timing.start || t.until.IsZero():
-			case differ && !found.until.Equal(m.timing.until) && !t.until.Equal(m.timing.until):
+			case t.start != m.timing.start || t.until.IsZero() && !longer:
+			case longer, differ && !found.until.Equal(m.timing.until) && !t.until.Equal(m.timing.until):
 				m.reading, m.timing = reading{note: "the time may be read in two ways: " + found.stated + ", " + t.stated}, timing{}
 				return
 			case found.until.IsZero(), differ && found.until.Equal(m.timing.until):

@@ -34,7 +34,7 @@ var (
 		`(?:[^a-z0-9.!?;]|\\n|(?-i:[A-Z])|\b(?:at|on|in|after|until|till|by|for|from|the|your|it|its|will|be|is|are|again|to|approximately|approx|around|about|roughly|next|another|now|available|access|limits?|quotas?|usage|delay|time|timestamp|seconds?|secs?|ms|millis|reset|of|within|least|or|date|monthly|cycle|period|billing|window|please|try|allow|up|ends?|use|it's|any|more|retry|an additional|further|string|value|int)\b|(?:_|\b)(?:at|in|after|seconds|ms|delay|time)\b){0,12}$`)
 	elapsed     = lazyregexp.New(`(?i)\b(?:total|elapsed|waited|took|spent|every|each)\b[^.;!?]{0,40}$`) // before a time that says how long something lasted
 	relativeEnd = lazyregexp.New(`(?i)(?:\b|_)(?:in|for|within|wait|another|delay)\W*(?:about|approximately|around|~|the next)?\W*$`)
-	secondsEnd  = lazyregexp.New(`(?i)(?:retry[ _-]?after|retry[ _-]?in|seconds|secs|retry[ _-]?delay|reset[s_ -]*(?:in|after))\W*$`)
+	secondsEnd  = lazyregexp.New(`(?i)(?:retry[ _-]?after|retry[ _-]?in|seconds|secs|retry[ _-]?delay)\W*$`)
 	millisEnd   = lazyregexp.New(`(?i)(?:ms|millis|milliseconds)\W*$`)
 )
 
@@ -50,7 +50,7 @@ func findTimes(text string, at time.Time, zone *time.Location) (list []timing) {
 		start, end := offset+m[0], offset+m[1]
 		end = start + len(strings.TrimRight(text[start:end], " ,"))
 		offset += m[1]
-		before := text[max(0, start-introLength):start]
+		before := strings.ReplaceAll(text[max(0, start-introLength):start], "_", " ")
 		intro := introduction.FindStringSubmatchIndex(before)
 		if intro == nil || elapsed.MatchString(before) {
 			continue
@@ -125,7 +125,7 @@ var clockOnly = lazyregexp.New(`^\d{1,2}(?::\d{2}){1,2}$`)
 func isClock(said string) bool { return clockOnly.MatchString(said) }
 
 var (
-	wordGoesOn = lazyregexp.New(`^[\p{L}\d]|^[:/.]\d`)
+	wordGoesOn = lazyregexp.New(`^[\p{L}\d]|^[:/.]\d|^,? or (?:at|in|after|on) \d`)
 	partFollow = lazyregexp.New(`(?i)^,? ?(?:and )?\d+(?:\.\d+)? ?[a-z]{0,12}$`)
 	digitNext  = lazyregexp.New(`^,? ?(?:and |at )?\d+\b`)
 	unitNext   = lazyregexp.New(`(?i)^,? ?(?:and )?` + durationPart + `\b`)
@@ -156,7 +156,7 @@ func statedTime(list []timing) (t timing) {
 	for _, ofEnd := range []bool{true, false} {
 		for _, c := range list {
 			switch {
-			case c.ofEnd != ofEnd:
+			case c.ofEnd != ofEnd, c.as == "seconds" && t.as == "epoch": // resets_at says more than resets_in_seconds
 			case t.until.IsZero():
 				t = c
 			case !c.until.IsZero() && c.until.Sub(t.until).Abs() > tolerance:
