@@ -517,7 +517,7 @@ func meaningOf(s subject, p predicate) class {
 // layers describes what the layers found, for an explanation.
 func (m *meaning) layers(env envelope, t timing) string {
 	var list []string
-	for _, layer := range [][2]string{{"envelope", strings.TrimSpace(env.form + " " + env.status)}, {"subject", m.subject}, {"predicate", m.predicate}, {"time", t.stated}} {
+	for _, layer := range [][2]string{{"envelope", cmp.Or(env.form, env.status)}, {"subject", m.subject}, {"predicate", m.predicate}, {"time", t.stated}} {
 		if layer[1] != "" {
 			list = append(list, layer[0]+" "+layer[1])
 		}

@@ -101,16 +101,18 @@ func (l *lineMatcher) matchAt(kept []entry, i int) *match {
 			m.end, best = kept[i+n].count, m
 		}
 	}
-	if best == nil || !best.grammar {
-		return best
+	if best == nil {
+		return nil
 	}
-	for n := i + 1 + best.end - best.count; !weak(best.class) && n < len(kept) && kept[n].continues(e); n++ { // what follows only says what to do
+	for n := i + 1 + best.end - best.count; best.grammar && !weak(best.class) && n < len(kept) && kept[n].continues(e); n++ { // what follows only says what to do
 		if !advice.Match(kept[n].text) || len(findTimes(string(kept[n].text), e.at, l.zone)) > 0 {
 			break
 		}
 		best.end++
 	}
-	if kept[i+best.end-best.count].cut && best.reading.as != "epoch" && best.timing.open(best.text) && !best.reading.until.IsZero() {
+	last := kept[i+best.end-best.count]
+	atEnd := best.grammar && best.reading.as != "epoch" && best.timing.open(best.text) || !best.grammar && bytes.HasSuffix(last.text, []byte(best.reading.stated))
+	if last.cut && atEnd && !best.reading.until.IsZero() {
 		best.reading = reading{note: "the time is not used, because the line has no end"}
 	}
 	return best
