@@ -135,7 +135,7 @@ func aside(line string) bool {
 	others, known := 0, 0
 	for _, w := range list {
 		switch {
-		case w.prose:
+		case w.is(proseWord):
 			return false
 		case w.known:
 			known++

@@ -126,13 +126,22 @@ type sense struct {
 	subject   subject
 	predicate predicate
 	class     class // of words that say it alone
-	bare      bool  // any program may say it: it is the text of a status
-	prose     bool  // of a text about messages, not of a message
-	goesOn    bool  // the program continues in another way
-	if_       bool  // what follows is a condition
-	addressed bool  // the program speaks to its user
-	period    bool
+	trait     trait
 }
+
+// trait is a set of properties of a word.
+type trait uint8
+
+const (
+	bareWord  trait = 1 << iota // any program may say it: it is the text of a status
+	proseWord                   // of a text about messages, not of a message
+	goesOn                      // the program continues in another way
+	ifWord                      // what follows is a condition
+	addressed                   // the program speaks to its user
+	period                      // of a limit
+)
+
+func (s sense) is(t trait) bool { return s.trait&t != 0 }
 
 // words is the vocabulary: in each row the phrases, separated by commas, and what they mean. Phrases are in lower case;
 // a plural or a genitive is found by its singular.
@@ -163,16 +172,16 @@ var words = []struct {
 	{"error, exception", sense{predicate: isError}},
 	{"will reset, will refresh, regain access, will renew, will be restored, available again, will replenish", sense{predicate: isReset}},
 
-	{"too many requests", sense{class: limitClass, bare: true}},
+	{"too many requests", sense{class: limitClass, trait: bareWord}},
 	{"no requests remaining, no requests left, no more requests, no messages left, no messages remaining, no prompts left, no generations left, no quota left, no usage left, rate limited, rate-limited, usage limited, request rejected, slow down, tokens per minute limit, too many concurrent, rate limiting you, quota reached, overage, access resets, it will reset, your limit resets, your limits reset, your quota resets, your usage resets", sense{class: limitClass}},
-	{"resource exhausted, resource has been exhausted", sense{class: throttledClass, bare: true}},
+	{"resource exhausted, resource has been exhausted", sense{class: throttledClass, trait: bareWord}},
 	{"temporarily limiting, throttled, throttling, throttlingexception, temporarily limited, retry limit, rate limiting your", sense{class: throttledClass}},
 	{"overloaded, overload, overload error, at capacity, over capacity, no capacity, out of capacity, capacity exhausted, capacity constraints, high demand, heavy load, high load, heavy traffic, high traffic, capacity available, too busy, is busy, currently busy, server busy, under load, experiencing high, capacity limits, model unavailable, down or overloaded, selected is temporarily unavailable, select is temporarily unavailable, model is temporarily unavailable, model is currently unavailable, model temporarily unavailable", sense{class: overloadedClass}},
-	{"service unavailable", sense{class: overloadedClass, bare: true}},
-	{"internal server error, bad gateway, gateway timeout, temporarily unavailable, service error, server error, internal error, upstream error, gateway time-out, transient", sense{class: serverClass, bare: true}},
-	{"unauthorized, unauthenticated", sense{class: loginClass, bare: true}},
+	{"service unavailable", sense{class: overloadedClass, trait: bareWord}},
+	{"internal server error, bad gateway, gateway timeout, temporarily unavailable, service error, server error, internal error, upstream error, gateway time-out, transient", sense{class: serverClass, trait: bareWord}},
+	{"unauthorized, unauthenticated", sense{class: loginClass, trait: bareWord}},
 	{"not logged in, not signed in, be signed in, be logged in, must be signed in, must be logged in, not authenticated, login required, please log in, please login, please sign in, authentication required, sign in to continue, run /login, re-authenticate, reauthenticate, signed out, logged out, send /login, authentication error, not able to authenticate, refused your authentication, could not authenticate, couldn't authenticate, unable to authenticate, re-login, relogin, login to, login again, must authenticate, need to authenticate, invalid credentials, sign in again, log in again, sign in to, log in with, sign in with", sense{class: loginClass}},
-	{"forbidden, permission denied, access denied", sense{class: accessClass, bare: true}},
+	{"forbidden, permission denied, access denied", sense{class: accessClass, trait: bareWord}},
 	{"not have access, no access, not have permission, not entitled, not allowed to, certificate verify failed, certificate verification failed, self signed certificate, self-signed certificate, unable to get local issuer, terms of service violation, violates, not found or is invalid, not authorized to", sense{class: accessClass}},
 	{"payment required, out of credits, out of funds, no payment method, insufficient funds, insufficient credits, insufficient balance, insufficient quota, billing error, arrears, recharge, top up your", sense{class: creditsClass}},
 	{"unreachable, no response, econnreset, econnrefused, enotfound, etimedout, eai_again, epipe, ehostunreach, enetunreach, socket hang up, fetch failed, connection error, network error, timed out, timeout, connection refused, connection reset, unable to connect, cannot connect, connection closed, disconnected before completion, error sending request, connecttimeout, readtimeout, getaddrinfo, name resolution, no route to host, deadline exceeded, connection failed, connection lost, connection aborted, check your internet, check your network, premature close, ended prematurely", sense{class: networkClass}},
@@ -181,13 +190,13 @@ var words = []struct {
 
 	{"cancelled by user, canceled by user, cancelled by the user, canceled by the user, operation cancelled, operation canceled, interrupted by user, interrupted by the user, aborted by user, aborted by the user, user cancelled, user canceled, user aborted, user interrupted", sense{class: cancelClass}},
 
-	{"i, i'm, i've, i'll, we've, we'll, fix, fixed, fixing, added, adding, adds, improve, improved, handle, handled, handles, handling, retried, test, tests, tested, fixture, covered, covers, implement, implements, implemented, document, documented, documents, documentation, expected, matched, matches, matching, parse, parsed, parses, parser, mapped, maps, banner, pattern, regex, prints, printed, shown, showing, shows, says, implement, implementing, verify, verifies, verified, assert, mock, mocked, example, examples, e.g, handler, classifier, rather, detects, treat, treats, such, these, them, they'll, recognizes, instead, likely, surfaces, propagated, refactor, caller, callers, stub, snapshot, now returns, constructor, middleware, honoured, honored, honours, and passes, is now, are now, in the old, and pass, are retried, is retried, readme, changelog, support for, issue was, repro, reported, reports, users, someone, everyone, one account, is used to, code path, should be, those, who, can be, how, why, whose, the line, keeps, despite, exponential backoff, backoff, may have, list, requests now, now get, responses are, errors are", sense{prose: true}},
-	{"when, whenever, whether", sense{if_: true, prose: true}},
-	{"if, unless, once, until, while, as soon as, so that, to avoid, avoid, prevent, in case", sense{if_: true}},
-	{"compacting, summarizing, temporarily switching, and continuing, now using, falling back to, using extra usage, resumed, resuming, automatically compacted, auto-compacting, continuing your, is continuing, been switched to, switched to", sense{goesOn: true, prose: true}},
-	{"approaching, close to, almost, nearly, near, not over, running low, has reset, have reset, 2x, higher, was reset, less than, about to, auto-compact, will be compacted", sense{goesOn: true}},
-	{"you, your, you've, you're, sorry, please, we're", sense{addressed: true}},
-	{"5-hour, five-hour, 5 hour, daily, weekly, monthly, hourly, per-minute, per minute, per day, per hour, session, today, this month, this week, minute, 24-hour, annual, opus", sense{period: true}},
+	{"i, i'm, i've, i'll, we've, we'll, fix, fixed, fixing, added, adding, adds, improve, improved, handle, handled, handles, handling, retried, test, tests, tested, fixture, covered, covers, implement, implements, implemented, document, documented, documents, documentation, expected, matched, matches, matching, parse, parsed, parses, parser, mapped, maps, banner, pattern, regex, prints, printed, shown, showing, shows, says, implement, implementing, verify, verifies, verified, assert, mock, mocked, example, examples, e.g, handler, classifier, rather, detects, treat, treats, such, these, them, they'll, recognizes, instead, likely, surfaces, propagated, refactor, caller, callers, stub, snapshot, now returns, constructor, middleware, honoured, honored, honours, and passes, is now, are now, in the old, and pass, are retried, is retried, readme, changelog, support for, issue was, repro, reported, reports, users, someone, everyone, one account, is used to, code path, should be, those, who, can be, how, why, whose, the line, keeps, despite, exponential backoff, backoff, may have, list, requests now, now get, responses are, errors are", sense{trait: proseWord}},
+	{"when, whenever, whether", sense{trait: ifWord | proseWord}},
+	{"if, unless, once, until, while, as soon as, so that, to avoid, avoid, prevent, in case", sense{trait: ifWord}},
+	{"compacting, summarizing, temporarily switching, and continuing, now using, falling back to, using extra usage, resumed, resuming, automatically compacted, auto-compacting, continuing your, is continuing, been switched to, switched to", sense{trait: goesOn | proseWord}},
+	{"approaching, close to, almost, nearly, near, not over, running low, has reset, have reset, 2x, higher, was reset, less than, about to, auto-compact, will be compacted", sense{trait: goesOn}},
+	{"you, your, you've, you're, sorry, please, we're", sense{trait: addressed}},
+	{"5-hour, five-hour, 5 hour, daily, weekly, monthly, hourly, per-minute, per minute, per day, per hour, session, today, this month, this week, minute, 24-hour, annual, opus", sense{trait: period}},
 	// The other words of messages.
 	{"a, an, the, this, that, of, for, to, on, in, at, by, with, from, and, or, but, it, its, our, as, per, than, not, is, are, was, were, be, been, being, am, have, has, had, having, will, would, can, could, cannot, can't, may, might, must, do, does, did, done, so, any, all, more, most, there, here, after, before, because, due, since, via, between, other, another, different, new, again, later, now, soon, shortly, currently, current, already, just, only, also, then, too, still, yet, back, up, down, some, few, many, much, own, unable, we, they, isn't, doesn't, don't, didn't, hasn't, haven't, unfortunately, oops, hey, hi, apologize, appreciate, patience, inconvenience, thank, heads, seems, like, within, during", sense{}},
 	{"try, retry, wait, awhile, continue, resume, restart, refresh, check, run, see, visit, contact, switch, change, select, selected, choose, use, using, used, set, get, obtain, learn, help, ask, manage, view, go, enable, reduce, shorten, decrease, increase, raise, click, create, start, open, send, resend, specify, make, sure, want, need, exceed, available, limits, reset, apply, provide, request, requested, made, make, per, maximum, max, minimum, total, number, amount, size, length, count, free, found, auto-detect, paid, pro, plus, basic, premium, standard, individual, personal, business, enterprise, usage-based, additional, extra, included, remaining, left, temporary, temporarily, period, window, cycle, time, times, hour, minute, second, day, week, month, date, moment, today, tomorrow, midnight, am, pm, utc", sense{}},
@@ -205,12 +214,7 @@ var lexicon = sync.OnceValue(func() map[string]sense {
 			s.subject |= row.sense.subject
 			s.predicate |= row.sense.predicate
 			s.class = cmp.Or(s.class, row.sense.class)
-			s.bare = s.bare || row.sense.bare
-			s.prose = s.prose || row.sense.prose
-			s.goesOn = s.goesOn || row.sense.goesOn
-			s.if_ = s.if_ || row.sense.if_
-			s.addressed = s.addressed || row.sense.addressed
-			s.period = s.period || row.sense.period
+			s.trait |= row.sense.trait
 			m[phrase] = s
 		}
 	}
@@ -379,7 +383,7 @@ func readMeaning(text string, isError, known bool) (m meaning, env envelope) {
 		return strings.EqualFold(list[i].text, "switching") && (i == 0 || list[i-1].sentence != list[i].sentence || list[i-1].text == "temporarily")
 	}
 	for i := range list {
-		if !(list[i].goesOn && list[i].prose) && !switching(i) {
+		if list[i].trait&(goesOn|proseWord) != goesOn|proseWord && !switching(i) {
 			continue
 		}
 		return meaning{why: "predicate: the program goes on, because of the word " + list[i].text}, env
@@ -398,8 +402,8 @@ func readMeaning(text string, isError, known bool) (m meaning, env envelope) {
 		first = end
 	}
 	for _, w := range list {
-		m.own = m.own || w.addressed || w.period
-		m.prose = m.prose || w.prose
+		m.own = m.own || w.is(addressed|period)
+		m.prose = m.prose || w.is(proseWord)
 	}
 	if m.class == noClass && m.why == "" && (isError || known) && !m.prose {
 		m.class = statuses[env.status]
@@ -421,11 +425,11 @@ func (m *meaning) readSentence(s []word, isError, known bool) {
 	others, words := 0, 0
 	for i, w := range s {
 		switch {
-		case w.prose:
+		case w.is(proseWord):
 			got.why = "position: prose, because of the word " + w.text
-		case w.goesOn:
+		case w.is(goesOn):
 			got.why = "predicate: the program goes on, because of the word " + w.text
-		case w.if_ && i < got.at:
+		case w.is(ifWord) && i < got.at:
 			got.why = "position: a condition, because of the word " + w.text
 		case w.quoted && i == got.at && !isError:
 			got.why = "position: a quotation"
@@ -476,11 +480,11 @@ func pair(s []word) (best found) {
 			return at < best.at || at == best.at && distance < best.distance
 		}
 	}
-	limited := slices.ContainsFunc(s, func(w word) bool { return w.period && !strings.EqualFold(w.text, "session") })
+	limited := slices.ContainsFunc(s, func(w word) bool { return w.is(period) && !strings.EqualFold(w.text, "session") })
 	for i, w := range s {
 		adjective := i > 0 && strings.HasSuffix(w.text, "ed") && (s[i-1].text == "a" || s[i-1].text == "an")
 		if w.class != noClass && !adjective && better(w.class, i, 0) {
-			best = found{class: w.class, at: i, bare: w.bare, subject: w.text, predicate: w.text}
+			best = found{class: w.class, at: i, bare: w.is(bareWord), subject: w.text, predicate: w.text}
 		}
 		for j := max(0, i-farthest); j <= min(len(s)-1, i+farthest) && w.subject != 0; j++ {
 			c := meaningOf(w.subject, s[j].predicate)

@@ -1,6 +1,9 @@
 package detect
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // StopByAny is [Detector.Stop] with a second try: if no rule of the pack explains the stop, it tries
 // the rules of the other built-in packs, because a shell may have run an assistant. Only their specific rules
@@ -29,10 +32,7 @@ func (d *Detector) StopByAny(code int) Stop {
 	}
 	if best := Best(stops); best >= 0 {
 		stop = stops[best]
-		if stop.Note != "" {
-			stop.Note += "; "
-		}
-		stop.Note += "by the pack " + stop.Pack
+		stop.Note = strings.TrimPrefix(stop.Note+"; by the pack "+stop.Pack, "; ")
 	}
 	return stop
 }

@@ -125,7 +125,7 @@ var clockOnly = lazyregexp.New(`^\d{1,2}(?::\d{2}){1,2}$`)
 func isClock(said string) bool { return clockOnly.MatchString(said) }
 
 var (
-	wordGoesOn = lazyregexp.New(`^[\p{L}\d]|^[:/.]\d|^,? or (?:at|in|after|on) \d`)
+	wordGoesOn = lazyregexp.New(`^[\p{L}\d]|^[:/.]\d|^,? or (?:at|in|after|on) \d|^,\s*$`)
 	partFollow = lazyregexp.New(`(?i)^,? ?(?:and )?\d+(?:\.\d+)? ?[a-z]{0,12}$`)
 	digitNext  = lazyregexp.New(`^,? ?(?:and |at )?\d+\b`)
 	unitNext   = lazyregexp.New(`(?i)^,? ?(?:and )?` + durationPart + `\b`)
