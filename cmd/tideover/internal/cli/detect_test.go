@@ -88,7 +88,7 @@ func TestDetectReadsStandardInput(t *testing.T) {
 		t.Fatalf("%v: %s", err, out.Out)
 	}
 	if got.Reason != "rate-limit" || !got.Until.Equal(time.Date(2026, 11, 15, 15, 0, 0, 0, time.UTC)) || got.Wait != 3*time.Hour ||
-		got.Pack != "claude-code" || got.Number != 4 || len(got.Findings) != 3 {
+		got.Pack != "generic" || got.Number != 4 || len(got.Findings) != 3 {
 		t.Errorf("got %+v", got)
 	}
 }

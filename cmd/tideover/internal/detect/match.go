@@ -85,7 +85,7 @@ func (l *lineMatcher) matchAt(kept []entry, i int) *match {
 		before, more := kept[i+n-1].text, string(kept[i+n].text)
 		spaced, tight = spaced+" "+more, tight+more
 		if best != nil && best.timing.open(best.text) {
-			l.completeTime(best, spaced, tight, kept[i+n])
+			l.completeTime(best, kept[i+n])
 			continue
 		}
 		sentenceEnds := bytes.IndexByte([]byte(".!?:"), before[len(before)-1]) >= 0
@@ -143,9 +143,10 @@ func (m *match) completes(part *match) bool {
 
 // completeTime reads the time at the end of a text again, together with the next line, which may be joined with a space or
 // without one. The longer expression counts. If both are longer and differ, or there is none, no time is stated.
-func (l *lineMatcher) completeTime(m *match, spaced, tight string, next entry) {
+func (l *lineMatcher) completeTime(m *match, next entry) {
 	var found timing
-	for _, text := range []string{spaced, tight} {
+	spaced := m.text + " " + string(next.text)
+	for _, text := range []string{spaced, m.text + string(next.text)} {
 		for _, t := range findTimes(text, next.at, l.zone) {
 			longer := t.until.IsZero() && t.end > m.timing.end
 			differ := longer || !found.until.IsZero() && !t.until.Equal(found.until)
@@ -219,7 +220,7 @@ func (l *lineMatcher) readText(to *match, text string, e entry) bool {
 	t := statedTime(findTimes(text, e.at, l.zone))
 	ends := t.ofEnd && !t.until.IsZero()
 	switch {
-	case (m.class == spendClass || m.class == creditsClass) && ends:
+	case (m.class == spendClass || m.class == creditsClass) && ends, m.class == throttledClass && ends && !m.alive:
 		m.class = limitClass
 	case weak(m.class) && !e.said && env.form == "" && strings.HasSuffix(text, ":"): // it announces a quotation
 		return false
