@@ -34,13 +34,20 @@ var (
 	errorObject = lazyregexp.New(`\{ ?\\?["'](?:error|type\\?["']: ?\\?["']error|message|code|detail)\b`)
 )
 
+// errorWords are the words of level and errorName. Most lines have none, which is quick to see.
+var errorWords = []string{"err", "exception", "fail", "fatal", "status", "denied", "warn", "severe", "critical", "unable", "could", "cannot"}
+
 // openEnvelope removes what surrounds a message.
 func openEnvelope(line string) envelope {
 	e := envelope{text: line}
 	if m := logHead.FindString(e.text); m != "" {
 		e.text = e.text[len(m):]
 	}
-	for _, head := range []*lazyregexp.Regexp{level, errorName, errorName, statusHead, errorName, field} {
+	heads := []*lazyregexp.Regexp{statusHead, field}
+	if containsAny(strings.ToLower(line), errorWords) {
+		heads = []*lazyregexp.Regexp{level, errorName, errorName, statusHead, errorName, field}
+	}
+	for _, head := range heads {
 		m := head.FindStringSubmatch(e.text)
 		if m == nil || len(m[0]) == len(e.text) && head == level {
 			continue
@@ -51,12 +58,12 @@ func openEnvelope(line string) envelope {
 		e.json = e.json || head == field
 		e.form, e.text = strings.TrimSpace(e.form+" "+strings.TrimSpace(m[0])), e.text[len(m[0]):]
 	}
-	if e.status == "" {
+	if e.status == "" && strings.ContainsAny(line, "45") {
 		if m := statusWord.FindStringSubmatch(line); m != nil {
 			e.status = m[1]
 		}
 	}
-	if e.form == "" {
+	if e.form == "" && strings.IndexByte(line, '{') >= 0 {
 		e.form = errorObject.FindString(line)
 	}
 	if strings.TrimSpace(e.text) == "" || e.form != "" { // the name of an error says something, too

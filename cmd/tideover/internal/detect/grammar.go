@@ -372,7 +372,10 @@ var lastTry = lazyregexp.New(`\b(\d+)(?:/| of )(\d+)\b`)
 func readMeaning(text string, isError, known bool) (m meaning, env envelope) {
 	env = openEnvelope(text)
 	isError = isError || env.form != ""
-	if retrying.MatchString(text) {
+	if strings.Contains(text, "etry") || strings.Contains(text, "econnecting") {
+		m.alive = retrying.MatchString(text)
+	}
+	if m.alive {
 		n := lastTry.FindStringSubmatch(text)
 		m.alive = n == nil || n[1] != n[2]
 	}

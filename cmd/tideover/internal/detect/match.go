@@ -217,7 +217,10 @@ var (
 func (l *lineMatcher) readText(to *match, text string, e entry) bool {
 	isError := e.said || e.mark
 	m, env := readMeaning(text, isError, l.known)
-	t := statedTime(findTimes(text, e.at, l.zone))
+	var t timing
+	if m.class != noClass || m.alive || m.limit != "" || waitForm.MatchString(env.text) {
+		t = statedTime(findTimes(text, e.at, l.zone))
+	}
 	ends := t.ofEnd && !t.until.IsZero()
 	switch {
 	case (m.class == spendClass || m.class == creditsClass) && ends, m.class == throttledClass && ends && !m.alive:

@@ -33,9 +33,11 @@ func (p *Pack) FindOnScreen(lines []string, at time.Time, zone *time.Location) (
 	}
 	var best OnScreen
 	var found bool
-	names := Names()
-	for _, name := range names[:len(names)-1] { // without generic
+	for _, name := range Names() {
 		pack, _ := Builtin(name) // a test compiles all packs
+		if name != "generic" && !slices.ContainsFunc(pack.lines, func(r *rule) bool { return r.pack == name }) {
+			continue // it adds nothing to the grammar
+		}
 		if got, ok := pack.findOnScreen(rows, at, zone); ok && (got.Pack == name || got.grammar) && (!found || got.better(best.Stop)) {
 			best, found = got, true
 		}

@@ -38,10 +38,16 @@ var (
 	millisEnd   = lazyregexp.New(`(?i)(?:ms|millis|milliseconds)\W*$`)
 )
 
+// introducing has the beginnings of words that introduction needs. Most lines have none, which is quick to see.
+var introducing = []string{"reset", "refresh", "renew", "replenish", "restor", "unlock", "lift", "regain", "return", "recover", "available", "back", "until", "till", " end", "resum", "reached", "unblock", "reactivat", "reopen", "cool", "again", "retry", "wait", "continue"}
+
 const introLength = 80 // bytes before a time that may introduce it
 
 // findTimes returns the times that a text introduces, in their order.
 func findTimes(text string, at time.Time, zone *time.Location) (list []timing) {
+	if !containsAny(strings.ToLower(text), introducing) {
+		return nil
+	}
 	for offset := 0; ; {
 		m := timeText.FindStringSubmatchIndex(text[offset:])
 		if m == nil {
