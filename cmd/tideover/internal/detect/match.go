@@ -155,7 +155,7 @@ func (l *lineMatcher) completeTime(m *match, next entry) {
 			case longer, differ && !found.until.Equal(m.timing.until) && !t.until.Equal(m.timing.until):
 				m.reading, m.timing = reading{note: "the time may be read in two ways: " + found.stated + ", " + t.stated}, timing{}
 				return
-			case found.until.IsZero(), differ && found.until.Equal(m.timing.until):
+			case found.until.IsZero(), differ && found.until.Equal(m.timing.until), !differ && t.end-t.start > found.end-found.start:
 				found, m.text = t, text
 			}
 		}
