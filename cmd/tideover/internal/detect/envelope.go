@@ -40,9 +40,7 @@ var errorWords = []string{"err", "exception", "fail", "fatal", "status", "denied
 // openEnvelope removes what surrounds a message.
 func openEnvelope(line string) envelope {
 	e := envelope{text: line}
-	if m := logHead.FindString(e.text); m != "" {
-		e.text = e.text[len(m):]
-	}
+	e.text = strings.TrimPrefix(e.text, logHead.FindString(e.text))
 	heads := []*lazyregexp.Regexp{statusHead, field}
 	if containsAny(strings.ToLower(line), errorWords) {
 		heads = []*lazyregexp.Regexp{level, errorName, errorName, statusHead, errorName, field}
@@ -58,10 +56,8 @@ func openEnvelope(line string) envelope {
 		e.json = e.json || head == field
 		e.form, e.text = strings.TrimSpace(e.form+" "+strings.TrimSpace(m[0])), e.text[len(m[0]):]
 	}
-	if e.status == "" && strings.ContainsAny(line, "45") {
-		if m := statusWord.FindStringSubmatch(line); m != nil {
-			e.status = m[1]
-		}
+	if m := statusWord.FindStringSubmatch(line); m != nil && e.status == "" {
+		e.status = m[1]
 	}
 	if e.form == "" && strings.IndexByte(line, '{') >= 0 {
 		e.form = errorObject.FindString(line)

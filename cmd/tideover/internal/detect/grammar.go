@@ -232,68 +232,40 @@ type word struct {
 	name     bool // a number, a name, a path or a part of code
 }
 
-// readWords splits a text into words and phrases. Names of codes count as their words: rate_limit_error, RateLimitError.
-func readWords(text string, isError bool) (list []word) {
-	var raw []word
-	sentence, start := 0, -1
-	lower, quote := false, rune(0) // the letter before is in lower case; the last opening quotation mark
-	end := func(i int) {
-		if start >= 0 && i > start {
-			raw = append(raw, word{text: text[start:i], sentence: sentence, quoted: quote != 0})
-		}
-		start = -1
-	}
-	for i, r := range text {
-		inside := unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("'-%/@$.~", r)
-		next, _ := utf8.DecodeRuneInString(text[min(i+utf8.RuneLen(max(r, 0)), len(text)):])
-		switch {
-		case inside && (r == '.' || r == '\'' || r == '/' || r == '-') && !unicode.IsLetter(next) && !unicode.IsDigit(next):
-			end(i)
-			if r == '.' {
-				sentence++
-			}
-		case inside && start < 0:
-			if r == '\'' {
-				continue
-			}
-			start = i
-		case inside && unicode.IsUpper(r) && lower: // RateLimit
-			end(i)
-			start = i
-		case inside && r == '.' && unicode.IsUpper(next): // litellm.RateLimitError
-			end(i)
-		case !inside:
-			end(i)
-			if r == '"' || r == '`' {
-				if quote == 0 {
-					quote = r
-				} else if quote == r {
-					quote = 0
-				}
-			}
-			if strings.ContainsRune("!?;{}·|", r) || isError && strings.ContainsRune("\"\\", r) || (r == ',' || r == ':') && (next == '"' || next == '\'') {
-				sentence++
-			}
-		}
-		lower = unicode.IsLower(r)
-	}
-	end(len(text))
-	return phrases(splitPairs(raw))
-}
+var (
+	wordPattern  = lazyregexp.New(`[\pL\d~@$%]+(?:[-./'][\pL\d~@$%]+)*`)
+	partPattern  = lazyregexp.New(`\p{Lu}*[^\p{Lu}]*`) // of RateLimitError
+	halfPattern  = lazyregexp.New(`[^/]+`)             // of cost/call
+	twoWords     = lazyregexp.New(`^[\pL'-]+/[\pL'-]+$`)
+	sentenceEnd  = lazyregexp.New(`[.!?;{}·|]|[,:]["']`)
+	sentenceEnd2 = lazyregexp.New(`[.!?;{}·|"\\]|[,:]'`) // of an error, which may be an object
+)
 
-// splitPairs splits words such as cost/call.
-func splitPairs(raw []word) (list []word) {
-	for _, w := range raw {
-		a, b, ok := strings.Cut(w.text, "/")
-		if !ok || a == "" || strings.ContainsAny(w.text, ".0123456789") || strings.Contains(b, "/") {
-			list = append(list, w)
-			continue
-		}
-		second := w
-		w.text, second.text = a, b
-		list = append(list, w, second)
+// readWords splits a text into words and phrases. Names of codes count as their words: rate_limit_error, RateLimitError.
+func readWords(text string, isError bool) []word {
+	var raw []word
+	end, at, w := sentenceEnd, 0, word{}
+	if isError {
+		end = sentenceEnd2
 	}
-	return list
+	for _, loc := range wordPattern.FindAllStringIndex(text, -1) {
+		gap, token := text[at:loc[0]], text[loc[0]:loc[1]]
+		at = loc[1]
+		if end.MatchString(gap) {
+			w.sentence++
+		}
+		w.quoted = w.quoted != ((strings.Count(gap, `"`)+strings.Count(gap, "`"))%2 == 1)
+		pattern := partPattern
+		if twoWords.MatchString(token) {
+			pattern = halfPattern
+		}
+		for _, part := range pattern.FindAllStringIndex(token, -1) {
+			if w.text = strings.Trim(token[part[0]:part[1]], "./"); w.text != "" {
+				raw = append(raw, w)
+			}
+		}
+	}
+	return phrases(raw)
 }
 
 // phrases joins words to the longest phrases of the vocabulary.
@@ -372,90 +344,87 @@ var lastTry = lazyregexp.New(`\b(\d+)(?:/| of )(\d+)\b`)
 func readMeaning(text string, isError, known bool) (m meaning, env envelope) {
 	env = openEnvelope(text)
 	isError = isError || env.form != ""
-	if strings.Contains(text, "etry") || strings.Contains(text, "econnecting") {
-		m.alive = retrying.MatchString(text)
-	}
-	if m.alive {
-		n := lastTry.FindStringSubmatch(text)
-		m.alive = n == nil || n[1] != n[2]
-	}
 	if quotedForm.MatchString(text) || !isError && codeForm.MatchString(text) {
 		return meaning{why: "position: the line is a quotation, code or an item of a list"}, env
 	}
 	list := readWords(env.text, isError)
-	switching := func(i int) bool {
-		return strings.EqualFold(list[i].text, "switching") && (i == 0 || list[i-1].sentence != list[i].sentence || list[i-1].text == "temporarily")
-	}
-	for i := range list {
-		if list[i].trait&(goesOn|proseWord) != goesOn|proseWord && !switching(i) {
-			continue
+	for i, w := range list {
+		if goesOnAt(list, i) {
+			return meaning{why: "predicate: the program goes on, because of the word " + w.text}, env
 		}
-		return meaning{why: "predicate: the program goes on, because of the word " + list[i].text}, env
-	}
-	if i := slices.IndexFunc(list, func(w word) bool {
-		return w.subject&ofLimit != 0 && strings.Contains(strings.ToLower(w.text), "limit") || strings.EqualFold(w.text, "quota")
-	}); i >= 0 {
-		m.limit = list[i].text
-	}
-	for first := 0; first < len(list); {
-		end := first
-		for end < len(list) && list[end].sentence == list[first].sentence {
-			end++
+		if lower := strings.ToLower(w.text); m.limit == "" && (w.subject&ofLimit != 0 && strings.Contains(lower, "limit") || lower == "quota") {
+			m.limit = w.text
 		}
-		m.readSentence(list[first:end], isError, known)
-		first = end
-	}
-	for _, w := range list {
 		m.own = m.own || w.is(addressed|period)
 		m.prose = m.prose || w.is(proseWord)
 	}
+	if i := strings.Index(text, "etry"); i >= 0 || strings.Contains(text, "econnecting") {
+		n := lastTry.FindStringSubmatch(text)
+		m.alive = retrying.MatchString(text) && (n == nil || n[1] != n[2])
+	}
+	for first, end := 0, 0; first < len(list); first = end {
+		for end < len(list) && list[end].sentence == list[first].sentence {
+			end++
+		}
+		m.readSentence(list[first:end], isError)
+	}
 	if m.class == noClass && m.why == "" && (isError || known) && !m.prose {
-		m.class = statuses[env.status]
-		m.subject = env.status
+		m.class, m.subject = statuses[env.status], env.status
 	}
 	return m, env
 }
 
+// goesOnAt reports whether a word means that the program goes on, whatever else its text says.
+func goesOnAt(list []word, i int) bool {
+	if list[i].trait&(goesOn|proseWord) == goesOn|proseWord {
+		return true
+	}
+	first := i == 0 || list[i-1].sentence != list[i].sentence || list[i-1].text == "temporarily"
+	return first && strings.EqualFold(list[i].text, "switching")
+}
+
 // readSentence adds the meaning of one sentence.
-func (m *meaning) readSentence(s []word, isError, known bool) {
+func (m *meaning) readSentence(s []word, isError bool) {
 	got := pair(s)
 	if got.class == noClass {
 		return
 	}
-	limit := mostOther
-	if isError {
-		limit = otherIf
-	}
-	others, words := 0, 0
-	for i, w := range s {
-		switch {
-		case w.is(proseWord):
-			got.why = "position: prose, because of the word " + w.text
-		case w.is(goesOn):
-			got.why = "predicate: the program goes on, because of the word " + w.text
-		case w.is(ifWord) && i < got.at:
-			got.why = "position: a condition, because of the word " + w.text
-		case w.quoted && i == got.at && !isError:
-			got.why = "position: a quotation"
-		}
-		if !w.name {
-			words++
-		}
-		if !w.known && !w.name {
-			others++
-		}
-	}
-	if got.why == "" && others > 1 && float64(others) > limit*float64(words) {
-		got.why = "position: prose, because of other words"
-	}
-	if got.why != "" {
-		m.why = cmp.Or(m.why, got.why)
+	if why := got.objection(s, isError); why != "" {
+		m.why = cmp.Or(m.why, why)
 		return
 	}
 	if m.class == noClass || weak(m.class) && !weak(got.class) {
 		m.class, m.subject, m.predicate, m.certain = got.class, got.subject, got.predicate, true
 		m.bare = got.bare || got.class == limitClass && slices.Contains([]string{"rate limit", "limit", "quota", "rate"}, strings.ToLower(got.subject))
 	}
+}
+
+// objection says why the sentence with the pair is no message; "" if it is one.
+func (f *found) objection(s []word, isError bool) string {
+	most, others, words := mostOther, 0, 0
+	if isError {
+		most = otherIf
+	}
+	for i, w := range s {
+		switch {
+		case w.is(proseWord):
+			return "position: prose, because of the word " + w.text
+		case w.is(goesOn):
+			return "predicate: the program goes on, because of the word " + w.text
+		case w.is(ifWord) && i < f.at:
+			return "position: a condition, because of the word " + w.text
+		case w.quoted && i == f.at && !isError:
+			return "position: a quotation"
+		case w.known:
+			words++
+		case !w.name:
+			words, others = words+1, others+1
+		}
+	}
+	if others > 1 && float64(others) > most*float64(words) {
+		return "position: prose, because of other words"
+	}
+	return ""
 }
 
 func weak(c class) bool { return c >= turnsClass }
@@ -468,58 +437,61 @@ type found struct {
 	bare      bool // any program may say it
 	subject   string
 	predicate string
-	why       string // why the sentence is no message
 }
 
-// pair returns the first pair of a sentence, or the first words that say it alone. What fails only by the way, such as a
-// request, yields to its reason.
-func pair(s []word) (best found) {
-	better := func(c class, at, distance int) bool {
-		switch {
-		case best.class == throttledClass && (c == loginClass || c == accessClass):
-			return true
-		case best.class == noClass, weak(best.class) != weak(c):
-			return best.class == noClass || weak(best.class)
-		default:
-			return at < best.at || at == best.at && distance < best.distance
-		}
+// yields reports whether another pair is more important. What fails only by the way, such as a request, yields to its
+// reason; else the first pair counts.
+func (f *found) yields(to *found) bool {
+	switch {
+	case f.class == noClass, f.class == throttledClass && (to.class == loginClass || to.class == accessClass):
+		return true
+	case weak(f.class) != weak(to.class):
+		return weak(f.class)
+	default:
+		return to.at < f.at || to.at == f.at && to.distance < f.distance
 	}
+}
+
+// pair returns the most important pair of a sentence, or the words that say it alone.
+func pair(s []word) (best found) {
 	limited := slices.ContainsFunc(s, func(w word) bool { return w.is(period) && !strings.EqualFold(w.text, "session") })
 	for i, w := range s {
 		adjective := i > 0 && strings.HasSuffix(w.text, "ed") && (s[i-1].text == "a" || s[i-1].text == "an")
-		if w.class != noClass && !adjective && better(w.class, i, 0) {
-			best = found{class: w.class, at: i, bare: w.is(bareWord), subject: w.text, predicate: w.text}
+		if one := (found{class: w.class, at: i, bare: w.is(bareWord), subject: w.text, predicate: w.text}); w.class != noClass && !adjective && best.yields(&one) {
+			best = one
 		}
 		for j := max(0, i-farthest); j <= min(len(s)-1, i+farthest) && w.subject != 0; j++ {
-			c := meaningOf(w.subject, s[j].predicate)
-			if c == noClass || i == j || s[j].predicate == isError && max(i-j, j-i) > 1 {
-				continue
-			}
-			if c == contextClass && limited {
-				c = limitClass
-			}
-			distance, first := max(i-j, j-i), min(i, j)
-			if !slices.ContainsFunc(s[first:first+distance], startsClause) && better(c, first, distance) {
-				best = found{class: c, at: first, distance: distance, subject: w.text, predicate: s[j].text}
+			two := found{at: min(i, j), distance: max(i-j, j-i), subject: w.text, predicate: s[j].text}
+			two.class = meaningOf(s, i, j, limited)
+			if two.class != noClass && best.yields(&two) {
+				best = two
 			}
 		}
 	}
 	return best
 }
 
-// startsClause reports whether a word begins another clause, so that a pair does not cross it.
-func startsClause(w word) bool {
-	return slices.Contains([]string{"due", "because", "but", "since", "after", "while", "which", "before"}, w.text)
-}
-
-// meaningOf returns the class of a subject with a predicate.
-func meaningOf(s subject, p predicate) class {
+// meaningOf returns the class of the subject at index i with the predicate at index j. limited means that the sentence names
+// the period of a limit.
+func meaningOf(s []word, i, j int, limited bool) class {
+	first, last := min(i, j), max(i, j)
+	if i == j || s[j].predicate == isError && last-first > 1 || slices.ContainsFunc(s[first:last], startsClause) {
+		return noClass
+	}
 	for _, row := range meanings {
-		if row.subject&s != 0 && row.predicate&p != 0 {
+		if row.subject&s[i].subject != 0 && row.predicate&s[j].predicate != 0 {
+			if row.class == contextClass && limited {
+				return limitClass
+			}
 			return row.class
 		}
 	}
 	return noClass
+}
+
+// startsClause reports whether a word begins another clause, so that a pair does not cross it.
+func startsClause(w word) bool {
+	return slices.Contains([]string{"due", "because", "but", "since", "after", "while", "which", "before"}, w.text)
 }
 
 // layers describes what the layers found, for an explanation.

@@ -133,20 +133,51 @@ func (w *wall) recent() time.Duration {
 	}
 }
 
-func parseWall(text string, zone *time.Location) (w wall, err error) {
-	rest := text
-	cut := func(re *lazyregexp.Regexp) []string {
-		loc := re.FindStringSubmatchIndex(rest)
-		if loc == nil {
-			return make([]string, 7)
-		}
-		groups := re.FindStringSubmatch(rest)
-		rest = rest[:loc[0]] + " " + rest[loc[1]:]
-		return append(groups, make([]string, 7)...)
+// parts is a text from which the parts of a moment are taken.
+type parts struct{ rest string }
+
+// take removes what a pattern matches and returns its groups; "" for those that do not match.
+func (p *parts) take(re *lazyregexp.Regexp) []string {
+	groups := append(re.FindStringSubmatch(p.rest), make([]string, 7)...)
+	if groups[0] != "" {
+		p.rest = strings.Replace(p.rest, groups[0], " ", 1)
 	}
-	place, iso, clock, slash := cut(placePart)[1], cut(isoPart), cut(clockPart), cut(slashPart)
+	return groups
+}
+
+func parseWall(text string, zone *time.Location) (w wall, err error) {
+	p := &parts{text}
+	place, iso, clock, slash := p.take(placePart)[1], p.take(isoPart), p.take(clockPart), p.take(slashPart)
 	w = wall{year: digits(iso[1], -1), month: digits(iso[2], -1), day: digits(iso[3], -1), hour: digits(clock[1]+clock[5], 0),
 		minute: digits(clock[2], 0), sec: digits(clock[3], 0), weekday: -1, ahead: -1, dateOnly: clock[0] == "", zone: zone}
+	w.date(slash, p)
+	switch half := strings.ToLower(clock[4] + clock[6]); {
+	case strings.EqualFold(clock[0], "noon"):
+		w.hour = 12
+	case strings.EqualFold(clock[0], "midnight"):
+	case !w.dateOnly:
+		err = w.clock(half, clock[2] != "")
+	case w.month < 0 && digits(strings.TrimSpace(p.rest), -1) >= 0:
+		err = fmt.Errorf("%s alone is ambiguous", strings.TrimSpace(p.rest))
+	case w.month < 0:
+		return w, fmt.Errorf("%q is not a time", text)
+	}
+	if err != nil {
+		return w, fmt.Errorf("%q is not a time: %w", text, err)
+	}
+	where := cmp.Or(place, p.take(zonePart)[1])
+	rest := between.ReplaceAllString(p.rest, "")
+	if rest != "" && !zoneOnly.MatchString(rest) {
+		return w, fmt.Errorf("%q is not a time", text)
+	}
+	if where = strings.ReplaceAll(cmp.Or(rest, where), " ", ""); where != "" {
+		w.zone, err = readZone(where, zone)
+	}
+	return w, err
+}
+
+// date sets the date or the day of the week. slash has the groups of slashPart.
+func (w *wall) date(slash []string, p *parts) {
 	if slash[0] != "" {
 		w.month, w.day, w.year = digits(slash[1], 0), digits(slash[2], 0), digits(slash[3], -1)
 		if len(slash[3]) == 2 {
@@ -155,42 +186,15 @@ func parseWall(text string, zone *time.Location) (w wall, err error) {
 		if w.month > 12 {
 			w.month, w.day = w.day, w.month
 		}
-	} else if name := cut(monthPart)[1]; name != "" {
+	} else if name := p.take(monthPart)[1]; name != "" {
 		w.month = 1 + slices.Index(strings.Split(monthText, "|"), strings.ToLower(name))
-		w.year = digits(cut(yearPart)[1], -1)
-		w.day = digits(cut(dayPart)[1], -1)
+		w.year = digits(p.take(yearPart)[1], -1)
+		w.day = digits(p.take(dayPart)[1], -1)
 	}
-	if name := strings.ToLower(cut(namePart)[1]); w.month < 0 && name != "" {
+	if name := strings.ToLower(p.take(namePart)[1]); w.month < 0 && name != "" {
 		w.weekday = slices.Index(strings.Split(weekdayText, "|"), name)
 		w.ahead = slices.Index([]string{"today", "tomorrow", "tonight"}, name) % 2
 	}
-	switch half := strings.ToLower(clock[4] + clock[6]); {
-	case strings.EqualFold(clock[0], "noon"):
-		w.hour = 12
-	case strings.EqualFold(clock[0], "midnight"):
-	case !w.dateOnly:
-		if err := w.clock(half, clock[2] != ""); err != nil {
-			return w, fmt.Errorf("%q is not a time: %w", text, err)
-		}
-	case w.month < 0 && digits(strings.TrimSpace(rest), -1) >= 0:
-		return w, fmt.Errorf("%q is not a time: %s alone is ambiguous", text, strings.TrimSpace(rest))
-	case w.month < 0:
-		return w, fmt.Errorf("%q is not a time", text)
-	}
-	where := cmp.Or(place, cut(zonePart)[1])
-	if rest = between.ReplaceAllString(rest, ""); rest != "" {
-		if !zoneOnly.MatchString(rest) {
-			return w, fmt.Errorf("%q is not a time", text)
-		}
-		where = rest
-	}
-	if lower := strings.ToLower(where); lower == "" || strings.HasPrefix(lower, "local") {
-		return w, nil
-	} else if name, _, _ := strings.Cut(lower, " "); slices.Contains([]string{"pacific", "eastern", "central", "mountain"}, name) {
-		where = name[:1] + "t"
-	}
-	w.zone, err = readZone(strings.ReplaceAll(where, " ", ""))
-	return w, err
 }
 
 // digits parses a number. If the text is not a number, it returns the value of none.
@@ -265,14 +269,23 @@ var abbreviations = map[string]int{
 	"IST": 330, "JST": 540, "KST": 540, "AEST": 600, "AEDT": 660, "NZST": 720, "NZDT": 780,
 }
 
-// places has the short names that Americans use for a zone instead of an offset.
-var places = map[string]string{"ET": "America/New_York", "CT": "America/Chicago", "MT": "America/Denver", "PT": "America/Los_Angeles"}
+// places has the names that Americans use for a zone instead of an offset.
+var places = map[string]string{
+	"ET": "America/New_York", "CT": "America/Chicago", "MT": "America/Denver", "PT": "America/Los_Angeles",
+	"EASTERN": "America/New_York", "CENTRAL": "America/Chicago", "MOUNTAIN": "America/Denver", "PACIFIC": "America/Los_Angeles",
+}
 
 var offset = lazyregexp.New(`^(?:UTC|GMT)?([+-])(\d{1,2}):?(\d{2})?$`)
 
 // readZone parses a zone: a name of the database, an abbreviation or an offset.
-func readZone(text string) (*time.Location, error) {
+func readZone(text string, local *time.Location) (*time.Location, error) {
 	upper := strings.ToUpper(text)
+	if strings.HasPrefix(upper, "LOCAL") {
+		return local, nil
+	}
+	for _, word := range []string{"TIME", "STANDARD", "DAYLIGHT"} { // Pacific Standard Time
+		upper = strings.TrimSuffix(upper, word)
+	}
 	if minutes, ok := abbreviations[upper]; ok {
 		return time.FixedZone(upper, minutes*60), nil
 	}
