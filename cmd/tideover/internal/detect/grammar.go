@@ -352,16 +352,9 @@ func readMeaning(text string, isError, known bool) (m meaning, env envelope) {
 		if goesOnAt(list, i) {
 			return meaning{why: "predicate: the program goes on, because of the word " + w.text}, env
 		}
-		if lower := strings.ToLower(w.text); m.limit == "" && (w.subject&ofLimit != 0 && strings.Contains(lower, "limit") || lower == "quota") {
-			m.limit = w.text
-		}
-		m.own = m.own || w.is(addressed|period)
-		m.prose = m.prose || w.is(proseWord)
+		m.addTraits(w)
 	}
-	if i := strings.Index(text, "etry"); i >= 0 || strings.Contains(text, "econnecting") {
-		n := lastTry.FindStringSubmatch(text)
-		m.alive = retrying.MatchString(text) && (n == nil || n[1] != n[2])
-	}
+	m.alive = retries(text)
 	for first, end := 0, 0; first < len(list); first = end {
 		for end < len(list) && list[end].sentence == list[first].sentence {
 			end++
@@ -372,6 +365,24 @@ func readMeaning(text string, isError, known bool) (m meaning, env envelope) {
 		m.class, m.subject = statuses[env.status], env.status
 	}
 	return m, env
+}
+
+// addTraits adds what a word alone says about the text.
+func (m *meaning) addTraits(w word) {
+	if lower := strings.ToLower(w.text); m.limit == "" && (w.subject&ofLimit != 0 && strings.Contains(lower, "limit") || lower == "quota") {
+		m.limit = w.text
+	}
+	m.own = m.own || w.is(addressed|period)
+	m.prose = m.prose || w.is(proseWord)
+}
+
+// retries reports whether the program says that it tries again by itself, and not for the last time.
+func retries(text string) bool {
+	if !strings.Contains(text, "etry") && !strings.Contains(text, "econnecting") {
+		return false
+	}
+	n := lastTry.FindStringSubmatch(text)
+	return retrying.MatchString(text) && (n == nil || n[1] != n[2])
 }
 
 // goesOnAt reports whether a word means that the program goes on, whatever else its text says.

@@ -75,98 +75,148 @@ func (l *lineMatcher) matchLines(lines *lineRing, traced []entry) (list []match)
 	return list
 }
 
+// joining is a match of lines that is being extended.
+type joining struct {
+	*lineMatcher
+	kept  []entry
+	i     int    // index of its first line
+	best  *match // nil before the lines are known to be a message
+	looks int    // lines below the first that its time has been read with
+}
+
 // matchAt matches the line at index i, together with continuation lines, which the program or the terminal may have broken
 // between words or inside of a word.
 func (l *lineMatcher) matchAt(kept []entry, i int) *match {
-	e, above := kept[i], kept[max(0, i-maxAbove):i]
-	best := l.matchText(string(e.text), e, above)
-	spaced, tight := string(e.text), string(e.text)
-	for n := 1; n <= maxLines && i+n < len(kept) && kept[i+n].continues(e) && len(spaced) < maxJoined; n++ {
-		before, more := kept[i+n-1].text, string(kept[i+n].text)
+	m := &joining{lineMatcher: l, kept: kept, i: i, best: l.matchText(string(kept[i].text), kept[i], kept[max(0, i-maxAbove):i])}
+	spaced, tight := string(kept[i].text), string(kept[i].text)
+	for n := 1; m.continues(n) && n <= maxLines && len(spaced) < maxJoined; n++ {
+		more := string(kept[i+n].text)
 		spaced, tight = spaced+" "+more, tight+more
-		if best != nil && best.timing.open(best.text) {
-			l.completeTime(best, kept[i+n])
-			continue
-		}
-		sentenceEnds := bytes.IndexByte([]byte(".!?:"), before[len(before)-1]) >= 0
-		if best == nil && (n > l.wrapped || sentenceEnds || quotedForm.MatchString(more)) || best != nil && best.grammar && (best.rule.Alive || !best.reading.until.IsZero()) {
+		if m.best != nil && m.best.timing.open(m.best.text) {
+			l.completeTime(m.best, kept[i+n])
+			m.looks = n
+		} else if m.isWhole(n) || !m.extend(n, spaced, tight) {
 			break
-		}
-		m := agree(l.matchText(spaced, e, above), l.matchText(tight, e, above))
-		alone := l.matchText(more, kept[i+n], kept[max(0, i+n-maxAbove):i+n]) // a message of its own
-		if alone != nil && (best == nil || m == nil || m.reading.until.IsZero() || len(findTimes(more, e.at, l.zone)) > 0) {
-			break
-		}
-		if m != nil && m.completes(best) {
-			m.end, best = kept[i+n].count, m
 		}
 	}
-	if best == nil {
+	if m.best == nil {
 		return nil
 	}
-	for n := i + 1 + best.end - best.count; best.grammar && !weak(best.class) && n < len(kept) && kept[n].continues(e); n++ { // what follows only says what to do
-		if !advice.Match(kept[n].text) || len(findTimes(string(kept[n].text), e.at, l.zone)) > 0 {
-			break
-		}
-		best.end++
-	}
-	last := kept[i+best.end-best.count]
-	atEnd := best.grammar && best.reading.as != "epoch" && best.timing.open(best.text) || !best.grammar && bytes.HasSuffix(last.text, []byte(best.reading.stated))
-	if last.cut && atEnd && !best.reading.until.IsZero() {
-		best.reading = reading{note: "the time is not used, because the line has no end"}
-	}
-	return best
+	m.addAdvice()
+	m.dropCutTime()
+	return m.best
 }
 
-// continues reports whether the line may be a continuation of first.
-func (e *entry) continues(first entry) bool {
+// continues reports whether the line n below the first may be a continuation.
+func (m *joining) continues(n int) bool {
+	if m.i+n >= len(m.kept) {
+		return false
+	}
+	e, first := &m.kept[m.i+n], &m.kept[m.i]
 	return !e.event && e.said == first.said && (!e.said || e.number == first.number)
+}
+
+// isWhole reports whether no line from n on belongs to the message, whatever it says.
+func (m *joining) isWhole(n int) bool {
+	if m.best != nil {
+		return m.best.grammar && (m.best.rule.Alive || m.best.reading.isSet())
+	}
+	before, more := m.kept[m.i+n-1].text, m.kept[m.i+n].text
+	return n > m.wrapped || bytes.IndexByte([]byte(".!?:"), before[len(before)-1]) >= 0 || quotedForm.Match(more)
+}
+
+// extend adds the lines up to n below the first if they say more together. It returns false if line n is a message of its
+// own.
+func (m *joining) extend(n int, spaced, tight string) bool {
+	first, e := m.kept[m.i], m.kept[m.i+n]
+	above := m.kept[max(0, m.i-maxAbove):m.i]
+	joined := agree(m.matchText(spaced, first, above), m.matchText(tight, first, above))
+	if alone := m.matchText(string(e.text), e, m.kept[max(0, m.i+n-maxAbove):m.i+n]); alone != nil {
+		if m.best == nil || joined == nil || !joined.reading.isSet() || len(findTimes(string(e.text), e.at, m.zone)) > 0 {
+			return false
+		}
+	}
+	if joined != nil && joined.completes(m.best) {
+		joined.end, m.best = e.count, joined
+	}
+	return true
+}
+
+// addAdvice adds the lines below that only say what to do.
+func (m *joining) addAdvice() {
+	if !m.best.grammar || weak(m.best.class) {
+		return
+	}
+	for n := 1 + m.best.end - m.best.count; m.continues(n); n++ {
+		e := &m.kept[m.i+n]
+		if !advice.Match(e.text) || len(findTimes(string(e.text), e.at, m.zone)) > 0 {
+			return
+		}
+		m.best.end++
+	}
+}
+
+// dropCutTime removes a time at the end of a line that has no end yet.
+func (m *joining) dropCutTime() {
+	b := m.best
+	last := m.kept[m.i+max(b.end-b.count, m.looks)]
+	atEnd := bytes.HasSuffix(last.text, []byte(b.reading.stated))
+	if b.grammar {
+		atEnd = b.reading.as != "epoch" && b.timing.open(b.text)
+	}
+	if last.cut && atEnd && b.reading.isSet() {
+		b.reading = reading{note: "the time is not used, because the line has no end"}
+	}
 }
 
 // completes reports whether m, a match of several lines, replaces part, a match of fewer of these
 // lines, because it says more. part may be nil.
 func (m *match) completes(part *match) bool {
-	stated := !m.reading.until.IsZero()
 	switch {
 	case part == nil:
-		return m.own() || stated && !m.grammar
+		return m.own() || m.reading.isSet() && !m.grammar
 	case part.rule.Terminal && !part.grammar, part.rule.Alive, part.rule.MovedOn, m.rule.Alive:
 		return false
 	case part.grammar && m.grammar && weak(part.class) && !weak(m.class):
 		return true
-	case part.reading.until.IsZero():
-		return stated && (m.rule.Reason == part.rule.Reason || part.class == spendClass || part.class == creditsClass)
+	case !m.reading.isSet():
+		return false
+	case !part.reading.isSet():
+		return m.rule.Reason == part.rule.Reason || part.class == spendClass || part.class == creditsClass
 	default: // part of a time may parse as a time, too
-		return stated && m.rule == part.rule && strings.HasPrefix(m.reading.stated, part.reading.stated+" ")
+		return m.rule == part.rule && strings.HasPrefix(m.reading.stated, part.reading.stated+" ")
 	}
 }
 
 // completeTime reads the time at the end of a text again, together with the next line, which may be joined with a space or
 // without one. The longer expression counts. If both are longer and differ, or there is none, no time is stated.
 func (l *lineMatcher) completeTime(m *match, next entry) {
-	var found timing
-	spaced := m.text + " " + string(next.text)
-	for _, text := range []string{spaced, m.text + string(next.text)} {
-		for _, t := range findTimes(text, next.at, l.zone) {
-			longer := t.until.IsZero() && t.end > m.timing.end
-			differ := longer || !found.until.IsZero() && !t.until.Equal(found.until)
-			switch {
-			case t.start != m.timing.start || t.until.IsZero() && !longer:
-			case longer, differ && !found.until.Equal(m.timing.until) && !t.until.Equal(m.timing.until):
-				m.reading, m.timing = reading{note: "the time may be read in two ways: " + found.stated + ", " + t.stated}, timing{}
-				return
-			case found.until.IsZero(), differ && found.until.Equal(m.timing.until), !differ && t.end-t.start > found.end-found.start:
-				found, m.text = t, text
-			}
-		}
+	spaced, tight := m.text+" "+string(next.text), m.text+string(next.text)
+	a, b := timeAt(findTimes(spaced, next.at, l.zone), m.timing.start), timeAt(findTimes(tight, next.at, l.zone), m.timing.start)
+	m.text = spaced
+	switch {
+	case b.isSet() && (!a.isSet() || a.until.Equal(m.timing.until) && b.end-b.start > a.end-a.start):
+		a, m.text = b, tight
+	case b.isSet() && !b.until.Equal(a.until) && !b.until.Equal(m.timing.until), !b.isSet() && b.end > m.timing.end:
+		a = timing{reading: reading{note: "the time may be read in two ways"}}
 	}
-	if found.stated != m.timing.stated {
+	if a.stated != m.timing.stated {
 		m.end, m.line = next.count, shown([]byte(spaced))
 	}
 	if m.rule.Reason == RateLimit && !m.rule.Alive {
-		m.reading = found.reading
+		m.reading = a.reading
 	}
-	m.timing = found
+	m.timing = a
+}
+
+// timeAt returns the time that begins at an offset of a text.
+func timeAt(list []timing, start int) timing {
+	for _, t := range list {
+		if t.start == start {
+			return t
+		}
+	}
+	return timing{}
 }
 
 // agree returns the match of lines that may be joined with a space or without one: the one that states a time. If they
@@ -175,9 +225,9 @@ func agree(spaced, tight *match) *match {
 	switch {
 	case spaced == nil:
 		return tight
-	case tight == nil, tight.reading.until.IsZero():
+	case tight == nil, !tight.reading.isSet():
 		return spaced
-	case spaced.reading.until.IsZero():
+	case !spaced.reading.isSet():
 		return tight
 	case !spaced.reading.until.Equal(tight.reading.until):
 		spaced.reading, spaced.timing = reading{note: "the time may be read in two ways"}, timing{}
@@ -215,43 +265,62 @@ var (
 
 // readText reads a text with the grammar, and reports whether it is a message.
 func (l *lineMatcher) readText(to *match, text string, e entry) bool {
-	isError := e.said || e.mark
-	m, env := readMeaning(text, isError, l.known)
+	m, env := readMeaning(text, e.said || e.mark, l.known)
 	var t timing
 	if m.class != noClass || m.alive || m.limit != "" || waitForm.MatchString(env.text) {
 		t = statedTime(findTimes(text, e.at, l.zone))
 	}
-	ends := t.ofEnd && !t.until.IsZero()
-	switch {
-	case (m.class == spendClass || m.class == creditsClass) && ends, m.class == throttledClass && ends && !m.alive:
-		m.class = limitClass
-	case weak(m.class) && !e.said && env.form == "" && strings.HasSuffix(text, ":"): // it announces a quotation
-		return false
-	case m.class != noClass, m.alive && m.why == "":
-	case m.limit != "" && m.why == "" && l.known && ends && choices.MatchString(text[t.end:]):
-		m.class, m.subject, m.certain = limitClass, m.limit, true
-	case t.stated != "" && waitForm.MatchString(env.text) && m.why == "":
-		m.class, m.own = waitClass, strings.Contains(strings.ToLower(text), "please")
-	case l.known && m.why == "" && !m.prose && (env.form != "" || isError):
-		m.class, m.unsure = failureClass, true
-		if m.limit != "" {
-			m.class, m.subject = limitClass, m.limit
-		}
-	default:
+	if !l.classify(&m, env, text, t, e) {
 		return false
 	}
-	if !l.known && !e.said && weak(m.class) && m.class != waitClass {
-		return false
-	}
-	m.alive = m.alive && !ends && stops[m.class].Reason != Terminal // no retry helps, or the end of the limit counts
 	to.rule, to.class, to.layers, to.text, to.timing = grammarRules()[m.alive][m.class], m.class, m.layers(env, t), text, t
-	to.grammar, to.known, to.unsure, to.field = true, l.known, m.unsure, env.json
+	to.grammar, to.known, to.unsure, to.field, to.spoken = true, l.known, m.unsure, env.json, m.isSpoken(env, text)
 	to.failing = l.known && m.class != noClass && (strings.TrimLeft(env.form, "0123456789 :·-") != "" || weak(m.class))
-	to.spoken = m.certain && !weak(m.class) && (!m.bare || m.own || env.status == "529" || spokenForm.MatchString(text)) || m.class == waitClass && m.own
 	if to.rule.Reason == RateLimit && !m.alive {
 		to.reading = t.reading
 	}
 	return true
+}
+
+// classify sets the class of a text by its time and its envelope, and reports whether it is a message.
+func (l *lineMatcher) classify(m *meaning, env envelope, text string, t timing, e entry) bool {
+	switch announces := env.form == "" && strings.HasSuffix(text, ":"); {
+	case weak(m.class) && !e.said && (!l.known || announces): // any program says it, or a quotation follows
+		return false
+	case m.class == noClass && m.why == "" && !m.alive:
+		l.guess(m, env, text, t, e)
+	case t.isEnd() && !m.alive && slices.Contains([]class{spendClass, creditsClass, throttledClass}, m.class):
+		m.class = limitClass // time brings it back
+	}
+	found := m.class != noClass || m.alive
+	if t.isEnd() || stops[m.class].Reason == Terminal {
+		m.alive = false // the end of the limit counts, or no retry helps
+	}
+	return found
+}
+
+// guess sets the class of a text without a predicate: it says only when to try again, or it is an error. It leaves the class
+// if it is no message.
+func (l *lineMatcher) guess(m *meaning, env envelope, text string, t timing, e entry) {
+	isError := l.known && !m.prose && (env.form != "" || e.said || e.mark)
+	switch {
+	case l.known && m.limit != "" && t.isEnd() && choices.MatchString(text[t.end:]):
+		m.class, m.subject, m.certain = limitClass, m.limit, true
+	case t.stated != "" && waitForm.MatchString(env.text):
+		m.class, m.own = waitClass, strings.Contains(strings.ToLower(text), "please")
+	case isError && m.limit != "":
+		m.class, m.subject, m.unsure = limitClass, m.limit, true
+	case isError:
+		m.class, m.unsure = failureClass, true
+	}
+}
+
+// isSpoken reports whether an assistant says it, and not any program.
+func (m *meaning) isSpoken(env envelope, text string) bool {
+	if !m.certain || weak(m.class) {
+		return m.class == waitClass && m.own
+	}
+	return !m.bare || m.own || env.status == "529" || spokenForm.MatchString(text)
 }
 
 // matchEventAt reads an event that reports an error, of an assistant without a rule for it.

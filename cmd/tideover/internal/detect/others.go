@@ -13,28 +13,36 @@ func (d *Detector) StopByAny(code int) Stop {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	stop, _ := d.decide(code)
-	doubtful := stop.Rule == "" && (stop.Reason == Crashed || stop.Reason == Unknown || stop.Reason == Completed && d.pack.Name() == "generic")
-	endless := stop.grammar && stop.Reason == RateLimit && stop.Until.IsZero() && d.pack.Name() == "generic"
-	if !doubtful && !endless {
+	generic := d.pack.Name() == "generic"
+	unexplained := stop.Rule == "" && (stop.Reason == Crashed || stop.Reason == Unknown || stop.Reason == Completed && generic)
+	endless := stop.grammar && stop.Reason == RateLimit && stop.Until.IsZero() && generic
+	if !unexplained && !endless {
 		return stop
 	}
-	var stops []Stop
-	for _, name := range Names() {
-		if name == "generic" || name == d.pack.Name() || name == d.pack.spec.Extends {
-			continue
-		}
-		pack, _ := Builtin(name) // a test compiles all packs
-		other := d.readBy(pack, code)
-		if other.Rule != "" && (other.Pack == name || other.spoken) && (doubtful || other.Reason == RateLimit && (other.Terminal || !other.Until.IsZero())) {
-			other.Pack = name
-			stops = append(stops, other)
-		}
+	stops := d.othersSay(code)
+	if endless {
+		stops = slices.DeleteFunc(stops, func(s Stop) bool { return s.Reason != RateLimit || !s.Terminal && s.Until.IsZero() })
 	}
 	if best := Best(stops); best >= 0 {
 		stop = stops[best]
 		stop.Note = strings.TrimPrefix(stop.Note+"; by the pack "+stop.Pack, "; ")
 	}
 	return stop
+}
+
+// othersSay returns the verdicts of the other packs that explain the stop.
+func (d *Detector) othersSay(code int) (stops []Stop) {
+	for _, name := range Names() {
+		if name == "generic" || name == d.pack.Name() || name == d.pack.spec.Extends {
+			continue
+		}
+		pack, _ := Builtin(name) // a test compiles all packs
+		if other := d.readBy(pack, code); other.Rule != "" && (other.Pack == name || other.spoken) {
+			other.Pack = name
+			stops = append(stops, other)
+		}
+	}
+	return stops
 }
 
 // readBy returns the verdict of another pack on the stored last lines.

@@ -69,25 +69,38 @@ func (r *ranking) outdated(m *match) string {
 	case m.rule.Alive, m.rule.MovedOn, m.said:
 		return ""
 	}
-	other := r.foreign || m.grammar && m.spoken && !m.known
-	if r.done {
-		if why := r.contradicted(m); why != "" {
-			return why
-		}
+	if why := r.contradicted(m); why != "" {
+		return why
 	}
+	if r.foreign || m.grammar && m.spoken && !m.known {
+		return r.ofOther(m)
+	}
+	return r.ofProgram(m)
+}
+
+// ofProgram returns why a message of the program does not count; "" if it counts.
+func (r *ranking) ofProgram(m *match) string {
 	switch {
-	case other && !r.foreign && r.certain:
-		return "ignored: the exit code says why"
-	case other && older >= lastWords:
-		return "too far up for a message of another program"
-	case other && r.quoted(m):
-		return "ignored: the line is in prose or code"
 	case m.unsure && r.below(m) > 0:
 		return "not understood, and more lines follow"
 	case m.grammar && r.isCode(m):
 		return "ignored: the line is code"
-	case !m.own() && older >= lastGeneric:
+	case !m.own() && r.lines.count-m.end >= lastGeneric:
 		return "too far up for a generic message"
+	default:
+		return ""
+	}
+}
+
+// ofOther returns why a message of another program, which the program may have run, does not count; "" if it counts.
+func (r *ranking) ofOther(m *match) string {
+	switch {
+	case !r.foreign && r.certain:
+		return "ignored: the exit code says why"
+	case r.lines.count-m.end >= lastWords:
+		return "too far up for a message of another program"
+	case r.quoted(m):
+		return "ignored: the line is in prose or code"
 	default:
 		return ""
 	}
@@ -96,6 +109,8 @@ func (r *ranking) outdated(m *match) string {
 // contradicted returns why a match does not count because the program succeeded; "" if it counts.
 func (r *ranking) contradicted(m *match) string {
 	switch {
+	case !r.done:
+		return ""
 	case !m.own():
 		return "ignored: the exit code means success"
 	case r.below(m) >= lastOfDone:
@@ -153,26 +168,36 @@ func lastMatch(list []match, fallback bool) int {
 func (m *match) isEvent() bool { return m.rule.trust == ByEvent }
 
 // weight orders matches near each other: specific messages before generic ones; among specific
-// ones, permanent before temporary; among generic ones, a response header before a line.
+// ones, limits with a time, and permanent before temporary; among generic ones, a response header before a line.
 func (m *match) weight() int {
-	own := m.said || m.rule.pack != "generic" || m.spoken
+	if m.said || m.rule.pack != "generic" || m.spoken {
+		return m.ownWeight()
+	}
 	switch {
 	case m.grammar && weak(m.class):
 		return -1
-	case own && m.rule.Terminal && !m.grammar:
-		return 6
-	case own && (m.class == limitClass && !m.reading.until.IsZero() || m.class == contextClass):
-		return 5
-	case own && m.rule.Terminal:
-		return 4
-	case own:
-		return 3
 	case m.rule.trust == ByHeader:
 		return 2
 	case m.rule.Terminal:
 		return 1
 	default:
 		return 0
+	}
+}
+
+// ownWeight is weight for a message that is specific to the program.
+func (m *match) ownWeight() int {
+	switch {
+	case m.grammar && weak(m.class):
+		return -1
+	case m.rule.Terminal && !m.grammar:
+		return 6
+	case m.class == limitClass && m.reading.isSet(), m.class == contextClass:
+		return 5
+	case m.rule.Terminal:
+		return 4
+	default:
+		return 3
 	}
 }
 
@@ -187,15 +212,8 @@ var errorHead = lazyregexp.New(`(?i)^(?:[a-z_-]+ )?[\w.]*error:$`)
 // success, because such a program reports everything with events. Following lines that a specific
 // rule matches are not prose.
 func (r *ranking) quoted(m *match) bool {
-	succeeded := func(before match) bool { return before.isEvent() && before.rule.Alive && before.order < m.order }
-	if r.isCode(m) || slices.ContainsFunc(r.list, succeeded) {
+	if r.isCode(m) || r.afterEvent(m) {
 		return true
-	}
-	if m.grammar && !m.known && !m.said {
-		kept, _ := r.lines.kept()
-		if slices.ContainsFunc(kept, func(e entry) bool { return e.event && e.count < m.count }) { // it reports everything with events
-			return true
-		}
 	}
 	if m.count > 1 {
 		if above := r.lines.line(m.count - 1); !above.event && bytes.HasSuffix(above.text, []byte(":")) && !errorHead.Match(above.text) {
@@ -208,6 +226,15 @@ func (r *ranking) quoted(m *match) bool {
 		}
 	}
 	return false
+}
+
+// afterEvent reports whether a line follows an event that reports success, or any event of an unknown program.
+func (r *ranking) afterEvent(m *match) bool {
+	if m.grammar && !m.known && !m.said {
+		kept, _ := r.lines.kept()
+		return slices.ContainsFunc(kept, func(e entry) bool { return e.event && e.count < m.count })
+	}
+	return slices.ContainsFunc(r.list, func(before match) bool { return before.isEvent() && before.rule.Alive && before.order < m.order })
 }
 
 // below returns the number of lines below a match that do not belong to the message.

@@ -39,6 +39,9 @@ type reading struct {
 	note   string    // why the stated time is not used; "" without an error
 }
 
+// isSet reports whether a time was read.
+func (r *reading) isSet() bool { return !r.until.IsZero() }
+
 // forms has a parser for each format of a time. A parser gets the text, the time when it was
 // printed, and the zone for times without a zone.
 var forms = map[string]func(text string, at time.Time, zone *time.Location) (time.Time, error){

@@ -144,6 +144,9 @@ func (t *timing) open(text string) bool {
 	return t.end > 0 && t.end <= len(text) && nearEnd.MatchString(text[t.end:])
 }
 
+// isEnd reports whether the time is the end of a limit.
+func (t *timing) isEnd() bool { return t.ofEnd && t.isSet() }
+
 // cutOff reports whether the text after a time looks as if it belonged to the time.
 func cutOff(said, rest string, duration bool) bool {
 	switch {
@@ -163,13 +166,13 @@ func statedTime(list []timing) (t timing) {
 		for _, c := range list {
 			switch {
 			case c.ofEnd != ofEnd, c.as == "seconds" && t.as == "epoch": // resets_at says more than resets_in_seconds
-			case t.until.IsZero():
+			case !t.isSet():
 				t = c
-			case !c.until.IsZero() && c.until.Sub(t.until).Abs() > tolerance:
+			case c.isSet() && c.until.Sub(t.until).Abs() > tolerance:
 				return timing{reading: reading{note: "two different times are stated: " + t.stated + ", " + c.stated}}
 			}
 		}
-		if !t.until.IsZero() || t.note != "" {
+		if t.isSet() || t.note != "" {
 			break
 		}
 	}
