@@ -74,6 +74,11 @@ func (r *Regexp) SubexpIndex(name string) int { return r.compile().SubexpIndex(n
 // ReplaceAll is [regexp.Regexp.ReplaceAll].
 func (r *Regexp) ReplaceAll(src, with []byte) []byte { return r.compile().ReplaceAll(src, with) }
 
+// FindAllStringIndex is [regexp.Regexp.FindAllStringIndex].
+func (r *Regexp) FindAllStringIndex(s string, n int) [][]int {
+	return r.compile().FindAllStringIndex(s, n)
+}
+
 // ReplaceAllString is [regexp.Regexp.ReplaceAllString].
 func (r *Regexp) ReplaceAllString(src, with string) string {
 	return r.compile().ReplaceAllString(src, with)

@@ -130,7 +130,7 @@ func (o *detectOptions) run(name string) error {
 	}
 	var detectors []*detect.Detector
 	for _, p := range packs {
-		detectors = append(detectors, detect.New(p, detect.Options{At: at, Explain: o.explain}))
+		detectors = append(detectors, detect.New(p, detect.Options{At: at, Explain: o.explain, Unknown: o.pack == ""}))
 	}
 	if err := writeToDetectors(o.io.In, name, detectors); err != nil {
 		return &codedError{err, CodeOwn}
@@ -314,7 +314,11 @@ func renderFindings(list []detect.Finding, s *screen) []string {
 		if !f.Matched {
 			rule.colour = "2"
 		}
-		t.add(plain(fmt.Sprint(f.Number)), rule, plain(f.Verdict), plain(f.Line))
+		verdict := f.Verdict
+		if f.Layers != "" {
+			verdict += " (" + f.Layers + ")"
+		}
+		t.add(plain(fmt.Sprint(f.Number)), rule, plain(verdict), plain(f.Line))
 	}
 	return append([]string{""}, t.render(s)...)
 }

@@ -40,13 +40,13 @@ func TestDetect(t *testing.T) {
 	}{
 		"a limit": {nil, detectLog, []string{
 			"rate-limit until " + day, " (in 3h)\n", "line 4: 5-hour limit reached · resets 3pm (UTC)\n",
-			`rule limit-resets of pack claude-code, evidence: line; time parsed from "3pm (UTC)" as moment`,
+			`rule limit of pack generic, evidence: line; time parsed from "3pm (UTC)" as moment`,
 		}},
 		"an explanation": {[]string{"--explain", "--pack", "claude-code"}, detectLog, []string{
-			"LINE  RULE", "decoy: contains words of a rule", "alive: the program continues", "decides",
+			"LINE  RULE", "decoy: position: a quotation", "alive: the program continues", "decides",
 		}},
 		"no explanation without words":  {[]string{"--explain"}, "done\n", []string{"no line contains a phrase of any rule"}},
-		"a pack that knows only a part": {[]string{"--pack", "aider", "--exit", "1"}, detectLog, []string{"overloaded\n", "the program was retrying"}},
+		"a pack that knows only a part": {[]string{"--pack", "aider", "--exit", "1"}, "529 Overloaded · Retrying in 4s · attempt 6/10\n", []string{"overloaded\n", "the program was retrying"}},
 		"a limit that has passed":       {nil, "limit will reset at 2026-11-15 11:59:00Z\n", []string{"(now)"}},
 		"a limit without a time":        {nil, "429 Too Many Requests\n", []string{"rate-limit; no end is stated"}},
 		"a time that can't be":          {nil, "retry after 9999 days\n", []string{`stated time "9999 days" is not used`}},
@@ -56,7 +56,7 @@ func TestDetect(t *testing.T) {
 		"an exit code without a pack":   {[]string{"--exit", "41"}, "", []string{"crashed", "from the exit code"}},
 		"the owner":                     {[]string{"--exit", "130"}, "x\n", []string{"user-exit"}},
 		"a status before success":       {[]string{"--exit", "0"}, "429 Too Many Requests\nPASS\n", []string{"completed"}},
-		"a header of something else":    {nil, "< retry-after: 5\nfixed it\n5-hour limit reached · resets 3pm (UTC)\n", []string{"(in 3h)", "rule limit-resets of pack claude-code"}},
+		"a header of something else":    {nil, "< retry-after: 5\nfixed it\n5-hour limit reached · resets 3pm (UTC)\n", []string{"(in 3h)", "rule limit of pack generic"}},
 		"success":                       {[]string{"--exit", "0"}, "done\n", []string{"completed"}},
 		"nothing known":                 {nil, "x\n", []string{"unknown", "the exit code is unknown"}},
 		"a terminal's controls in text": {[]string{"--explain"}, "Retry-After: x\u202ey\n", []string{"Retry-After: xy"}},
@@ -88,7 +88,7 @@ func TestDetectReadsStandardInput(t *testing.T) {
 		t.Fatalf("%v: %s", err, out.Out)
 	}
 	if got.Reason != "rate-limit" || !got.Until.Equal(time.Date(2026, 11, 15, 15, 0, 0, 0, time.UTC)) || got.Wait != 3*time.Hour ||
-		got.Pack != "claude-code" || got.Number != 4 || len(got.Findings) != 3 {
+		got.Pack != "generic" || got.Number != 4 || len(got.Findings) != 3 {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -19,6 +19,9 @@ type Options struct {
 	At       time.Time      // when the output was written; zero means the time of each call of Write
 	Explain  bool           // record data for [Detector.Explain], which costs time
 
+	Assistant bool // the program is an assistant that has no pack of its own
+	Unknown   bool // the program may be another one than that of the pack
+
 	// OnSessionID is called once, with the session id that the program has printed. It must not
 	// call the Detector. It may be nil.
 	OnSessionID func(id string)
@@ -57,6 +60,8 @@ type Detector struct {
 	said   bool    // the current text comes from an event
 	fenced bool    // the current text is in a code block
 	indent bool    // the current line is indented like code
+	mark   bool    // the current line begins with the sign of an error
+	cut    bool    // the current line has no line end
 	open   bool    // an event has reported a problem, which progress of the program would cancel
 	events []match // the last matching events
 	whole  []byte  // the last event, not shortened
@@ -72,6 +77,9 @@ type entry struct {
 	event  bool
 	said   bool   // it comes from an event
 	code   bool   // it is in a code block, or indented like code
+	fenced bool   // it is in a code block
+	mark   bool   // it begins with the sign of an error, such as ✗
+	cut    bool   // it has no line end
 	note   string // why an event did not match
 }
 
@@ -112,7 +120,7 @@ func New(pack *Pack, options Options) *Detector {
 		pack: pack, options: options,
 		lines:   lineRing{entries: make([]entry, options.Lines+maxAbove), limit: options.Lines},
 		session: sessionReader{rules: pack.session, onID: options.OnSessionID},
-		matcher: lineMatcher{rules: pack.lines, zone: options.Location, wrapped: maxWrapped},
+		matcher: lineMatcher{rules: pack.lines, zone: options.Location, wrapped: maxWrapped, known: (options.Assistant || pack.Name() != "generic") && !options.Unknown},
 	}
 	d.norm.yield = d.text
 	return d
@@ -167,7 +175,7 @@ func (d *Detector) part(raw []byte) {
 	if event := d.norm.eventIn(raw); event != nil {
 		d.event(event)
 	} else if len(raw) > 0 {
-		d.indent = looksLikeCode(raw)
+		d.indent, d.mark = looksLikeCode(raw), errorMark(raw)
 		d.norm.line(raw)
 	}
 }
@@ -181,14 +189,15 @@ func (d *Detector) text(line []byte) {
 	}
 	if !d.said {
 		fence := bytes.HasPrefix(line, codeFence)
-		e.code = d.fenced || d.indent || fence
+		e.fenced = d.fenced || fence
+		e.code = e.fenced || d.indent
 		d.fenced = d.fenced != fence
 	}
 }
 
 func (d *Detector) push(line []byte, event bool) *entry {
 	d.order++
-	return d.lines.push(entry{text: line, at: d.at, number: d.number, order: d.order, event: event, said: d.said})
+	return d.lines.push(entry{text: line, at: d.at, number: d.number, order: d.order, event: event, said: d.said, cut: d.cut && !d.said, mark: d.mark && !event})
 }
 
 // event processes a line that looks like JSON.

@@ -12,7 +12,8 @@ type Finding struct {
 	Line    string `json:"line"`
 	Pack    string `json:"pack,omitempty"`
 	Rule    string `json:"rule"`
-	Matched bool   `json:"matched"` // the rule matched; false if only a literal did
+	Matched bool   `json:"matched"`          // the rule matched; false if only a literal did
+	Layers  string `json:"layers,omitempty"` // what the layers of the grammar found
 	Verdict string `json:"verdict"`
 }
 
@@ -31,7 +32,7 @@ func (d *Detector) Explain(code int) (Stop, []Finding) {
 		for count := m.count; count <= m.end && m.rule.trust != ByEvent; count++ {
 			texts[count] = true
 		}
-		out = append(out, Finding{m.number, m.line, m.rule.pack, m.rule.ID, true, m.verdict})
+		out = append(out, Finding{m.number, m.line, m.rule.pack, m.rule.ID, true, m.layers, m.verdict})
 	}
 	for _, e := range d.traced {
 		if e.event && !events[e.number] || !e.event && !texts[e.count] {
@@ -56,8 +57,12 @@ func (d *Detector) almost(e entry) Finding {
 			f.Pack = cmp.Or(f.Pack, r.pack)
 		}
 	}
-	f.Rule = strings.Join(ids, ", ")
+	m, env := readMeaning(string(e.text), e.said || e.mark, d.matcher.known)
+	f.Rule, f.Layers = strings.Join(ids, ", "), m.layers(env, timing{})
 	f.Verdict = "decoy: contains words of a rule, but is not its message"
+	if m.why != "" {
+		f.Verdict = "decoy: " + m.why
+	}
 	if d.lines.count-e.count >= d.lines.limit {
 		f.Verdict += "; also outside of the last lines"
 	}
@@ -70,7 +75,8 @@ type trace []entry
 // addText records a line of text that contains a literal of a rule.
 func (t *trace) addText(e entry, rules []*rule) {
 	lower := strings.ToLower(string(e.text))
-	if slices.ContainsFunc(rules, func(r *rule) bool { return r.hints(lower) }) {
+	m, _ := readMeaning(string(e.text), e.said || e.mark, true)
+	if m.class != noClass || m.why != "" || slices.ContainsFunc(rules, func(r *rule) bool { return r.hints(lower) }) {
 		t.add(e)
 	}
 }

@@ -52,7 +52,7 @@ func TestWordsOfTimeEndWhereTheyEnd(t *testing.T) {
 		"Please try again in 5 months":                                      Crashed,
 		"Please try again in 5 msgs":                                        Crashed,
 		"litellm.RateLimitError: please try again in 5 months.":             RateLimit,
-		"You've hit your usage limit. Try again in 5 months.":               Crashed,
+		"You've hit your usage limit. Try again in 5 months.":               RateLimit,
 		"litellm.RateLimitError: please try again in 5 minutesandsomething": RateLimit,
 	} {
 		if got := stopOf(t, "aider", output, 1); got.Reason != want || !got.Until.IsZero() {

@@ -157,14 +157,14 @@ func TestAnotherPackIsAskedLast(t *testing.T) {
 		want         Reason
 		by           string // the pack that the note names
 	}{
-		"a shell that fails":                  {"generic", codexLimit, 1, RateLimit, "codex"},
-		"a shell that exits with 0":           {"generic", codexLimit, 0, RateLimit, "codex"},
+		"a shell that fails":                  {"generic", codexLimit, 1, RateLimit, ""},
+		"a shell that exits with 0":           {"generic", codexLimit, 0, RateLimit, ""},
 		"a shell that its user ends":          {"generic", codexLimit, 130, UserExit, ""},
-		"an assistant that runs another":      {"aider", codexLimit, 1, RateLimit, "codex"},
-		"one that runs another, and succeeds": {"aider", codexLimit, 0, Completed, ""},
-		"a rule of the command's own":         {"aider", codexLimit + "\nlitellm.AuthenticationError: no", 1, Terminal, ""},
-		"a rule that any program has":         {"generic", codexLimit + "\n503 Service Unavailable", 1, Overloaded, ""},
-		"an exit code that the pack knows":    {"gemini", codexLimit, 41, Terminal, ""},
+		"an assistant that runs another":      {"aider", codexLimit, 1, RateLimit, ""},
+		"one that runs another, and succeeds": {"aider", codexLimit + "\nI have told it to wait.", 0, Completed, ""},
+		"a rule of the command's own":         {"aider", codexLimit + strings.Repeat("\nmore", 6) + "\nlitellm.AuthenticationError: no", 1, Terminal, ""},
+		"a rule that any program has":         {"generic", codexLimit + strings.Repeat("\nmore", 6) + "\n503 Service Unavailable", 1, Overloaded, ""},
+		"an exit code that the pack knows":    {"gemini", "more", 41, Terminal, ""},
 		"an event":                            {"generic", `{"type":"rate_limit_event","status":"rejected","resetsAt":1794747600}`, 0, RateLimit, "claude-code"},
 		"an event, and success":               {"generic", rejected + "\n" + `{"type":"result","is_error":false,"result":"` + strings.Repeat("x", 2*maxKept) + `"}`, 0, Completed, ""},
 	} {

@@ -16,7 +16,6 @@ const (
 	monthText   = `jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec`
 	weekdayText = `sun|mon|tue|wed|thu|fri|sat`
 	dateWord    = `(?:today|tomorrow|at|(?:` + weekdayText + `)[a-z]*|(?:` + monthText + `)[a-z]*\.?|\d{1,2}(?:st|nd|rd|th)?|\d{4})`
-	zoneAtEnd   = `(?: ?(?P<zone>` + zoneText + `)| ?\((?P<zone2>` + zoneText + `)\))?[.]?$`
 )
 
 // momentText is the pattern of {moment} in a pack. It matches a little more than can be parsed, so
@@ -27,13 +26,20 @@ const momentText = `(?:\d{4}-\d\d-\d\d(?:t| at | )|(?:` + dateWord + `,? ){0,6})
 // 8601.
 const dateText = `\d{1,2}/\d{1,2}/\d{4}|\d{4}-\d\d-\d\d`
 
-// The formats of a moment: 2026-04-11 20:30:24; Jul 10th, 2026 11:52 AM; 10 Jul 15:04; tomorrow
-// at 3pm; Mon 7:30pm; 3am; 15:04. A zone may follow.
+// The parts of a moment, in any order: 2026-04-11 20:30:24; Jul 10th, 2026 11:52 AM; 10 Jul 15:04; tomorrow at 3pm; Mon
+// 7:30pm; 3am on May 2; 9/1; 15:04 UTC; Sep 1.
 var (
-	isoMoment = lazyregexp.New(`^(?i:(?P<year>\d{4})-(?P<mon>\d{2})-(?P<day>\d{2})(?:[t ]| at )(?P<hour>\d{2}):(?P<min>\d{2})(?::(?P<sec>\d{2})(?:\.\d+)?)?` + zoneAtEnd + `)`)
-	moment    = lazyregexp.New(`^(?i:(?:(?P<rel>today|tomorrow)(?: at)?,? )?(?:(?P<week>` + weekdayText + `)[a-z]*,?(?: at)? )?` +
-		`(?:(?:(?P<month>` + monthText + `)[a-z]*\.? (?P<day>\d{1,2})(?:st|nd|rd|th)?|(?P<day2>\d{1,2}) (?P<month2>` + monthText + `)[a-z]*\.?)` +
-		`(?:,? (?P<year>\d{4}))?,?(?: at)? )?(?:at )?(?P<hour>\d{1,2})(?::(?P<min>\d{2}))?(?::(?P<sec>\d{2}))?(?: ?(?P<half>[ap])\.?m\b\.?)?` + zoneAtEnd + `)`)
+	isoPart   = lazyregexp.New(`\b(\d{4})-(\d\d)-(\d\d)[tT]?`)
+	clockPart = lazyregexp.New(`(?i)\b(\d{1,2}):(\d{2})(?::(\d{2})(?:\.\d+)?)?(?: ?([ap])\.?m\b\.?)?|\b(\d{1,2}) ?([ap])\.?m\b\.?|\bnoon\b|\bmidnight\b`)
+	slashPart = lazyregexp.New(`\b(\d{1,2})/(\d{1,2})(?:/(\d{4}|\d{2}))?\b`) // month first, as in the United States
+	monthPart = lazyregexp.New(`(?i)\b(` + monthText + `)[a-z]*\b\.?`)
+	yearPart  = lazyregexp.New(`\b(\d{4})\b`)
+	dayPart   = lazyregexp.New(`(?i)\b(\d{1,2})(?:st|nd|rd|th)?\b`)
+	namePart  = lazyregexp.New(`(?i)\b(` + weekdayText + `|today|tonight|tomorrow)(?:s|rs?|nes|[a-z]*day)?\b\.?`)
+	placePart = lazyregexp.New(`\b([A-Z][A-Za-z_]+(?:/[A-Z][A-Za-z0-9_+-]+){1,2})\b`)
+	zonePart  = lazyregexp.New(`(?i)(\b(?:` + zoneWords + `)|[+-]\d{2}:?\d{2}\b)`)
+	zoneOnly  = lazyregexp.New(`^(?i:` + zoneText + `)$`)
+	between   = lazyregexp.New(`(?i)\b(?:at|on|of|the|next|this)\b|[ ,()@.]`)
 )
 
 // wall is a wall-clock time with an optional date. Missing parts of the date are -1.
@@ -41,6 +47,7 @@ type wall struct {
 	year, month, day  int
 	weekday, ahead    int // ahead in days: 0 today, 1 tomorrow
 	hour, minute, sec int
+	dateOnly          bool // no time of day is stated
 	zone              *time.Location
 }
 
@@ -71,6 +78,9 @@ func readMoment(text string, at time.Time, zone *time.Location) (time.Time, erro
 				return t, nil
 			}
 			recent = recent || at.Sub(t) <= w.recent()
+		}
+		if end := instants(day.Year(), day.Month(), day.Day()+1, 0, 0, 0, w.zone)[0]; w.dateOnly && end.After(at) {
+			return end, nil // it ends some time today
 		}
 		if recent {
 			break
@@ -123,43 +133,68 @@ func (w *wall) recent() time.Duration {
 	}
 }
 
-func parseWall(text string, zone *time.Location) (w wall, err error) {
-	re := isoMoment
-	m := re.FindStringSubmatch(text)
-	if m == nil {
-		re = moment
-		m = re.FindStringSubmatch(text)
+// parts is a text from which the parts of a moment are taken.
+type parts struct{ rest string }
+
+// take removes what a pattern matches and returns its groups; "" for those that do not match.
+func (p *parts) take(re *lazyregexp.Regexp) []string {
+	groups := append(re.FindStringSubmatch(p.rest), make([]string, 7)...)
+	if groups[0] != "" {
+		p.rest = strings.Replace(p.rest, groups[0], " ", 1)
 	}
-	if m == nil {
+	return groups
+}
+
+func parseWall(text string, zone *time.Location) (w wall, err error) {
+	p := &parts{text}
+	place, iso, clock, slash := p.take(placePart)[1], p.take(isoPart), p.take(clockPart), p.take(slashPart)
+	w = wall{year: digits(iso[1], -1), month: digits(iso[2], -1), day: digits(iso[3], -1), hour: digits(clock[1]+clock[5], 0),
+		minute: digits(clock[2], 0), sec: digits(clock[3], 0), weekday: -1, ahead: -1, dateOnly: clock[0] == "", zone: zone}
+	w.date(slash, p)
+	switch half := strings.ToLower(clock[4] + clock[6]); {
+	case strings.EqualFold(clock[0], "noon"):
+		w.hour = 12
+	case strings.EqualFold(clock[0], "midnight"):
+	case !w.dateOnly:
+		err = w.clock(half, clock[2] != "")
+	case w.month < 0 && digits(strings.TrimSpace(p.rest), -1) >= 0:
+		err = fmt.Errorf("%s alone is ambiguous", strings.TrimSpace(p.rest))
+	case w.month < 0:
 		return w, fmt.Errorf("%q is not a time", text)
 	}
-	group := func(names ...string) string {
-		for _, name := range names {
-			if i := re.SubexpIndex(name); i >= 0 && m[i] != "" {
-				return strings.ToLower(m[i])
-			}
-		}
-		return ""
-	}
-	w = wall{
-		year: digits(group("year"), -1), month: digits(group("mon"), -1), day: digits(group("day", "day2"), -1),
-		hour: digits(group("hour"), 0), minute: digits(group("min"), 0), sec: digits(group("sec"), 0),
-		weekday: slices.Index(strings.Split(weekdayText, "|"), group("week")),
-		ahead:   slices.Index([]string{"today", "tomorrow"}, group("rel")),
-		zone:    zone,
-	}
-	if name := group("month", "month2"); name != "" {
-		w.month = 1 + slices.Index(strings.Split(monthText, "|"), name)
-	}
-	if err := w.clock(group("half"), group("min") != ""); err != nil {
+	if err != nil {
 		return w, fmt.Errorf("%q is not a time: %w", text, err)
 	}
-	for _, name := range []string{"zone", "zone2"} { // unchanged: names of zones have capitals
-		if i := re.SubexpIndex(name); m[i] != "" {
-			w.zone, err = readZone(m[i])
-		}
+	where := cmp.Or(place, p.take(zonePart)[1])
+	rest := between.ReplaceAllString(p.rest, "")
+	if rest != "" && !zoneOnly.MatchString(rest) {
+		return w, fmt.Errorf("%q is not a time", text)
+	}
+	if where = strings.ReplaceAll(cmp.Or(rest, where), " ", ""); where != "" {
+		w.zone, err = readZone(where, zone)
 	}
 	return w, err
+}
+
+// date sets the date or the day of the week. slash has the groups of slashPart.
+func (w *wall) date(slash []string, p *parts) {
+	if slash[0] != "" {
+		w.month, w.day, w.year = digits(slash[1], 0), digits(slash[2], 0), digits(slash[3], -1)
+		if len(slash[3]) == 2 {
+			w.year += 2000
+		}
+		if w.month > 12 {
+			w.month, w.day = w.day, w.month
+		}
+	} else if name := p.take(monthPart)[1]; name != "" {
+		w.month = 1 + slices.Index(strings.Split(monthText, "|"), strings.ToLower(name))
+		w.year = digits(p.take(yearPart)[1], -1)
+		w.day = digits(p.take(dayPart)[1], -1)
+	}
+	if name := strings.ToLower(p.take(namePart)[1]); w.month < 0 && name != "" {
+		w.weekday = slices.Index(strings.Split(weekdayText, "|"), name)
+		w.ahead = slices.Index([]string{"today", "tomorrow", "tonight"}, name) % 2
+	}
 }
 
 // digits parses a number. If the text is not a number, it returns the value of none.
@@ -218,8 +253,11 @@ func (w *wall) days(today time.Time) (list []time.Time) {
 	return list
 }
 
-// zoneText matches a zone after a time.
-const zoneText = `(?:z|(?:utc|gmt)?[+-]\d{1,2}(?::?\d{2})?|[a-z]{2,5}|[a-z_]+(?:/[a-z0-9_+-]+){1,2})`
+// zoneText matches a zone after a time in a pack. zoneWords matches only what is surely one.
+const (
+	zoneText  = `(?:z|(?:utc|gmt)?[+-]\d{1,2}(?::?\d{2})?|[a-z]{2,5}|[a-z_]+(?:/[a-z0-9_+-]+){1,2})`
+	zoneWords = `z\b|(?:utc|gmt)(?: ?[+-]\d{1,2}(?::?\d{2})?)?\b|[+-]\d{2}:?\d{2}\b|(?-i:[A-Z]{2,4}T|[A-Z][A-Za-z_]+(?:/[A-Z][A-Za-z0-9_+-]+){1,2})\b|(?:pacific|eastern|central|mountain)(?: (?:standard|daylight))?(?: time)?\b|local(?: time)?\b`
+)
 
 // abbreviations has the offsets, in minutes, of common abbreviations. An abbreviation is an offset
 // and not a place, so it includes daylight saving. Of those with several meanings, CST is
@@ -231,14 +269,23 @@ var abbreviations = map[string]int{
 	"IST": 330, "JST": 540, "KST": 540, "AEST": 600, "AEDT": 660, "NZST": 720, "NZDT": 780,
 }
 
-// places has the short names that Americans use for a zone instead of an offset.
-var places = map[string]string{"ET": "America/New_York", "CT": "America/Chicago", "MT": "America/Denver", "PT": "America/Los_Angeles"}
+// places has the names that Americans use for a zone instead of an offset.
+var places = map[string]string{
+	"ET": "America/New_York", "CT": "America/Chicago", "MT": "America/Denver", "PT": "America/Los_Angeles",
+	"EASTERN": "America/New_York", "CENTRAL": "America/Chicago", "MOUNTAIN": "America/Denver", "PACIFIC": "America/Los_Angeles",
+}
 
 var offset = lazyregexp.New(`^(?:UTC|GMT)?([+-])(\d{1,2}):?(\d{2})?$`)
 
 // readZone parses a zone: a name of the database, an abbreviation or an offset.
-func readZone(text string) (*time.Location, error) {
+func readZone(text string, local *time.Location) (*time.Location, error) {
 	upper := strings.ToUpper(text)
+	if strings.HasPrefix(upper, "LOCAL") {
+		return local, nil
+	}
+	for _, word := range []string{"TIME", "STANDARD", "DAYLIGHT"} { // Pacific Standard Time
+		upper = strings.TrimSuffix(upper, word)
+	}
 	if minutes, ok := abbreviations[upper]; ok {
 		return time.FixedZone(upper, minutes*60), nil
 	}

@@ -1,43 +1,54 @@
 package detect
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // StopByAny is [Detector.Stop] with a second try: if no rule of the pack explains the stop, it tries
-// the other built-in packs, because a shell may have run an assistant. Only their specific rules
+// the rules of the other built-in packs, because a shell may have run an assistant. Only their specific rules
 // count, in the last 5 lines, and the note of the verdict names the pack. With exit code 0 it tries
 // them only if the pack is generic, because a specific pack knows how its program reports a failure.
 func (d *Detector) StopByAny(code int) Stop {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	stop, _ := d.decide(code)
-	doubtful := stop.Reason == Crashed || stop.Reason == Unknown || stop.Reason == Completed && d.pack.Name() == "generic"
-	if stop.Rule != "" || !doubtful {
+	generic := d.pack.Name() == "generic"
+	unexplained := stop.Rule == "" && (stop.Reason == Crashed || stop.Reason == Unknown || stop.Reason == Completed && generic)
+	endless := stop.grammar && stop.Reason == RateLimit && stop.Until.IsZero() && generic
+	if !unexplained && !endless {
 		return stop
 	}
-	var stops []Stop
+	stops := d.othersSay(code)
+	if endless {
+		stops = slices.DeleteFunc(stops, func(s Stop) bool { return s.Reason != RateLimit || !s.Terminal && s.Until.IsZero() })
+	}
+	if best := Best(stops); best >= 0 {
+		stop = stops[best]
+		stop.Note = strings.TrimPrefix(stop.Note+"; by the pack "+stop.Pack, "; ")
+	}
+	return stop
+}
+
+// othersSay returns the verdicts of the other packs that explain the stop.
+func (d *Detector) othersSay(code int) (stops []Stop) {
 	for _, name := range Names() {
 		if name == "generic" || name == d.pack.Name() || name == d.pack.spec.Extends {
 			continue
 		}
 		pack, _ := Builtin(name) // a test compiles all packs
-		if other := d.readBy(pack, code); other.Rule != "" && other.Pack == name {
+		if other := d.readBy(pack, code); other.Rule != "" && (other.Pack == name || other.spoken) {
+			other.Pack = name
 			stops = append(stops, other)
 		}
 	}
-	if best := Best(stops); best >= 0 {
-		stop = stops[best]
-		if stop.Note != "" {
-			stop.Note += "; "
-		}
-		stop.Note += "by the pack " + stop.Pack
-	}
-	return stop
+	return stops
 }
 
 // readBy returns the verdict of another pack on the stored last lines.
 func (d *Detector) readBy(pack *Pack, code int) Stop {
 	other := New(pack, Options{Location: d.options.Location, Lines: d.options.Lines, At: d.options.At})
-	other.foreign = true
+	other.foreign, other.matcher.known = true, false
 	kept, _ := d.lines.kept()
 	lastEvent := lastIndex(kept, func(e entry) bool { return e.event })
 	for i, e := range kept {

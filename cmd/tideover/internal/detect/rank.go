@@ -22,6 +22,7 @@ type ranking struct {
 	lines   *lineRing
 	done    bool // the program succeeded: its exit code is 0, and no event reports a failure
 	foreign bool // as in [Detector]
+	certain bool // the exit code has a meaning
 }
 
 // void sets the verdict of every match that does not count. alive is the index of the last message
@@ -30,6 +31,9 @@ func (r *ranking) void() (alive int) {
 	alive = -1
 	for i := range r.list {
 		m := &r.list[i]
+		if m.rule.Alive && m.failing && r.done && r.below(m) == 0 { // its last words are an error
+			m.rule = grammarRules()[false][m.class]
+		}
 		m.verdict = r.outdated(m)
 		switch {
 		case m.verdict != "":
@@ -65,18 +69,38 @@ func (r *ranking) outdated(m *match) string {
 	case m.rule.Alive, m.rule.MovedOn, m.said:
 		return ""
 	}
-	if r.done {
-		if why := r.contradicted(m); why != "" {
-			return why
-		}
+	if why := r.contradicted(m); why != "" {
+		return why
 	}
+	if r.foreign || m.grammar && m.spoken && !m.known {
+		return r.ofOther(m)
+	}
+	return r.ofProgram(m)
+}
+
+// ofProgram returns why a message of the program does not count; "" if it counts.
+func (r *ranking) ofProgram(m *match) string {
 	switch {
-	case r.foreign && older >= lastWords:
-		return "too far up for a message of another program"
-	case r.foreign && r.quoted(m):
-		return "ignored: the line is in prose or code"
-	case !m.own() && older >= lastGeneric:
+	case m.unsure && r.below(m) > 0:
+		return "not understood, and more lines follow"
+	case m.grammar && r.isCode(m):
+		return "ignored: the line is code"
+	case !m.own() && r.lines.count-m.end >= lastGeneric:
 		return "too far up for a generic message"
+	default:
+		return ""
+	}
+}
+
+// ofOther returns why a message of another program, which the program may have run, does not count; "" if it counts.
+func (r *ranking) ofOther(m *match) string {
+	switch {
+	case !r.foreign && r.certain:
+		return "ignored: the exit code says why"
+	case r.lines.count-m.end >= lastWords:
+		return "too far up for a message of another program"
+	case r.quoted(m):
+		return "ignored: the line is in prose or code"
 	default:
 		return ""
 	}
@@ -85,9 +109,11 @@ func (r *ranking) outdated(m *match) string {
 // contradicted returns why a match does not count because the program succeeded; "" if it counts.
 func (r *ranking) contradicted(m *match) string {
 	switch {
+	case !r.done:
+		return ""
 	case !m.own():
 		return "ignored: the exit code means success"
-	case r.lines.count-m.end >= lastOfDone:
+	case r.below(m) >= lastOfDone:
 		return "ignored: the exit code means success, and more lines follow"
 	case r.quoted(m):
 		return "ignored: the exit code means success, and the line is in prose or code"
@@ -101,10 +127,10 @@ func (r *ranking) voids(sign, before *match) bool {
 	switch {
 	case sign.rule.trust == ByEvent:
 		return sign.rule.Alive || event || before.said
-	case event:
+	case event, before.grammar && before.rule.Terminal && r.lines.count-sign.end < lastWords:
 		return false
 	case sign.rule.MovedOn:
-		return !before.own() || r.done || r.foreign
+		return !before.own() || r.done || r.foreign || before.grammar && !before.known
 	default:
 		// The sign says that something is retrying, which may be any tool that the program ran. If it
 		// has no reason, it does not cancel a limit with a stated end, unless more output follows.
@@ -142,19 +168,36 @@ func lastMatch(list []match, fallback bool) int {
 func (m *match) isEvent() bool { return m.rule.trust == ByEvent }
 
 // weight orders matches near each other: specific messages before generic ones; among specific
-// ones, permanent before temporary; among generic ones, a response header before a line.
+// ones, limits with a time, and permanent before temporary; among generic ones, a response header before a line.
 func (m *match) weight() int {
-	switch own := m.own(); {
-	case own && m.rule.Terminal:
-		return 4
-	case own:
-		return 3
+	if m.said || m.rule.pack != "generic" || m.spoken {
+		return m.ownWeight()
+	}
+	switch {
+	case m.grammar && weak(m.class):
+		return -1
 	case m.rule.trust == ByHeader:
 		return 2
 	case m.rule.Terminal:
 		return 1
 	default:
 		return 0
+	}
+}
+
+// ownWeight is weight for a message that is specific to the program.
+func (m *match) ownWeight() int {
+	switch {
+	case m.grammar && weak(m.class):
+		return -1
+	case m.rule.Terminal && !m.grammar:
+		return 6
+	case m.class == limitClass && m.reading.isSet(), m.class == contextClass:
+		return 5
+	case m.rule.Terminal:
+		return 4
+	default:
+		return 3
 	}
 }
 
@@ -169,8 +212,7 @@ var errorHead = lazyregexp.New(`(?i)^(?:[a-z_-]+ )?[\w.]*error:$`)
 // success, because such a program reports everything with events. Following lines that a specific
 // rule matches are not prose.
 func (r *ranking) quoted(m *match) bool {
-	succeeded := func(before match) bool { return before.isEvent() && before.rule.Alive && before.order < m.order }
-	if r.lines.line(m.count).code || slices.ContainsFunc(r.list, succeeded) {
+	if r.isCode(m) || r.afterEvent(m) {
 		return true
 	}
 	if m.count > 1 {
@@ -179,11 +221,36 @@ func (r *ranking) quoted(m *match) bool {
 		}
 	}
 	for count := m.end + 1; count <= r.lines.count; count++ {
-		if e := r.lines.line(count); !e.event && isProse(e.text) && !isMessage(r.list, count) {
+		if e := r.lines.line(count); !e.event && isProse(e.text) && !isMessage(r.list, count) && !(m.grammar && aside(string(e.text))) {
 			return true
 		}
 	}
 	return false
+}
+
+// afterEvent reports whether a line follows an event that reports success, or any event of an unknown program.
+func (r *ranking) afterEvent(m *match) bool {
+	if m.grammar && !m.known && !m.said {
+		kept, _ := r.lines.kept()
+		return slices.ContainsFunc(kept, func(e entry) bool { return e.event && e.count < m.count })
+	}
+	return slices.ContainsFunc(r.list, func(before match) bool { return before.isEvent() && before.rule.Alive && before.order < m.order })
+}
+
+// below returns the number of lines below a match that do not belong to the message.
+func (r *ranking) below(m *match) (n int) {
+	for count := m.end + 1; count <= r.lines.count; count++ {
+		if !m.grammar || !aside(string(r.lines.line(count).text)) {
+			n++
+		}
+	}
+	return n
+}
+
+// isCode reports whether a match is in a block of code, or indented like code.
+func (r *ranking) isCode(m *match) bool {
+	e := r.lines.line(m.count)
+	return e.fenced || e.code && !m.field
 }
 
 // isMessage reports whether a specific rule matches the line with this count.
@@ -215,9 +282,17 @@ func looksLikeCode(raw []byte) bool {
 		return false
 	case strings.ContainsRune("✓✔√☑", first):
 		return true
+	case unicode.IsLetter(first) && first < utf8.RuneSelf:
+		return indented && (raw[0] == '\t' || len(raw)-len(rest) >= 4)
 	case strings.ContainsRune("✗✘✕✖×●○", first), first < utf8.RuneSelf:
 		return indented
 	default:
 		return false
 	}
+}
+
+// errorMark reports whether a line begins with the sign of an error.
+func errorMark(raw []byte) bool {
+	first, _ := utf8.DecodeRune(bytes.TrimLeft(raw, " \t│┃"))
+	return strings.ContainsRune("✗✘✕✖■⚠❌⛔🚫", first)
 }

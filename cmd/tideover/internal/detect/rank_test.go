@@ -92,7 +92,7 @@ func TestWhatIsBelieved(t *testing.T) {
 		"an error of codex, and then work":                  {"codex", 1, `{"type":"error","message":"You've hit your usage limit."}` + "\n" + `{"type":"item.completed","item":{"type":"agent_message"}}`, Crashed, time.Time{}},
 		"an error of codex, and then another":               {"codex", 1, `{"type":"error","message":"You've hit your usage limit."}` + "\n" + `{"type":"item.completed","item":{"type":"error"}}`, RateLimit, time.Time{}},
 		"an error of gemini, and then work":                 {"gemini", 1, `{"type":"error","message":"Please retry in 34s"}` + "\n" + `{"type":"tool_use"}`, Crashed, time.Time{}},
-		"codex tries again by itself":                       {"codex", 0, "stream error: Rate limit reached. Please try again in 28ms.; retrying 1/5 in 200ms...", Completed, time.Time{}},
+		"codex tries again by itself":                       {"codex", 0, "stream error: Rate limit reached. Please try again in 28ms.; retrying 1/5 in 200ms...\nDone.", Completed, time.Time{}},
 		"something else that retries, after a limit":        {"claude-code", 1, until3pm + "\nhook: upload failed, retrying in 2s\nhook: uploaded", RateLimit, at3pm},
 		"the same on a line of its own":                     {"claude-code", 1, until3pm + "\nupload failed\nRetrying in 2s...\nuploaded", RateLimit, at3pm},
 		"a retry that is followed by much":                  {"claude-code", 1, until3pm + "\nRetrying in 2s...\n" + ordinary, Crashed, time.Time{}},
@@ -124,7 +124,7 @@ func TestAResetThatDoesNotCome(t *testing.T) {
 		"a weekday that passed is not a week away": {"You've hit your weekly limit · resets Sun 11am", noon, time.Time{}},
 	} {
 		d := New(builtin(t, "claude-code"), Options{Location: time.UTC, At: tc.at})
-		_, _ = d.Stream().Write([]byte(tc.output))
+		_, _ = d.Stream().Write([]byte(tc.output + "\n"))
 		got := d.Stop(1)
 		if got.Reason != RateLimit || !got.Until.Equal(tc.until) || got.Until.IsZero() != strings.Contains(got.Note, "in the past") {
 			t.Errorf("%s: %q at %v gives %+v, want until %v", name, tc.output, tc.at, got, tc.until)

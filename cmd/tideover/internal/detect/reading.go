@@ -39,6 +39,9 @@ type reading struct {
 	note   string    // why the stated time is not used; "" without an error
 }
 
+// isSet reports whether a time was read.
+func (r *reading) isSet() bool { return !r.until.IsZero() }
+
 // forms has a parser for each format of a time. A parser gets the text, the time when it was
 // printed, and the zone for times without a zone.
 var forms = map[string]func(text string, at time.Time, zone *time.Location) (time.Time, error){
@@ -85,7 +88,7 @@ func fromNow(parse func(string) (time.Duration, error)) func(string, time.Time, 
 // seconds, they would be after the year 5138. It also accepts 2026-04-11T20:30:24Z, which some
 // programs write instead.
 func readEpoch(text string, at time.Time, zone *time.Location) (time.Time, error) {
-	if isoMoment.MatchString(text) {
+	if isoPart.MatchString(text) {
 		return readMoment(text, at, zone)
 	}
 	if !number.MatchString(text) {

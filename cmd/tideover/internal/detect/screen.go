@@ -33,10 +33,12 @@ func (p *Pack) FindOnScreen(lines []string, at time.Time, zone *time.Location) (
 	}
 	var best OnScreen
 	var found bool
-	names := Names()
-	for _, name := range names[:len(names)-1] { // without generic
+	for _, name := range Names() {
 		pack, _ := Builtin(name) // a test compiles all packs
-		if got, ok := pack.findOnScreen(rows, at, zone); ok && got.Pack == name && (!found || got.better(best.Stop)) {
+		if name != "generic" && !slices.ContainsFunc(pack.lines, func(r *rule) bool { return r.pack == name }) {
+			continue // it adds nothing to the grammar
+		}
+		if got, ok := pack.findOnScreen(rows, at, zone); ok && (got.Pack == name || got.grammar) && (!found || got.better(best.Stop)) {
 			best, found = got, true
 		}
 	}
@@ -128,7 +130,7 @@ func (p *Pack) findOnScreen(rows []screenRow, at time.Time, zone *time.Location)
 		m := &list[i]
 		first, end := m.count-1, m.end-1 // as indices of rows
 		limit := m.rule.Reason == RateLimit || m.rule.Terminal
-		if !limit || !m.own() || m.rule.trust != ByLine || m.rule.Alive || m.rule.MovedOn || m.rule.Fallback {
+		if !limit || m.rule.pack == "generic" && !m.spoken || m.rule.trust != ByLine || m.rule.Alive || m.rule.MovedOn || m.rule.Fallback {
 			continue
 		}
 		if quotedOnScreen(rows, list, first, end) || wentOn(rows, list[i+1:], m) {

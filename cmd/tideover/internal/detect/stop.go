@@ -27,6 +27,8 @@ type Stop struct {
 	Meaning  string    `json:"meaning,omitempty"` // of the exit code
 
 	fallback bool // Rule.Fallback of the rule that decided
+	grammar  bool // the grammar decided, and no rule of a pack
+	spoken   bool // the text of an event decided, with the words of an assistant
 }
 
 // Stop returns why the command stopped. code is its exit code, negative if it is unknown, and 128
@@ -46,7 +48,7 @@ func (d *Detector) decide(code int) (Stop, []match) {
 	slices.SortFunc(list, func(a, b match) int { return cmp.Compare(a.order, b.order) })
 	byExit := stopByExit(d.pack, code)
 	done := byExit.Reason == Completed && !saysFailed(list)
-	ranking := ranking{list: list, lines: &d.lines, done: done, foreign: d.foreign}
+	ranking := ranking{list: list, lines: &d.lines, done: done, foreign: d.foreign, certain: byExit.Reason == UserExit || byExit.Meaning != ""}
 	alive := ranking.void()
 	best, fallback := choose(list)
 	switch {
@@ -77,11 +79,13 @@ func saysFailed(list []match) (failed bool) {
 
 // endLines processes incomplete lines as if they had ended.
 func (d *Detector) endLines() {
+	d.cut = true
 	for _, s := range d.streams {
 		if len(s.partial) > 0 {
 			s.endLine(cmp.Or(d.options.At, d.at, time.Now()))
 		}
 	}
+	d.cut = false
 }
 
 // verdict returns the Stop for the match list[best]. If that match states no time, it uses the time
@@ -108,7 +112,7 @@ func verdict(list []match, best int, zone *time.Location) Stop {
 	return Stop{
 		Reason: m.rule.Reason, Terminal: m.rule.Terminal, Until: got.until, Stated: got.stated, As: got.as, Note: got.note,
 		Trust: m.rule.trust, Pack: m.rule.pack, Rule: m.rule.ID, Line: m.line, Number: m.number,
-		fallback: m.rule.Fallback,
+		fallback: m.rule.Fallback, grammar: m.grammar, spoken: m.grammar && m.said && m.spoken,
 	}
 }
 

@@ -162,8 +162,6 @@ func TestDecoysAreLeftAlone(t *testing.T) {
 		"• 429 Too Many Requests",
 		"• Wait for 10 seconds. Then rerun the tests.",
 		"Wait for 30s before checking the pod",
-		"Error: request too large",
-		"Error: input too long",
 		"    retryDelay: '5s', // between two tries",
 		`  "retryDelay": "5s",`,
 		`"quotaId": "GenerateRequestsPerDayPerProject"`,

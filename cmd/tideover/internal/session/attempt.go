@@ -115,7 +115,7 @@ func (a *attempt) runCommand(ctx context.Context, before Memo, whole func(Memo) 
 	}
 	running := &attemptMemo{memo: memo, whole: whole}
 	running.ctx, running.cancel = context.WithCancel(ctx)
-	options := detect.Options{}
+	options := detect.Options{Assistant: runsAssistant(s.Start)}
 	if !mentions(s.Start, "Session") { // otherwise we have chosen the id, and the output may contain the id of another session
 		options.OnSessionID = running.setStated
 	}

@@ -92,14 +92,14 @@ func playMessage(t *testing.T, m *detecttest.Message, pack string, code int) {
 func TestAnotherPackReadsTheMessage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newSessionTest(t, nil, "1\nYou've hit your usage limit. Upgrade to Pro or try again in 2 days.\n", "0\n")
+		p := newSessionTest(t, nil, "1\n[API Error: You have exhausted your daily quota on this model.]\n", "0\n")
 		p.open()
 		defer p.close()
 		p.start()
 		synctest.Wait()
 		i := p.info()
 		last := ReadMemo(i.Steps[0].Progress).Last
-		if i.State != "waiting" || i.Steps[0].Windows != 1 || last.Reason != "rate-limit" || !strings.Contains(i.Error, "(by the pack codex)") {
+		if i.State != "waiting" || i.Steps[0].Windows != 1 || last.Reason != "rate-limit" || !strings.Contains(i.Error, "(by the pack gemini)") {
 			t.Errorf("the session is %s after %d windows, stopped because of %+v: %s", i.State, i.Steps[0].Windows, last, i.Error)
 		}
 	})

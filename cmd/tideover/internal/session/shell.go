@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
@@ -373,4 +374,20 @@ func CommandPack(argv []string) string {
 		assistant = argv[2]
 	}
 	return cmp.Or(packs[assistant], "generic")
+}
+
+// runsAssistant reports whether a command runs an assistant that has no pack of its own.
+func runsAssistant(argv []string) bool {
+	commands := [][]string{argv}
+	if at := slices.IndexFunc(argv, shellScript.MatchString); len(argv) > 0 && slices.Contains(shells, filepath.Base(argv[0])) && at >= 0 && at+1 < len(argv) {
+		commands = commandsOf(argv[at+1])
+	}
+	return slices.ContainsFunc(commands, func(words []string) bool {
+		if len(words) > 1 {
+			if _, wraps := wrappers[filepath.Base(words[0])]; !wraps {
+				words = words[:1]
+			}
+		}
+		return slices.ContainsFunc(words, func(word string) bool { return detect.IsAssistant(filepath.Base(word)) })
+	})
 }

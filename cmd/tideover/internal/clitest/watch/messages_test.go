@@ -81,9 +81,6 @@ func TestWatchReadsTheMessagesOfTodaysAssistants(t *testing.T) {
 				t.Errorf("the session is %+v, want that it waits until %v at least, and at most %v; %s", st, least, most, out.String())
 			}
 			clitest.WantIn(t, "output", out.String(), tc.reason+", exit code ")
-			if tc.program == "run.sh" {
-				clitest.WantIn(t, "output", out.String(), "(by the pack codex)")
-			}
 		})
 	}
 }
