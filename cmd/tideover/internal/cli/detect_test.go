@@ -43,7 +43,7 @@ func TestDetect(t *testing.T) {
 			`rule limit of pack generic, evidence: line; time parsed from "3pm (UTC)" as moment`,
 		}},
 		"an explanation": {[]string{"--explain", "--pack", "claude-code"}, detectLog, []string{
-			"LINE  RULE", "decoy: position: a quotation", "alive: the program continues", "decides",
+			"LINE  RULE", "decoy: position: prose", "alive: the program continues", "decides",
 		}},
 		"no explanation without words":  {[]string{"--explain"}, "done\n", []string{"no line contains a phrase of any rule"}},
 		"a pack that knows only a part": {[]string{"--pack", "aider", "--exit", "1"}, "529 Overloaded · Retrying in 4s · attempt 6/10\n", []string{"overloaded\n", "the program was retrying"}},

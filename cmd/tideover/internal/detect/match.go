@@ -292,11 +292,10 @@ func (l *lineMatcher) classify(m *meaning, env envelope, text string, t timing, 
 	case t.isEnd() && !m.alive && slices.Contains([]class{spendClass, creditsClass, throttledClass}, m.class):
 		m.class = limitClass // time brings it back
 	}
-	found := m.class != noClass || m.alive
 	if t.isEnd() || stops[m.class].Reason == Terminal {
 		m.alive = false // the end of the limit counts, or no retry helps
 	}
-	return found
+	return m.class != noClass || m.alive
 }
 
 // guess sets the class of a text without a predicate: it says only when to try again, or it is an error. It leaves the class
