@@ -79,6 +79,8 @@ func (u *usage) reportStop(stop detect.Stop, memo *Memo) *account.Held {
 			u.pass.Worked()
 		}
 		return nil
+	case !isUnstated(stop) && !stop.Until.After(time.Now()):
+		return nil // the limit is over
 	}
 	return u.pass.Limited(resetOf(stop), stop.Line, memo.nextProbe(u.attempt.spec))
 }
@@ -88,7 +90,7 @@ func resetOf(stop detect.Stop) (r account.Reset) {
 	switch {
 	case isUnstated(stop):
 	case relative(stop):
-		r.In = time.Until(stop.Until)
+		r.In = max(time.Until(stop.Until), 1)
 	default:
 		r.At = stop.Until
 	}

@@ -26,9 +26,9 @@ func probeWait(known time.Duration) time.Duration {
 	return min(max(known, 0)+firstProbe, longestProbe)
 }
 
-// isUnstated reports whether a command stopped at a limit whose end is not stated, or is over.
+// isUnstated reports whether a command stopped at a limit whose end is not stated.
 func isUnstated(stop detect.Stop) bool {
-	return stop.Reason == detect.RateLimit && !stop.Terminal && !stop.Until.After(time.Now())
+	return stop.Reason == detect.RateLimit && !stop.Terminal && stop.Until.IsZero()
 }
 
 // limitSince returns since when the session has a limit without a stated end, after a command that

@@ -273,9 +273,9 @@ sessions:
 	}
 	clitest.WriteFile(t, file, `version: 1
 sessions:
-  a: {start: [claude, -p, x], fallback: [codex, [opencode, run, "{{.Prompt}}"]], fallback-after: 2h}
+  a: {start: [claude, -p, x], fallback: [codex, [aider, --message, "{{.Prompt}}"]], fallback-after: 2h}
 `)
 	got = clitest.InProcess(t, "config", "check", "--config", file)
 	clitest.WantCode(t, got, 0)
-	clitest.WantIn(t, "config check", got.Stderr+got.Out, "sessions.a.fallback: opencode is not resumed if it is interrupted: how opencode resumes a session is unknown")
+	clitest.WantIn(t, "config check", got.Stderr+got.Out, "sessions.a.fallback: aider is not resumed if it is interrupted: how aider resumes a session is unknown")
 }
