@@ -102,8 +102,8 @@ func (l *lineMatcher) matchAt(kept []entry, i int) *match {
 	if m.best == nil {
 		return nil
 	}
-	m.addAdvice()
 	m.dropCutTime()
+	m.addAdvice()
 	return m.best
 }
 
@@ -156,16 +156,20 @@ func (m *joining) addAdvice() {
 	}
 }
 
-// dropCutTime removes a time at the end of a line that has no end yet.
+// dropCutTime removes a time at the end of a line that has no end yet, or that goes on in more lines than were read.
 func (m *joining) dropCutTime() {
 	b := m.best
-	last := m.kept[m.i+max(b.end-b.count, m.looks)]
+	n := max(b.end-b.count, m.looks)
+	last := m.kept[m.i+n]
 	atEnd := bytes.HasSuffix(last.text, []byte(b.reading.stated))
 	if b.grammar {
 		atEnd = b.reading.as != "epoch" && b.timing.open(b.text)
 	}
 	if last.cut && atEnd && b.reading.isSet() {
 		b.reading = reading{note: "the time is not used, because the line has no end"}
+	}
+	if b.grammar && b.timing.open(b.text) && m.continues(n+1) {
+		b.reading = reading{note: "the time is not used, because its message has too many lines"}
 	}
 }
 

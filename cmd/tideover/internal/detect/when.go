@@ -65,9 +65,10 @@ func findTimes(text string, at time.Time, zone *time.Location) (list []timing) {
 		said := text[start:end]
 		switch {
 		case m[2] >= 0:
-			t.reading, t.end = readLongest(said, start, at)
+			t.reading = readLongest(said, at)
+			t.end = start + len(t.stated)
 		case m[4] >= 0:
-			if isClock(said) && relativeEnd.MatchString(before) {
+			if clockOnly.MatchString(said) && relativeEnd.MatchString(before) {
 				t.note = "a clock time after " + before
 			} else {
 				t.reading = read(said, "moment", at, zone)
@@ -88,49 +89,23 @@ func findTimes(text string, at time.Time, zone *time.Location) (list []timing) {
 	}
 }
 
+var (
+	oneFor   = strings.NewReplacer("an ", "1 ", "a ", "1 ", "one ", "1 ")
+	lastPart = lazyregexp.New(`(?i)(?:,? and |, | )?(?:an?|one|\d+(?:\.\d+)?) ?[a-z]+$`)
+)
+
 // readLongest reads the longest duration at the beginning of a text: "20s 35 seconds" are two.
-func readLongest(said string, start int, at time.Time) (reading, int) {
-	end := 0
-	var best reading
-	for _, loc := range partsOf(said) {
-		r := read(oneFor.Replace(strings.ToLower(said[:loc])), "duration", at, nil)
-		if r.until.IsZero() {
-			if end == 0 {
-				best = r
-			}
-			break
-		}
-		best, end = r, loc
-		best.stated = said[:loc]
+func readLongest(text string, at time.Time) reading {
+	r := read(oneFor.Replace(strings.ToLower(text)), "duration", at, nil)
+	if shorter := strings.TrimSuffix(text, lastPart.FindString(text)); !r.isSet() && shorter != "" && shorter != text {
+		return readLongest(shorter, at)
 	}
-	if end == 0 {
-		end = len(said)
-	}
-	return best, start + end
+	r.stated = text
+	return r
 }
-
-var oneFor = strings.NewReplacer("an ", "1 ", "a ", "1 ", "one ", "1 ")
-
-var partEnd = lazyregexp.New(`(?i)^(?:(?:an?|one) (?:hour|day|week)\b|` + durationPart + `)(?:,? and |, | )?`)
-
-// partsOf returns the ends of the parts of a duration.
-func partsOf(said string) (ends []int) {
-	for at := 0; at < len(said); {
-		m := partEnd.FindString(said[at:])
-		if m == "" {
-			break
-		}
-		at += len(m)
-		ends = append(ends, at-len(m)+len(strings.TrimRight(strings.TrimSuffix(strings.TrimRight(m, " "), "and"), " ,")))
-	}
-	return ends
-}
-
-var clockOnly = lazyregexp.New(`^\d{1,2}(?::\d{2}){1,2}$`)
-
-func isClock(said string) bool { return clockOnly.MatchString(said) }
 
 var (
+	clockOnly  = lazyregexp.New(`^\d{1,2}(?::\d{2}){1,2}$`)
 	wordGoesOn = lazyregexp.New(`^[\p{L}\d]|^[:/.]\d|^,? or (?:at|in|after|on) \d|^,\s*$`)
 	partFollow = lazyregexp.New(`(?i)^,? ?(?:and )?\d+(?:\.\d+)? ?[a-z]{0,12}$`)
 	digitNext  = lazyregexp.New(`^,? ?(?:and |at )?\d+\b`)
