@@ -168,6 +168,11 @@ func (m *joining) dropCutTime() {
 	if last.cut && atEnd && b.reading.isSet() {
 		b.reading = reading{note: "the time is not used, because the line has no end"}
 	}
+	if !b.grammar && atEnd && b.reading.isSet() && m.continues(n+1) {
+		if tight := m.matchText(string(last.text)+string(m.kept[m.i+n+1].text), last, nil); tight != nil && tight.reading.isSet() && !tight.reading.until.Equal(b.reading.until) {
+			b.reading = reading{note: "the time may go on in the next line"}
+		}
+	}
 	if b.grammar && b.timing.open(b.text) && m.continues(n+1) {
 		b.reading = reading{note: "the time is not used, because its message has too many lines"}
 	}
