@@ -19,6 +19,7 @@ type match struct {
 	end     int // lineRing.count of its last line
 	order   int
 	said    bool   // the text comes from an event
+	text    string // what was matched
 	verdict string // why the match counts or not; "" means that it counts so far
 
 	// Of the grammar.
@@ -30,7 +31,6 @@ type match struct {
 	field   bool // it is a field of an object, which is indented like code
 	class   class
 	layers  string // what the layers found
-	text    string // what it has read
 	timing  timing // the time in it
 }
 
@@ -169,7 +169,7 @@ func (m *joining) dropCutTime() {
 		b.reading = reading{note: "the time is not used, because the line has no end"}
 	}
 	if !b.grammar && atEnd && b.reading.isSet() && m.continues(n+1) {
-		if tight := m.matchText(string(last.text)+string(m.kept[m.i+n+1].text), last, nil); tight != nil && tight.reading.isSet() && !tight.reading.until.Equal(b.reading.until) {
+		if tight := m.matchText(b.text+string(m.kept[m.i+n+1].text), last, nil); tight != nil && tight.reading.isSet() && !tight.reading.until.Equal(b.reading.until) {
 			b.reading = reading{note: "the time may go on in the next line"}
 		}
 	}
@@ -252,7 +252,7 @@ func (l *lineMatcher) matchText(text string, e entry, above []entry) *match {
 	for _, r := range l.rules {
 		if r.near(lower) && r.inContext(e, above) {
 			if got, ok := r.matchLine(text, e.at, l.zone); ok {
-				m.rule, m.reading = r, got
+				m.rule, m.reading, m.text = r, got, text
 				return m
 			}
 		}
