@@ -156,26 +156,27 @@ func (m *joining) addAdvice() {
 	}
 }
 
-// dropCutTime removes a time at the end of a line that has no end yet, or that goes on in more lines than were read.
+// dropCutTime removes a time at the end of a line that has no end yet, or that may go on in a line that was not read.
 func (m *joining) dropCutTime() {
 	b := m.best
 	n := max(b.end-b.count, m.looks)
 	last := m.kept[m.i+n]
 	atEnd := bytes.HasSuffix(last.text, []byte(b.reading.stated))
 	if b.grammar {
-		atEnd = b.reading.as != "epoch" && b.timing.open(b.text)
+		atEnd = b.timing.open(b.text)
 	}
-	if last.cut && atEnd && b.reading.isSet() {
-		b.reading = reading{note: "the time is not used, because the line has no end"}
+	if b.reading.isSet() && atEnd && (last.cut && b.reading.as != "epoch" || m.continues(n+1) && m.goesOn(n+1)) {
+		b.reading = reading{note: "the time is not used, because it may not be complete"}
 	}
-	if !b.grammar && atEnd && b.reading.isSet() && m.continues(n+1) {
-		if tight := m.matchText(b.text+string(m.kept[m.i+n+1].text), last, nil); tight != nil && tight.reading.isSet() && !tight.reading.until.Equal(b.reading.until) {
-			b.reading = reading{note: "the time may go on in the next line"}
-		}
+}
+
+// goesOn reports whether the time at the end of the message may go on in line n.
+func (m *joining) goesOn(n int) bool {
+	if m.best.grammar {
+		return true
 	}
-	if b.grammar && b.timing.open(b.text) && m.continues(n+1) {
-		b.reading = reading{note: "the time is not used, because its message has too many lines"}
-	}
+	joined := m.matchText(m.best.text+string(m.kept[m.i+n].text), m.kept[m.i], nil)
+	return joined != nil && joined.reading.isSet() && !joined.reading.until.Equal(m.best.reading.until)
 }
 
 // completes reports whether m, a match of several lines, replaces part, a match of fewer of these
