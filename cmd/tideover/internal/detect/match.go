@@ -19,6 +19,7 @@ type match struct {
 	end     int // lineRing.count of its last line
 	order   int
 	said    bool   // the text comes from an event
+	text    string // what was matched
 	verdict string // why the match counts or not; "" means that it counts so far
 
 	// Of the grammar.
@@ -30,7 +31,6 @@ type match struct {
 	field   bool // it is a field of an object, which is indented like code
 	class   class
 	layers  string // what the layers found
-	text    string // what it has read
 	timing  timing // the time in it
 }
 
@@ -156,21 +156,27 @@ func (m *joining) addAdvice() {
 	}
 }
 
-// dropCutTime removes a time at the end of a line that has no end yet, or that goes on in more lines than were read.
+// dropCutTime removes a time at the end of a line that has no end yet, or that may go on in a line that was not read.
 func (m *joining) dropCutTime() {
 	b := m.best
 	n := max(b.end-b.count, m.looks)
 	last := m.kept[m.i+n]
 	atEnd := bytes.HasSuffix(last.text, []byte(b.reading.stated))
 	if b.grammar {
-		atEnd = b.reading.as != "epoch" && b.timing.open(b.text)
+		atEnd = b.timing.open(b.text)
 	}
-	if last.cut && atEnd && b.reading.isSet() {
-		b.reading = reading{note: "the time is not used, because the line has no end"}
+	if b.reading.isSet() && atEnd && (last.cut && b.reading.as != "epoch" || m.continues(n+1) && m.goesOn(n+1)) {
+		b.reading = reading{note: "the time is not used, because it may not be complete"}
 	}
-	if b.grammar && b.timing.open(b.text) && m.continues(n+1) {
-		b.reading = reading{note: "the time is not used, because its message has too many lines"}
+}
+
+// goesOn reports whether the time at the end of the message may go on in line n.
+func (m *joining) goesOn(n int) bool {
+	if m.best.grammar {
+		return true
 	}
+	joined := m.matchText(m.best.text+string(m.kept[m.i+n].text), m.kept[m.i], nil)
+	return joined != nil && joined.reading.isSet() && !joined.reading.until.Equal(m.best.reading.until)
 }
 
 // completes reports whether m, a match of several lines, replaces part, a match of fewer of these
@@ -247,7 +253,7 @@ func (l *lineMatcher) matchText(text string, e entry, above []entry) *match {
 	for _, r := range l.rules {
 		if r.near(lower) && r.inContext(e, above) {
 			if got, ok := r.matchLine(text, e.at, l.zone); ok {
-				m.rule, m.reading = r, got
+				m.rule, m.reading, m.text = r, got, text
 				return m
 			}
 		}

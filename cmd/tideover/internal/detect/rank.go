@@ -293,6 +293,12 @@ func looksLikeCode(raw []byte) bool {
 
 // errorMark reports whether a line begins with the sign of an error.
 func errorMark(raw []byte) bool {
-	first, _ := utf8.DecodeRune(bytes.TrimLeft(raw, " \t│┃"))
+	for len(raw) > 0 && raw[0] <= ' ' {
+		raw = raw[1:]
+	}
+	if len(raw) == 0 || raw[0] < utf8.RuneSelf {
+		return false
+	}
+	first, _ := utf8.DecodeRune(bytes.TrimLeft(raw, "│┃ "))
 	return strings.ContainsRune("✗✘✕✖■⚠❌⛔🚫", first)
 }

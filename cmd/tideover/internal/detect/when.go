@@ -108,7 +108,7 @@ var (
 	clockOnly  = lazyregexp.New(`^\d{1,2}(?::\d{2}){1,2}$`)
 	wordGoesOn = lazyregexp.New(`^[\p{L}\d]|^[:/.]\d|^,? or (?:at|in|after|on) \d|^,\s*$`)
 	partFollow = lazyregexp.New(`(?i)^,? ?(?:and )?\d+(?:\.\d+)? ?[a-z]{0,12}$`)
-	digitNext  = lazyregexp.New(`^,? ?(?:and |at )?\d+\b`)
+	digitNext  = lazyregexp.New(`^,? ?(?:and |at )?\d`)
 	unitNext   = lazyregexp.New(`(?i)^,? ?(?:and )?` + durationPart + `\b`)
 	hasClock   = lazyregexp.New(`(?i)\d:\d\d|\d ?[ap]\.?m\b|noon|midnight`)
 	nearEnd    = lazyregexp.New("^(?:[^.;!?·)\\]}\"'|]|\\.\\d){0,24}\\.?$")
