@@ -239,12 +239,12 @@ func TestHostileSessions(t *testing.T) {
 func TestSecretsOfSessionsAreNotShown(t *testing.T) {
 	t.Parallel()
 	hide := func(o *setup) { o.Redact = func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") } }
-	d := newSessionSite(t, map[string]string{"s": `echo "the key hunter2 is wrong, retry after 5400s"; exit 1`, "dead": `echo hunter2; exit 126`}, hide)
+	d := newSessionSite(t, map[string]string{"s": `echo "usage of hunter2: limit reached, retry after 5400s"; exit 1`, "dead": `echo hunter2; exit 126`}, hide)
 	d.reach("s", "waiting")
 	d.reach("dead", "waiting", "gave-up")
 	body := d.page("/sessions")
 	hasNot(t, "/sessions", body, "hunter2")
-	has(t, "/sessions", body, "the key *** is wrong")
+	has(t, "/sessions", body, "usage of ***: limit reached")
 }
 
 // limitedSessions adds a limit on the screen to each session.
