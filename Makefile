@@ -46,7 +46,7 @@ TEST       = $(TESTENV) $(GO) test -vet=off
 RACETEST   = $(TESTENV) CGO_ENABLED=1 $(GO) test -vet=off
 export GORACE ?= atexit_sleep_ms=0
 
-.PHONY: help run test test-race test-load test-more test-long test-pages test-others stress check coverage vet apidiff bench bench-durable bench-waiting bench-gateway bench-cluster bench-contend anchors mutate science lint fuzz build clean crash faults damage crash-cluster soak soak-page interop suites man docs pictures recording licenses release release-check advice
+.PHONY: help run test test-records test-race test-load test-more test-long test-pages test-others stress check coverage vet apidiff bench bench-durable bench-waiting bench-gateway bench-cluster bench-contend anchors mutate science lint fuzz build clean crash faults damage crash-cluster soak soak-page interop suites man docs pictures recording licenses release release-check advice
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -169,6 +169,9 @@ interop: ## a job over a relay and for a customer that are not ours; needs node 
 
 suites: ## test suites of others, against retryhttp and through the gateway; see CONTRIBUTING.md; SUITES
 	@bash suites/run.sh $(SUITES)
+
+test-records: ## what claude, codex and opencode record at a limit, which sessions adopt reads; they are programs in the folder ASSISTANTS
+	TIDEOVER_TEST_ASSISTANTS='$(ASSISTANTS)' $(GO) test -tags published ./cmd/tideover/internal/adopt -run Published -v
 
 lint: ## the full lint; installs the pinned linter when it is missing
 	@bash scripts/lint.sh

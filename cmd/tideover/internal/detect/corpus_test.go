@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	corpusFile   = flag.String("corpus", "", "count how many messages of this `file` are read right: JSON lines, also compressed with gzip")
+	corpusFile   = flag.String("corpus", "testdata/corpus/messages.jsonl", "count how many messages of this `file` are read right: JSON lines, also compressed with gzip")
 	corpusMisses = flag.Bool("corpus.misses", false, "print a line for each message that is read wrong, with -corpus")
 )
 
@@ -147,9 +147,6 @@ func count(t testing.TB, list []sample, report func(s *sample, above string, cod
 // TestCorpusFile counts any file, without a bound.
 func TestCorpusFile(t *testing.T) {
 	t.Parallel()
-	if *corpusFile == "" {
-		t.Skip("no -corpus")
-	}
 	n := count(t, readCorpus(t, *corpusFile), func(s *sample, above string, code int, got Stop) {
 		if *corpusMisses {
 			t.Logf("%s, exit code %d, work above %v: %q\n got %s until %v by %s %s: %s\nwant %s until %v", s.ID, code, above != "", s.Text, got.Reason, got.Until, got.Pack, got.Rule, got.Note, s.Reason, s.Until)
